@@ -22,7 +22,7 @@ OUR_OWN = (
     " ERROR dispatch: a request failed",
     "the controller failed",
     "the node must stop",
-    "its log is rotten",
+    "its log is damaged",
     "its log is missing",
     "a log folder is offline",
     "cannot be loaded",

@@ -45,7 +45,7 @@ def test_what_cannot_be_raised_is_one_line(verb):
 def test_a_broker_that_serves_is_forgotten_only_by_force(verb):
     refused = verb("cluster", "unregister", "1")
     assert refused.exit_code == 1
-    assert "broker 1 is alive and serves: stop it first" in refused.output
+    assert "broker 1 is running: stop it first" in refused.output
     assert "fenced" not in verb("cluster", "brokers").output
     forced = verb("cluster", "unregister", "1", "--force")
     assert (forced.exit_code, forced.output) == (0, "node 1 is forgotten\n")

@@ -109,7 +109,7 @@ def brokers_tell_who_is_away(verb):
     assert gone in verb("cluster", "brokers").stdout
     said = verb("cluster", "status").stdout
     assert "--unavailable-partitions" in said
-    assert "A fenced broker is away" in said
+    assert "A fenced broker is down" in said
 
 
 def leaders_return(verb):
@@ -146,7 +146,7 @@ def what_waits_for_it_is_told(verb, tmp_path):
         "them; where they will not come back, `anabranch explain waits-0` says how a move is taken "
         "back."
     ) in verb("cluster", "status").stdout
-    assert "take it back with" in verb("explain", "waits-0").stdout
+    assert "cancel the move with" in verb("explain", "waits-0").stdout
 
 
 def test_r20_what_is_ill_is_told_and_r7_preferred_leaders_return_by_request(verb, nodes, tmp_path):
@@ -200,7 +200,7 @@ def test_r6_an_unclean_leader_is_elected_by_request_only(verb, nodes):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ([], "Say --topic NAME, or --all-topic-partitions"),
+        ([], "Give either --topic NAME or --all-topic-partitions"),
         (["--topic", "t", "--all-topic-partitions"], "one of both"),
         (["--all-topic-partitions", "--partition", "1"], "--partition needs --topic"),
         (["--type", "any", "--topic", "t"], "'preferred', 'unclean'"),

@@ -76,4 +76,4 @@ def test_consume_stops_when_nothing_comes(verb):
         assert done.exit_code == 0
         assert "Processed a total of 0 record(s)." in done.stderr
     both = verb("consume", "--topic", "quiet", "--timeout", "1", "--timeout-ms", "1")
-    assert "--timeout and --timeout-ms say the same" in both.output
+    assert "--timeout and --timeout-ms have the same meaning" in both.output

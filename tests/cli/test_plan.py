@@ -55,8 +55,8 @@ def test_what_cannot_be_says_what_it_would_take(cluster, verb, topic, tmp_path):
     assert result.exit_code == 1, "a script must not take it for done"
     assert "drain broker(s) 3: nothing can move." in result.output
     assert (
-        "Cannot be: the replica of full-0 on broker 3: no broker is left that has no replica of "
-        "it: it has 4. It would take: one more active broker that is not cordoned, or a lower "
+        "Obstacle: the replica of full-0 on broker 3: no broker is left that has no replica of "
+        "it: it has 4. Needed: one more active broker that is not cordoned, or a lower "
         "replication factor."
     ) in result.output
     assert not path.exists()
@@ -106,7 +106,7 @@ def rows(verb, name: str) -> list[list[int]]:
 
 def test_what_was_reviewed_is_carried_out_and_rolled_back(cluster, verb, topic, tmp_path):
     topic("reviewed", "1:2:3,2:3:1,3:1:2")
-    assert verb("plan", "status").stdout == "No plan was ever applied here.\n"
+    assert verb("plan", "status").stdout == "No plan has been applied to this cluster.\n"
     path = written(verb, tmp_path / "plan.json", "drain", "--broker", "3")
     before = rows(verb, "reviewed")
     begun = verb("apply", path, "--most-at-once", "1", "--throttle", "100000000")
@@ -120,7 +120,7 @@ def test_what_was_reviewed_is_carried_out_and_rolled_back(cluster, verb, topic, 
     ]
     again = verb("apply", path)
     assert again.exit_code == 1
-    assert "The cluster is not as the plan found it: reviewed-0 is on" in again.output
+    assert "The cluster has changed since the plan was made: reviewed-0 is on" in again.output
     back = verb("plan", "roll-back")
     assert "rolling back" in back.output
     until(verb, "rolled back")
@@ -198,7 +198,7 @@ def test_a_plan_is_paused_resumed_and_cancelled_while_a_broker_does_not_copy(
         assert "Another plan is open, to try (running)" in verb("apply", other).output
         assert verb("apply", path).exit_code == 0, "the same plan again is the same plan"
         cancelled = verb("plan", "cancel")
-        assert ": cancelled (1 move(s) were taken back" in cancelled.output
+        assert ": cancelled (1 move(s) were cancelled" in cancelled.output
         assert rows(verb, "stuck") == [[1, 2], [2, 1]]
         assert "No plan is open" in verb("plan", "resume").output
     cluster.wait_in_sync()
@@ -235,11 +235,11 @@ def test_plans_that_do_not_fit_are_refused_in_one_sentence(cluster, verb, topic,
     topic("stuck", "1:2,2:1")
     path = tmp_path / "plan.json"
     foreign = verb("apply", plan_file(path, cluster_id="other"))
-    assert "The plan was made for the cluster other" in foreign.output
+    assert "The plan was made for cluster other" in foreign.output
     cluster.stop_broker(4)
     try:
         down = verb("apply", plan_file(path, cluster_id=cluster.cluster_id))
-        assert "broker 4, where stuck-0 is to go, is down" in down.output
+        assert "broker 4, the target of stuck-0, is down" in down.output
     finally:
         cluster.start_broker(4)
     path.write_text(path.read_text().replace('"why": "BROKER_DRAINED", ', ""))
@@ -264,7 +264,7 @@ def test_explain_says_why_here_why_not_there_and_why_nothing_moves(cluster, verb
     assert [each["state"] for each in told["here"]] == ["leader", "in sync", "in sync"]
     close = verb("explain", "near-0")
     assert "`anabranch plan racks` would move it from 3, 4 to 3, 1" in close.output
-    assert "Why one more replica would not go to these brokers:" in close.output
+    assert "Why these brokers would not get the next replica:" in close.output
 
 
 def test_explain_of_what_is_not_there(verb):

@@ -72,7 +72,7 @@ def test_a_plan_promotes_the_observer_and_the_demoted_replica_observes(nodes, ve
     topics = tmp_path / "topics.json"
     topics.write_text('{"version": 1, "topics": [{"topic": "t"}]}')
     words = ("--generate", "--topics-file", str(topics), "--brokers", "1,2,3")
-    assert "which no proposal knows" in verb("partitions", "reassign", *words, code=1)
+    assert "which --generate does not support" in verb("partitions", "reassign", *words, code=1)
     drained = verb("plan", "drain", "--broker", "1", code=1)
     assert "placement constraints want it in rack a" in drained
 

@@ -63,7 +63,7 @@ def test_what_is_missing_and_what_shares_a_rack_is_told(nodes, verb):
     assert part["offline_replicas"] == [] and "missing-replicas" in part["health"]
     assert "+1 missing" in verb("topics", "describe", "--topic", "t")
     told = verb("cluster", "status")
-    assert "given to the next that joins" in told and "rack violations       0" in told
+    assert "which the next broker that joins gets" in told and "rack violations       0" in told
     assert places(verb("topics", "describe", "--rack-violations", "--json")) == set()
     none = verb("topics", "describe", "--rack-violations")
     assert none == "No partition violates racks.\n"

@@ -108,7 +108,7 @@ def test_a_move_that_cannot_end_is_listed_and_taken_back(cluster, anabranch, ver
         )[0]["partitions"]
         assert (partition["adding"], partition["removing"]) == ([4], [2])
         assert (
-            "broker(s) 4, which it waits for, are down: start them, or take it back with "
+            "broker(s) 4, which it waits for, are down: start them, or cancel the move with "
             "`anabranch partitions reassign --cancel --file FILE`"
         ) in anabranch("explain", "stuck-0").stdout
         again = verb("--execute", "--file", path, "--json")
@@ -125,7 +125,10 @@ def test_a_move_that_cannot_end_is_listed_and_taken_back(cluster, anabranch, ver
         assert verb("--list").stdout == "No replica is moving.\n"
         lost = verb("--verify", "--file", path)
         assert lost.exit_code == 1
-        assert "1 partition(s) neither have these replicas nor move there: stuck-0." in lost.output
+        assert (
+            "1 partition(s) neither have these replicas nor are moving to them: stuck-0."
+            in lost.output
+        )
     finally:
         cluster.start_broker(4)
 
@@ -152,7 +155,7 @@ WRONG = [
     (("--generate",), "--generate needs --topics-file FILE and --brokers IDS."),
     (
         ("--generate", "--topics-file", __file__, "--brokers", "1,²"),
-        "--brokers: different ids with commas are expected, not 1,².",
+        "--brokers: expected different ids separated by commas, not 1,².",
     ),
 ]
 

@@ -186,7 +186,7 @@ def test_what_processes_leave_out_is_said(rehearse, plan_file, monkeypatch):
     plan_file.write_text(PLAN.replace("]]}", "]], produce: {acks: all}, retained: 1 GB}"))
     said = rehearse(plan_file, "--real")
     assert said.exit_code == 0
-    assert said.stdout.startswith("Steady producers and retained bytes are left out on processes.")
+    assert said.stdout.startswith("Steady producers and retained bytes are ignored on processes.")
 
 
 def test_what_real_processes_cannot_do_is_told_in_one_line(rehearse, plan_file):

@@ -182,7 +182,7 @@ def test_a_command_that_restarts_nothing_stops_the_roll(up):
     words = ["cluster", "roll", "--bootstrap-server", bootstrap, "--restart-command"]
     done = anabranch(*words, "true {id}", "--wait", "1")
     assert done.returncode == 1
-    assert "still runs as before: nothing restarted it; not restarted: " in done.stderr
+    assert "was not restarted; not restarted: " in done.stderr
     assert "Traceback" not in done.stderr
     failed = anabranch(*words, "false {id}")
     assert "ended with exit code 1" in failed.stderr
@@ -211,7 +211,7 @@ def test_nothing_begins_while_a_broker_is_away_or_could_not_be_spared(up):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ([], "say how nodes are restarted"),
+        ([], "say how to restart nodes"),
         (["--restart-command", "x {node}"], "it may name {id}, {host}, {port} and {rack}"),
         (["--restart-command", "x '"], "cannot be read"),
         (["--dir", "nowhere"], "no `anabranch up --brokers` runs in nowhere"),

@@ -64,8 +64,8 @@ def test_three_brokers_serve_a_killed_one_comes_back_and_ctrl_c_ends_them_all(up
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--port", "65534"], "--port 65534 leaves no room for 3 brokers"),
-        (["--set", "node.id=7"], "--set node.id=… cannot hold for 3 brokers"),
+        (["--port", "65534"], "--port 65534 leaves too few ports below 65536 for 3 brokers"),
+        (["--set", "node.id=7"], "--set node.id=… cannot be the same for 3 brokers"),
         (["--set", "num.partitions=none"], "num.partitions"),
         (["--racks", "a,,c"], "--racks a,,c: a rack name is empty"),
         (["--racks", "a,b,c,d"], "--racks a,b,c,d names 4 racks for 3 broker(s)"),
@@ -127,7 +127,7 @@ def test_a_folder_of_others_is_refused_before_a_byte_is_written(tmp_path, broker
     (tmp_path / "hosts").write_text("127.0.0.1 localhost\n")
     done = run_up(tmp_path, "--brokers", brokers)
     assert done.returncode == 1
-    assert f"--dir {tmp_path} holds other things (hosts)" in done.stderr
+    assert f"--dir {tmp_path} contains other files (hosts)" in done.stderr
     assert [each.name for each in tmp_path.iterdir()] == ["hosts"]
 
 
@@ -163,9 +163,7 @@ def test_fewer_brokers_than_there_were_are_said(tmp_path):
     done = subprocess.run(
         [*command, "--brokers", "2"], capture_output=True, text=True, timeout=SECONDS
     )
-    said = (
-        "broker(s) 3, 11 of {} are not started: what they alone have cannot be read. --brokers 11"
-    )
+    said = "broker(s) 3, 11 of {} are not started: partitions that only they have are unavailable. --brokers 11"
     assert done.returncode == 1, "no node takes such a meta.properties"
     assert said.format(tmp_path) in done.stderr
 
@@ -173,8 +171,8 @@ def test_fewer_brokers_than_there_were_are_said(tmp_path):
 @pytest.mark.parametrize(
     ("place", "brokers", "sentence"),
     [
-        (".", "3", "holds the data of a single node"),
-        ("broker-1", "1", "holds the data of several brokers"),
+        (".", "3", "contains the data of a single node"),
+        ("broker-1", "1", "contains the data of several brokers"),
     ],
 )
 def test_one_node_and_several_do_not_share_a_folder(tmp_path, place, brokers, sentence):

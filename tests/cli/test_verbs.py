@@ -154,7 +154,7 @@ def test_consume_continues_where_its_group_stopped(verb):
     assert verb(*words, "--timeout", "1").stdout == ""
     told = json.loads(verb("groups", "describe", "--group", "readers", "--json").stdout)
     assert "readers" in str(told)
-    refused(verb(*words, "--partition", "0"), "--group gives out partitions")
+    refused(verb(*words, "--partition", "0"), "--group assigns partitions")
 
 
 def test_consume_shares_a_topic_with_members_of_another_client(verb, node):
@@ -201,7 +201,7 @@ def test_consume_prints_in_kcats_letters(verb):
         (("--format", "%q"), "%q is not known; known are %t"),
         (("--format", r"\q"), r"\q is not known"),
         (("--format", "100%"), "% is not known"),
-        (("--format", "%s", "--json"), "leave --property and --json out"),
+        (("--format", "%s", "--json"), "--format excludes --property and --json"),
     ],
 )
 def test_a_format_that_cannot_be_is_refused_before_anything_is_read(verb, words, said):

@@ -51,7 +51,7 @@ def test_nothing_begins_while_a_controller_is_away():
         *controllers(101, why_away="controller 101 does not answer: h:9093 is shut"),
     ]
     assert plan_roll(nodes, [], 1).obstacles == (
-        "controller 101 does not answer: h:9093 is shut; start it, or forget it with `anabranch "
+        "controller 101 does not answer: h:9093 is shut; start it, or remove it with `anabranch "
         "cluster unregister 101`",
     )
 
@@ -78,7 +78,7 @@ def test_many_obstacles_are_counted():
     ill = topic(*(partition(each, isr=(1, 2)) for each in range(NAMED + 3)))
     plan = plan_roll(brokers(), [ill], 1)
     assert len(plan.obstacles) == NAMED + 1
-    assert plan.obstacles[-1] == "3 more partitions miss replicas"
+    assert plan.obstacles[-1] == "3 more partitions have replicas out of sync"
 
 
 def test_what_cannot_spare_a_broker_is_a_risk():

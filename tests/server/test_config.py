@@ -184,7 +184,7 @@ def test_line_numbers_count_continued_lines(load):
         (["process.roles="], "process.roles"),
         (["process.roles=broker,broker"], "each once"),
         (["listeners=foo"], "Unable to parse foo"),
-        (["listeners=PLAINTEXT://a..b:1"], "a..b is no name of a host"),
+        (["listeners=PLAINTEXT://a..b:1"], "a..b is not a host name"),
         (["listeners=TLS://127.0.0.1:1"], "No security protocol defined for listener TLS"),
         (["listeners=SSL://127.0.0.1:1"], "which this version does not speak"),
         (["controller.listener.names=FOO"], "a controller needs a listener"),

@@ -54,7 +54,9 @@ async def test_two_processes_of_one_id_say_so_and_do_not_replace_each_other_for_
     await enrolled(host, twin)
     end = host.image.next_offset
     first.follow(host.image)
-    await eventually(lambda: any("one process a node.id" in each for each in caplog.messages))
+    await eventually(
+        lambda: any("one process for each node.id" in each for each in caplog.messages)
+    )
     first.follow(host.image)
     twin.follow(host.image)
     assert host.image.next_offset == end

@@ -163,7 +163,7 @@ def test_a_broker_starts_without_a_folder_that_cannot_be_used(processes, tmp_pat
     until(lambda: all((broker_id in now.isrs) != (at in there) for at, now in placed(admin)))
     assert offline_folders(bootstrap, broker_id) == {str(folder)}
     said = described(bootstrap).splitlines()[-1]
-    assert said.startswith(f"Broker {broker_id} cannot use {folder}: its log says why")
+    assert said.startswith(f"Broker {broker_id} cannot use {folder}: see its log for the cause")
     write_everywhere(bootstrap)
     admin.create_topics([NewTopic("v", 2, 3)])["v"].result(20)
     until(lambda: all(len(each.isrs) == 3 for _, each in placed(admin, "v", 2)))

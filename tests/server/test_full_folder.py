@@ -152,7 +152,7 @@ def test_a_full_disk_stalls_nobody_and_its_broker_returns_by_itself(running):
         assert all(each.leader not in (-1, SICK) for each in running.states(admin, "u"))
         said = running.status()
         assert f"Broker {SICK} has no room in {running.folder}" in said
-        assert f"broker {SICK} has no room in folder" in said
+        assert f"broker {SICK} has no space in folder" in said
         counts = [len(times) for times in writer.acks.values()]
         until(lambda: min(map(len, writer.acks.values())) > max(counts) + 100)
     finally:

@@ -212,8 +212,7 @@ async def test_a_second_broker_of_the_same_id_is_refused_while_the_first_lives(
     assert raised.value.message == (
         f"broker 1 could not register within {SOON_MS} ms "
         "(initial.broker.registration.timeout.ms): another live broker has node.id=1; give each "
-        "node its own id, and stop the one of two processes that runs on a copy of the other's "
-        "folders"
+        "node its own id; if one of two processes runs on a copy of the other's folders, stop it"
     )
     assert host.image.brokers[1].incarnation_id == first.machine.identity.incarnation_id
     assert stops == []
@@ -317,7 +316,7 @@ async def test_a_controller_that_is_away_is_said_in_time(follower: Follower) -> 
     assert raised.value.message == (
         f"broker 1 could not register within {SOON_MS} ms "
         f"(initial.broker.registration.timeout.ms): 127.0.0.1:{port} cannot be reached: nothing "
-        "listens there; see that a controller runs at one of controller.quorum.bootstrap.servers"
+        "listens there; check that a controller runs at one of controller.quorum.bootstrap.servers"
     )
     await broker.shutdown()
 
@@ -369,7 +368,7 @@ async def test_a_broker_stops_when_nobody_hears_of_its_failed_folder(
     broker.folders_changed()
     await eventually(lambda: bool(sentences))
     assert sentences == [
-        "a log folder failed, and no controller heard of it within 50 ms "
+        "a log folder failed, and no controller could be informed within 50 ms "
         "(log.dir.failure.timeout.ms)"
     ]
     await broker.shutdown()

@@ -52,7 +52,7 @@ def test_a_new_partition_waits_for_room_and_no_other(world, monkeypatch, caplog)
     assert world.append().first_offset == 0
     retry_roomless(world.shell)
     assert world.replica("more") is None
-    assert caplog.messages.count("a partition waits for room") == 1
+    assert caplog.messages.count("a partition waits for space") == 1
     monkeypatch.setattr(world.files, "write_atomic", write)
     world.room_again()
     retry_roomless(world.shell)
@@ -118,7 +118,7 @@ def test_a_log_that_is_rotten_once_there_is_room_is_left_alone(world, monkeypatc
     assert world.replica() is None
     assert not world.broker.partitions.roomless
     assert list(world.broker.partitions.offline) == [TopicPartition("t", 0)]
-    assert caplog.messages.count("a partition is offline: its log is rotten") == 1
+    assert caplog.messages.count("a partition is offline: its log is damaged") == 1
     world.restart()
     world.publish()
     assert world.replica().log.end_offset == 3

@@ -35,7 +35,7 @@ USUAL_AT_ONCE = 20
 @timeout_option
 @click.option(
     "--most-at-once", type=click.IntRange(1, 10_000), default=USUAL_AT_ONCE, show_default=True,
-    metavar="N", help="Moves that may be under way at once.",
+    metavar="N", help="Maximum number of moves in progress.",
 )  # fmt: skip
 @click.option(
     "--throttle", "rate", type=click.IntRange(1), metavar="BYTES",
@@ -46,7 +46,7 @@ def command(
     path: Path, bootstrap: str, timeout_seconds: float, most_at_once: int, rate: int | None,
     as_json: bool,
 ) -> None:  # fmt: skip
-    """Carry out a plan of `anabranch plan … --out FILE`; returns at once."""
+    """Start a plan of `anabranch plan … --out FILE`; does not wait for its end."""
     plan = _read(path)
 
     async def work(cluster: Cluster) -> PlanTold:

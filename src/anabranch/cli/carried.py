@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 
 STOPPED = "stopped"
 REMEDY = (
-    "Put that right, then: anabranch plan resume; or give it up: anabranch plan cancel, or "
+    "Resolve that, then run: anabranch plan resume; or end the plan: anabranch plan cancel, or "
     "anabranch plan roll-back"
 )
-NO_PLAN = "No plan was ever applied here."
+NO_PLAN = "No plan has been applied to this cluster."
 
 
 def register(group: click.Group) -> None:
     """Add the verbs to the group of plans."""
     for name, sentence in {
-        "pause": "Finish moves under way, and start no others.",
-        "resume": "Continue a plan that was paused, or that stopped.",
-        "cancel": "Cancel moves under way, and keep those that are done.",
-        "roll-back": "Move everything that the plan moved to where it was.",
+        "pause": "Finish moves in progress, and start no others.",
+        "resume": "Continue a plan that was paused or has stopped.",
+        "cancel": "Cancel moves in progress; completed moves stay.",
+        "roll-back": "Move all replicas of the plan back.",
     }.items():
         group.add_command(_verb(name, sentence))
     group.add_command(status)
@@ -62,7 +62,7 @@ def _verb(name: str, sentence: str) -> click.Command:
 @timeout_option
 @json_option
 def status(bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
-    """Show the newest plan: what is done, what is under way, and why it stopped."""
+    """Show the newest plan: moves that are complete and in progress, and why it stopped."""
     from anabranch.client.carried_plans import fares
 
     told = ask(bootstrap, fares, timeout_seconds=timeout_seconds)
@@ -84,7 +84,7 @@ def show(plan: PlanTold, *, as_json: bool) -> None:
     total = plan.waiting + plan.under_way + plan.done + plan.gone
     there, at_start = ("back", "moved still") if plan.backwards else ("done", "waiting")
     first, second = (plan.waiting, plan.done) if plan.backwards else (plan.done, plan.waiting)
-    gone = f", {plan.gone} gone with their topics" if plan.gone else ""
+    gone = f", {plan.gone} gone because their topics were deleted" if plan.gone else ""
     click.echo(f"Plan {plan.plan_id} to {plan.goal}: {state_of(plan)} ({plan.sentence}).")
     click.echo(
         f"{total} move(s): {first} {there}, {plan.under_way} under way, {second} {at_start}{gone}; "

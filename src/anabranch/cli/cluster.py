@@ -58,7 +58,7 @@ def cluster_id(bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
 @timeout_option
 @json_option
 def describe(bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
-    """Show the brokers, the controller, and what the brokers keep on their disks."""
+    """Show the brokers, the controller, and the size of the brokers' folders."""
 
     async def work(cluster: Cluster) -> dict[str, Any]:
         from anabranch.client.admin import describe_cluster
@@ -93,8 +93,8 @@ def describe(bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
     for each in described["brokers"]:
         for folder in each["offline_log_dirs"]:
             click.echo(
-                f"Broker {each['id']} cannot use {folder}: its log says why; repair that and "
-                "restart the broker."
+                f"Broker {each['id']} cannot use {folder}: see its log for the cause, repair the "
+                "folder and restart the broker."
             )
 
 
@@ -135,9 +135,9 @@ async def _broker(cluster: Cluster, broker: Any) -> dict[str, Any]:
 def unregister(
     broker_id: int, force: bool, bootstrap: str, timeout_seconds: float, as_json: bool
 ) -> None:
-    """Forget a node that will not come back, as broker and as controller.
+    """Remove a node that will not return, as broker and as controller.
 
-    Replica lists keep its id. A broker that serves is refused: stop it first.
+    Replica lists keep its id. A running broker is refused: stop it first.
     """
 
     async def work(cluster: Cluster) -> None:
@@ -146,18 +146,17 @@ def unregister(
         found = () if force else (await describe_cluster(cluster)).brokers
         if any(each.broker_id == broker_id and not each.is_fenced for each in found):
             raise click.ClickException(
-                f"broker {broker_id} is alive and serves: stop it first, or unregister it "
-                "with --force"
+                f"broker {broker_id} is running: stop it first, or unregister it with --force"
             )
         await unregister_broker(cluster, broker_id)
 
     ask(bootstrap, work, timeout_seconds=timeout_seconds)
-    tell(f"node {broker_id} is forgotten", as_json=as_json, id=broker_id, unregistered=True)
+    tell(f"node {broker_id} is unregistered", as_json=as_json, id=broker_id, unregistered=True)
 
 
 broker_option = click.option(
     "--broker", "broker_id", type=click.IntRange(0), required=True, metavar="ID",
-    help="The broker; it need not be up.", shell_complete=complete_brokers,
+    help="The broker; it may be down.", shell_complete=complete_brokers,
 )  # fmt: skip
 
 
@@ -198,7 +197,7 @@ def uncordon(broker_id: int, bootstrap: str, timeout_seconds: float, as_json: bo
         lambda cluster: admin.cordon(cluster, broker_id, closed=False),
         timeout_seconds=timeout_seconds,
     )
-    sentence = f"broker {broker_id} may be given replicas again"
+    sentence = f"broker {broker_id} can get new replicas again"
     tell(sentence, as_json=as_json, id=broker_id, cordoned=False)
 
 
@@ -279,8 +278,8 @@ def _remedies(told: dict[str, Any], found: Overview) -> list[str]:
     said = []
     if told["unavailable"]:
         said.append(
-            "Clients cannot use some partitions: `anabranch topics describe "
-            "--unavailable-partitions` names them; start their replicas."
+            "Some partitions have no leader: list them with `anabranch topics describe "
+            "--unavailable-partitions`, and start their replicas."
         )
     elif told["under_min_isr"]:
         said.append(
@@ -296,21 +295,22 @@ def _remedies(told: dict[str, Any], found: Overview) -> list[str]:
     ]
     if told["missing_replicas"]:
         said.append(
-            "Replicas that no broker has are given to the next that joins: `anabranch topics "
-            "describe --missing-replicas` names their partitions."
+            "Some partitions have missing replicas, which the next broker that joins gets: list "
+            "them with `anabranch topics describe --missing-replicas`."
         )
     if found.held_up:
         said.append(_held_up(found))
     if told["rack_violations"]:
         said.append(
-            "`anabranch topics describe --rack-violations` names partitions in fewer racks than "
-            "there are; `anabranch plan racks` says what would spread them."
+            "`anabranch topics describe --rack-violations` lists partitions in fewer racks than "
+            "possible; `anabranch plan racks` proposes moves."
         )
     if told["fenced_brokers"]:
-        said.append("A fenced broker is away or starting: `anabranch cluster brokers` names it.")
+        said.append("A fenced broker is down or starting: see `anabranch cluster brokers`.")
     if told["not_led_by_preferred"] and not told["under_replicated"]:
         said.append(
-            "`anabranch partitions elect-leaders --all-topic-partitions` evens leaders out."
+            "`anabranch partitions elect-leaders --all-topic-partitions` returns leaders to "
+            "preferred replicas."
         )
     return said
 
@@ -331,7 +331,7 @@ def _held_up(found: Overview) -> str:
 @timeout_option
 @json_option
 def brokers(bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
-    """Show what each broker leads and copies, and what it has out of sync."""
+    """Show the leaderships, replicas and out-of-sync replicas of each broker."""
     from anabranch.client.overview import overview
 
     found = ask(bootstrap, overview, timeout_seconds=timeout_seconds)

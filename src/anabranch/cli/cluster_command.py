@@ -56,13 +56,13 @@ class Seconds(click.FloatRange):
 bootstrap_option = click.option(
     "--bootstrap-server", "bootstrap", default=DEFAULT_BOOTSTRAP, show_default=True,
     metavar="HOST:PORT", envvar="ANABRANCH_BOOTSTRAP_SERVER", show_envvar=True,
-    help="Brokers to ask first, with commas between them.",
+    help="Brokers to connect to first, separated by commas.",
 )  # fmt: skip
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 timeout_option = click.option(
     "--timeout", "timeout_seconds", type=Seconds(0, min_open=True),
     default=DEFAULT_TIMEOUT_SECONDS, show_default=True, metavar="SECONDS",
-    help="How long to try before giving up.",
+    help="Give up after this time.",
 )  # fmt: skip
 
 

@@ -10,11 +10,11 @@ SHELLS = ("bash", "zsh", "fish")
 @click.command(epilog='Example: eval "$(anabranch completion bash)"')
 @click.argument("shell", type=click.Choice(SHELLS))
 def command(shell: str) -> None:
-    """Print a script that lets a shell complete verbs and options."""
+    """Print a script for shell completion of commands and options."""
     from click.shell_completion import get_completion_class
 
     from anabranch.cli.main import main
 
     complete = get_completion_class(shell)
-    assert complete is not None, "click knows the three shells of the choice"
+    assert complete is not None, "click supports the three shells of the choice"
     click.echo(complete(main, {}, "anabranch", "_ANABRANCH_COMPLETE").source())

@@ -35,13 +35,13 @@ SOURCES = {
 
 type_option = click.option(
     "--entity-type", "kind", type=click.Choice(["topics", "brokers"]), required=True,
-    help="What the settings belong to.",
+    help="Whether the settings belong to a topic or a broker.",
 )  # fmt: skip
 name_option = click.option(
     "--entity-name", "name", metavar="NAME", help="The topic, or the id of the broker."
 )
 default_option = click.option(
-    "--entity-default", is_flag=True, help="What all brokers share, instead of one broker."
+    "--entity-default", is_flag=True, help="The cluster-wide defaults of all brokers."
 )
 
 
@@ -60,15 +60,15 @@ def command() -> None:
 @name_option
 @default_option
 @click.option(
-    "--all", "everything", is_flag=True, help="Also settings that have their default value."
+    "--all", "everything", is_flag=True, help="Include settings that have their default value."
 )
-@click.option("--documentation", is_flag=True, help="Say what each setting is for.")
+@click.option("--documentation", is_flag=True, help="Show the meaning of each setting.")
 @json_option
 def describe(
     bootstrap: str, timeout_seconds: float, kind: str, name: str | None, entity_default: bool,
     everything: bool, documentation: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """Show the settings of a topic or a broker, and where each comes from."""
+    """Show the settings of a topic or a broker, and the source of each."""
     from anabranch.client.admin import describe_configs
 
     resource, target = resource_of(kind, name, default=entity_default)
@@ -88,7 +88,7 @@ def describe(
     if not shown:
         click.echo("Nothing was changed; --all shows every setting with its default.")
         return
-    headings = ["setting", "value", "from", *(["what it is for"] if documentation else [])]
+    headings = ["setting", "value", "from", *(["meaning"] if documentation else [])]
     print_table(
         headings,
         [
@@ -145,11 +145,11 @@ def resource_of(kind: str, name: str | None, *, default: bool) -> tuple[Any, str
 @default_option
 @click.option(
     "--add-config", "added", multiple=True, metavar="KEY=VALUE[,…]",
-    help="Set these; a value with commas stands in brackets: cleanup.policy=[compact,delete].",
+    help="Set these; put a value with commas in brackets: cleanup.policy=[compact,delete].",
 )  # fmt: skip
 @click.option(
     "--delete-config", "deleted", multiple=True, metavar="KEY[,…]",
-    help="Return these to their defaults.",
+    help="Reset these to their defaults.",
 )  # fmt: skip
 @placement_option
 @json_option
@@ -157,7 +157,7 @@ def alter(
     bootstrap: str, timeout_seconds: float, kind: str, name: str | None, entity_default: bool,
     added: tuple[str, ...], deleted: tuple[str, ...], placement: str | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Change settings of a topic or a broker; the others stay as they are."""
+    """Change settings of a topic or a broker; other settings stay."""
     from anabranch.client.admin import ConfigOperation, alter_configs
 
     resource, target = resource_of(kind, name, default=entity_default)

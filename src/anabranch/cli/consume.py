@@ -87,19 +87,22 @@ def _plain(value: bytes | None) -> str | dict[str, str] | None:
 @click.command(epilog="Example: anabranch consume --topic t --from-beginning --max-messages 10")
 @bootstrap_option
 @click.option(
-    "--topic", required=True, metavar="NAME", help="What to read.",
+    "--topic", required=True, metavar="NAME", help="The topic to read.",
     shell_complete=complete_topics,
 )  # fmt: skip
-@click.option("--from-beginning", is_flag=True, help="Start with the oldest record.")
+@click.option("--from-beginning", is_flag=True, help="Start at the oldest record.")
 @click.option(
     "--group",
     "group_id",
     metavar="NAME",
-    help="Read as a member of this group: continue where it stopped, and commit what was printed.",
+    help="Read as a member of this group: start at its committed offsets, and commit printed "
+    "records.",
 )
 @click.option("--partition", type=int, metavar="N", help="Only this partition.")
 @click.option(
-    "--offset", metavar="N|earliest|latest", help="Where to start in --partition; default latest."
+    "--offset",
+    metavar="N|earliest|latest",
+    help="Offset to start at in --partition. Default: latest.",
 )
 @click.option(
     "--max-messages", type=click.IntRange(min=1), metavar="N", help="Stop after this many records."
@@ -114,12 +117,12 @@ def _plain(value: bytes | None) -> str | dict[str, str] | None:
 )
 @click.option(
     "--timeout-ms", type=click.IntRange(min=0), metavar="MS",
-    help="Kafka's name of --timeout, in milliseconds.",
+    help="Same as --timeout, in milliseconds, as in Kafka.",
 )  # fmt: skip
 @click.option(
     "--isolation-level", type=click.Choice(["read_uncommitted", "read_committed"]),
     default="read_uncommitted", show_default=True,
-    help="Whether to show records of open and aborted transactions.",
+    help="read_committed omits records of open and aborted transactions.",
 )  # fmt: skip
 @click.option(
     "--property", "properties", multiple=True, metavar="KEY=VALUE",
@@ -128,28 +131,28 @@ def _plain(value: bytes | None) -> str | dict[str, str] | None:
 )  # fmt: skip
 @click.option(
     "--format", "template", metavar="TEXT",
-    help="What to print of each record, in kcat's letters: %t topic, %p partition, %o offset, %k "
-    "key, %s value, %K and %S their lengths, %T time, %h headers; \\n ends a line.",
+    help="What to print for each record, as in kcat: %t topic, %p partition, %o offset, %k key, "
+        "%s value, %K and %S their lengths, %T timestamp, %h headers; \\n is a newline.",
 )  # fmt: skip
-@click.option("--json", "as_json_lines", is_flag=True, help="Print one object of JSON a line.")
+@click.option("--json", "as_json_lines", is_flag=True, help="Print one JSON object on each line.")
 def command(
     bootstrap: str, timeout_seconds: float | None, topic: str, from_beginning: bool,
     partition: int | None, offset: str | None, max_messages: int | None, timeout_ms: int | None,
     isolation_level: str, properties: tuple[str, ...], template: str | None, as_json_lines: bool,
     group_id: str | None,
 ) -> None:  # fmt: skip
-    """Print the records of a topic, one line each, until told to stop."""
+    """Print the records of a topic, one on each line, until Ctrl-C."""
     if group_id is not None and partition is not None:
-        raise click.UsageError("--group gives out partitions: leave --partition and --offset out.")
+        raise click.UsageError("--group assigns partitions: omit --partition and --offset.")
     if offset is not None and partition is None:
         raise click.UsageError("--offset needs --partition.")
     start = offset if offset is not None else ("earliest" if from_beginning else "latest")
     if start not in ("earliest", "latest") and not start.isdigit():
-        raise click.UsageError(f"--offset {start!r} is no number, nor earliest or latest.")
+        raise click.UsageError(f"--offset {start!r} is neither a number nor earliest or latest.")
     if timeout_seconds is not None and timeout_ms is not None:
-        raise click.UsageError("--timeout and --timeout-ms say the same: give one of them.")
+        raise click.UsageError("--timeout and --timeout-ms have the same meaning: use one of them.")
     if template is not None and (properties or as_json_lines):
-        raise click.UsageError("--format says all: leave --property and --json out.")
+        raise click.UsageError("--format excludes --property and --json: omit them.")
     form = None if template is None else RecordFormat(template)
     idle_seconds = timeout_seconds if timeout_ms is None else timeout_ms / 1000
     shape = shape_of(properties, as_json=as_json_lines)

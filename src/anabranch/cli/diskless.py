@@ -22,15 +22,15 @@ T = TypeVar("T")
 
 config_option = click.option(
     "--config", "properties_file", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
-    help="A broker's server.properties: says where store and coordinator are.",
+    help="A broker's server.properties with the URLs of store and coordinator.",
 )  # fmt: skip
 storage_option = click.option(
-    "--storage-url", metavar="URL", help="The store, as diskless.storage.url has it."
+    "--storage-url", metavar="URL", help="The store; overrides diskless.storage.url."
 )
 coordinator_option = click.option(
     "--coordinator-url",
     metavar="URL",
-    help="The coordinator, as diskless.coordinator.url names it.",
+    help="The coordinator; overrides diskless.coordinator.url.",
 )
 
 
@@ -45,16 +45,18 @@ def command() -> None:
 @config_option
 @storage_option
 @coordinator_option
-@click.option("--whole", "is_whole", is_flag=True, help="Read every byte, not just indexes.")
+@click.option(
+    "--whole", "is_whole", is_flag=True, help="Read every byte of objects, not only their indexes."
+)
 @json_option
 def verify(
     properties_file: str | None, storage_url: str | None, coordinator_url: str | None,
     is_whole: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """Check objects, the coordinator's rows and manifests against one another.
+    """Compare objects, the coordinator's rows and manifests with one another.
 
-    Stop all nodes first: what they write meanwhile looks like damage. The exit code is 1 when
-    records are lost or damaged, 0 when all is well or brokers will collect what was found.
+    Stop all nodes first, because concurrent writes would be reported as damage. The exit code is 1
+    if records are lost or damaged, and 0 otherwise.
     """
     from anabranch.server.objects.verification import verify as check
 
@@ -81,7 +83,7 @@ def verify(
 @coordinator_option
 @click.option(
     "--append-unknown", is_flag=True,
-    help="Also take objects that no manifest names; the order of their records is a guess.",
+    help="Include objects that are in no manifest; the order of their records is a guess.",
 )  # fmt: skip
 @json_option
 def restore(
@@ -91,7 +93,7 @@ def restore(
     """Rebuild a lost coordinator from the manifests in the store.
 
     Stop all nodes first. The coordinator must be empty: a new database, or a file that does not
-    exist. Objects that no manifest names are listed; their records are left out unless you say
+    exist. Objects that are in no manifest are listed, and their records are omitted without
     --append-unknown.
     """
     from anabranch.server.objects.verification import restore as rebuild
@@ -109,10 +111,10 @@ def restore(
 
 def _say_restored(done: Any) -> None:
     if done.later and not done.is_appended:
-        print_table(("object that no manifest names",), [(key,) for key in done.later])
+        print_table(("object that is in no manifest",), [(key,) for key in done.later])
         click.echo(
-            f"{len(done.later)} objects are in no manifest. Their records were left out; to have "
-            "them, restore into an empty coordinator again with --append-unknown."
+            f"{len(done.later)} objects are in no manifest. Their records were omitted. To "
+            "include them, restore again into an empty coordinator with --append-unknown."
         )
     click.echo(
         f"The coordinator of cluster {done.cluster_id} holds {done.partitions} partitions and "
@@ -162,7 +164,7 @@ def _urls(
         coordinator_url = coordinator_url or said.get("diskless.coordinator.url")
     if not storage_url or not coordinator_url:
         raise click.UsageError(
-            "Name store and coordinator: --config FILE with diskless.storage.url and "
+            "Give store and coordinator: --config FILE with diskless.storage.url and "
             "diskless.coordinator.url, or --storage-url URL and --coordinator-url URL."
         )
     return storage_url, coordinator_url

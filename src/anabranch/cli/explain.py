@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @timeout_option
 @json_option
 def command(place: str, bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
-    """Explain why the replicas of a partition are where they are, and not elsewhere."""
+    """Explain why the replicas of a partition are on their brokers and not on others."""
     from anabranch.client.explanations import explained
     from anabranch.core.types import TopicPartition
 
@@ -59,7 +59,7 @@ def _print(found: Explained) -> None:
             for each in found.explanation.here]  # fmt: skip
     print_table(("broker", "rack", "state", "why"), rows)
     if found.explanation.not_there:
-        click.echo("Why one more replica would not go to these brokers:")
+        click.echo("Why these brokers would not get the next replica:")
         print_table(
             ("broker", "rack", "why not", "it would take"),
             [

@@ -64,15 +64,15 @@ def _told(each: Feature) -> dict[str, Any]:
     "--feature", "wanted", multiple=True, metavar="NAME=LEVEL",
     help="Only this feature, to this level; may be given more than once.",
 )  # fmt: skip
-@click.option("--dry-run", is_flag=True, help="Check only; change nothing.")
+@click.option("--dry-run", is_flag=True, help="Check the upgrade without changing anything.")
 @json_option
 def upgrade(
     bootstrap: str, timeout_seconds: float, wanted: tuple[str, ...], dry_run: bool, as_json: bool
 ) -> None:
-    """Raise features to the newest levels that every broker supports.
+    """Raise features to the newest levels that all brokers support.
 
-    Run it when all nodes run the new version: an older one cannot join any more afterwards, and
-    most levels cannot be lowered again.
+    Run it when all nodes run the new version. Afterwards, nodes of an older version cannot join,
+    and most levels cannot be lowered.
     """
     levels = _levels(wanted)
 

@@ -73,7 +73,7 @@ def list_(bootstrap: str, timeout_seconds: float, state: str | None, as_json: bo
 def describe(
     bootstrap: str, timeout_seconds: float, group: str, members: bool, as_json: bool
 ) -> None:
-    """Show how far a group is in each partition, and who reads it."""
+    """Show a group's committed offset, lag and member for each partition."""
     from anabranch.client import groups
     from anabranch.core.groups.subscription import assigned_partitions
 
@@ -150,19 +150,17 @@ def delete(bootstrap: str, timeout_seconds: float, group: str, as_json: bool) ->
 @group_option
 @click.option(
     "--topic", "topics", multiple=True, metavar="NAME[:PARTITIONS]",
-    help="A topic, as in flights or flights:0,1. Default: all that the group has committed.",
+    help="A topic, such as flights or flights:0,1. Default: all topics with committed offsets.",
 )  # fmt: skip
 @click.option("--to-earliest", is_flag=True, help="To the first record.")
-@click.option("--to-latest", is_flag=True, help="Behind the last record.")
+@click.option("--to-latest", is_flag=True, help="To the end of the log.")
 @click.option("--to-offset", type=click.IntRange(0), metavar="N", help="To this offset.")
-@click.option("--shift-by", type=int, metavar="N", help="Forward, or back when negative.")
+@click.option("--shift-by", type=int, metavar="N", help="Forward by N, or back if negative.")
 @click.option(
     "--to-datetime", metavar="TIME",
-    help="To the first record at or after a time, as in 2026-11-21T08:00:00 (UTC).",
+    help="To the first record at or after a time, such as 2026-11-21T08:00:00 (UTC).",
 )  # fmt: skip
-@click.option(
-    "--execute", is_flag=True, help="Apply the change; without this option it is only shown."
-)
+@click.option("--execute", is_flag=True, help="Apply the change instead of only showing it.")
 @json_option
 def reset_offsets(
     bootstrap: str, timeout_seconds: float, group: str, topics: tuple[str, ...],

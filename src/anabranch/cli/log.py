@@ -82,7 +82,7 @@ def batches_of(path: Path) -> Iterator[Found]:
 
 @command.command(epilog="Example: anabranch log dump anabranch-data/flights-0 --print-data-log")
 @paths_argument
-@click.option("--print-data-log", "with_records", is_flag=True, help="Show the records too.")
+@click.option("--print-data-log", "with_records", is_flag=True, help="Also show the records.")
 @click.option(
     "--from-offset", type=int, default=0, metavar="N", help="Skip batches before this offset."
 )
@@ -193,10 +193,10 @@ def records_of(found: Found) -> list[Any]:
 @paths_argument
 @json_option
 def verify(paths: tuple[str, ...], as_json: bool) -> None:
-    """Check every batch and index of segments; exit code 1 when something is not as written.
+    """Check every batch and index of segments; exit with code 1 if any is damaged.
 
-    The last bytes of a segment that a killed node was writing count as a fault here: the node cuts
-    them when it starts.
+    An incomplete batch at the end of a killed node's segment is also reported; the node removes it
+    when it starts.
     """
     segments = segments_in(paths)
     checked = []

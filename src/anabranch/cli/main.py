@@ -21,7 +21,7 @@ from anabranch.cli.cluster_command import SuggestingGroup, error_json, print_jso
 VERBS = {
     "serve": "Run a node until SIGTERM or Ctrl-C.",
     "up": "Start a cluster on this machine without configuration.",
-    "demo": "Send 336,776 real records through three brokers, and survive a SIGKILL.",
+    "demo": "Run three brokers, send 336,776 real records, and kill a broker during writes.",
     "topics": "Create, list, describe, alter and delete topics.",
     "partitions": "Elect leaders, and move replicas between brokers.",
     "plan": "Plan moves of replicas, with reasons; control plans under way.",
@@ -32,7 +32,7 @@ VERBS = {
     "produce": "Write records from standard input or a file.",
     "consume": "Read records of a topic.",
     "groups": "List and describe consumer groups; reset or delete their offsets.",
-    "transactions": "List and describe transactions; find those that hang, and abort them.",
+    "transactions": "List and describe transactions; find and abort hanging ones.",
     "cluster": "Show the nodes and the status of a cluster; restart and upgrade it.",
     "rehearse": "Simulate the loss of a broker, a rack or a data centre.",
     "spark": "Run Spark jobs: keep a table of a topic, compare replicas.",
@@ -40,7 +40,7 @@ VERBS = {
     "diskless": "Verify the objects of diskless topics; restore a lost coordinator.",
     "metadata": "Dump the metadata log; restore a lost metadata store.",
     "sim": "Run a simulated cluster through random faults.",
-    "completion": "Print a script that lets a shell complete verbs and options.",
+    "completion": "Print a script for shell completion of commands and options.",
     "version": "Print the version.",
 }
 """Verb -> the line of `anabranch --help`; the module of the same name holds the command."""

@@ -46,7 +46,9 @@ def metadata_files(path: Path) -> list[Path]:
         if each.suffix in (".log", ".checkpoint") and each.stem[:20].isdigit()
     )
     if not found:
-        raise click.ClickException(f"{folder} holds no metadata log: name a node's log folder.")
+        raise click.ClickException(
+            f"{folder} contains no metadata log: give the log folder of a node."
+        )
     return found
 
 
@@ -63,7 +65,7 @@ def records_of(path: Path) -> Any:
         batches = list(walk(data))
         if data and not batches:
             raise click.ClickException(
-                f"{path}: there is no batch of records in it; name a segment or a snapshot."
+                f"{path}: it contains no record batch; give a segment or a snapshot."
             )
         for position, header in batches:
             for record in decode_records(data, position):
@@ -105,11 +107,11 @@ def _plain(value: Any) -> Any:
 )
 @click.option(
     "--config", "properties_file", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
-    help="The node's server.properties: says where copy and store are.",
+    help="The node's server.properties with log.dirs and metadata.store.url.",
 )  # fmt: skip
 @click.option(
     "--dir", "folders", multiple=True, metavar="DIR",
-    help="The node's log folder, when it has no file; of several, the longest copy is taken.",
+    help="The node's log folder, instead of --config; with several, the longest copy is used.",
 )  # fmt: skip
 @click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE",
@@ -121,8 +123,8 @@ def restore(
 ) -> None:
     """Fill a lost metadata store from a node's copy of the metadata log.
 
-    Stop all nodes first and run it on the node whose copy is the longest. A store that holds more
-    than the copy, or another cluster's, is left alone.
+    Stop all nodes first, and run the command on the node with the longest copy. A store that has
+    more records than the copy, or belongs to another cluster, is not changed.
     """
     from anabranch.cli.serve import configured, shorthand
     from anabranch.server.files import RealFiles

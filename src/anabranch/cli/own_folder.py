@@ -33,7 +33,7 @@ def refuse_foreign(folder: Path) -> None:
     if names and names.isdisjoint(OURS):
         shown = ", ".join(sorted(names)[:MOST_NAMED]) + (", …" if len(names) > MOST_NAMED else "")
         raise click.ClickException(
-            f"--dir {folder} holds other things ({shown}); name a new or an empty folder"
+            f"--dir {folder} contains other files ({shown}); use a new or an empty folder"
         )
 
 

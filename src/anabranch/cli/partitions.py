@@ -48,10 +48,11 @@ command.add_command(reassign.command)
 @click.option(
     "--type", "kind", type=click.Choice(("preferred", "unclean")), default="preferred",
     show_default=True,
-    help="preferred: the first replica; unclean: where none leads, one that may lack records.",
+    help="preferred: the first replica; unclean: without a leader, a replica that may lack "
+        "records.",
 )  # fmt: skip
 @click.option(
-    "--topic", metavar="NAME", help="The topic; all its partitions unless some are named.",
+    "--topic", metavar="NAME", help="The topic. Default: all its partitions.",
     shell_complete=complete_topics,
 )  # fmt: skip
 @click.option(
@@ -60,14 +61,14 @@ command.add_command(reassign.command)
 )  # fmt: skip
 @click.option(
     "--all-topic-partitions", "everywhere", is_flag=True,
-    help="Every partition of the cluster that needs it.",
+    help="All partitions that need an election.",
 )  # fmt: skip
 @json_option
 def elect(
     bootstrap: str, timeout_seconds: float, kind: str, topic: str | None,
     indexes: tuple[int, ...], everywhere: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """Elect preferred leaders, or any replica where there is no leader."""
+    """Elect preferred leaders, or any replica if there is no leader."""
     from anabranch.client.elections import Election, elect_leaders
 
     _refuse_unclear(topic, indexes, everywhere=everywhere)
@@ -90,7 +91,7 @@ def elect(
         print_json([_told(each, why) for each in outcomes])
     elif not outcomes:
         click.echo(f"No partition needs {'a preferred' if kind == 'preferred' else 'an unclean'} "
-                   "leader elected.")  # fmt: skip
+            "leader election.")  # fmt: skip
     else:
         rows = [(each.topic, each.partition, _outcome(each)) for each in outcomes]
         print_table(("topic", "partition", "outcome"), rows)
@@ -106,7 +107,7 @@ def _is_of_a_topic(each: Elected) -> bool:
 
 def _refuse_unclear(topic: str | None, indexes: tuple[int, ...], *, everywhere: bool) -> None:
     if everywhere == (topic is not None):
-        raise click.UsageError("Say --topic NAME, or --all-topic-partitions, one of both.")
+        raise click.UsageError("Give either --topic NAME or --all-topic-partitions.")
     if indexes and topic is None:
         raise click.UsageError("--partition needs --topic NAME.")
 

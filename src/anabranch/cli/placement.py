@@ -32,7 +32,8 @@ HEADS = ("partition", "assigned racks", "coverage", "state", "drift", "exception
 @timeout_option
 @json_option
 def command(topic: str, bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
-    """Show in which racks the partitions of a diskless topic have replicas, and should have."""
+    """Show the racks in which the partitions of a diskless topic have, and should have,
+    replicas."""
     from anabranch.client.placements import placed
     from anabranch.core.api.diskless_view import as_json as told
 

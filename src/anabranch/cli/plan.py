@@ -38,7 +38,7 @@ SHOWN_MOVES = 50
 
 @click.group(cls=VerbGroup, epilog="Example: anabranch plan drain --broker 3 --out plan.json")
 def command() -> None:
-    """Plan moves of replicas, with a reason for each, and control plans under way."""
+    """Plan moves of replicas, with a reason for each, and control plans in progress."""
 
 
 carried.register(command)
@@ -49,7 +49,7 @@ def _goal_options(function: F) -> F:
         json_option,
         click.option(
             "--out", "path", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
-            help="Write the plan to a file, for `anabranch apply`.",
+            help="Write the plan to a file for `anabranch apply`.",
         ),
         timeout_option,
         bootstrap_option,
@@ -69,7 +69,7 @@ def _broker_option(sentence: str) -> Callable[[F], F]:
 @_goal_options
 @_broker_option("The broker to empty; may be given more than once.")
 def drain(broker_ids: tuple[int, ...], **shared: Any) -> None:
-    """Move every replica off brokers, so that they can be removed."""
+    """Move all replicas off brokers, so that they can be removed."""
     from anabranch.core.placement import move_plans
 
     _make(lambda layout: move_plans.drain(layout, broker_ids), **shared)
@@ -77,9 +77,9 @@ def drain(broker_ids: tuple[int, ...], **shared: Any) -> None:
 
 @command.command("add", epilog="Example: anabranch plan add --broker 4 --out plan.json")
 @_goal_options
-@_broker_option("The broker that is new; may be given more than once.")
+@_broker_option("The new broker; may be given more than once.")
 def add(broker_ids: tuple[int, ...], **shared: Any) -> None:
-    """Move a fair share of replicas to new brokers."""
+    """Move a fair share of the replicas to new brokers."""
     from anabranch.core.placement import move_plans
 
     _make(lambda layout: move_plans.fill(layout, broker_ids), **shared)
@@ -88,7 +88,7 @@ def add(broker_ids: tuple[int, ...], **shared: Any) -> None:
 @command.command("racks", epilog="Example: anabranch plan racks --out plan.json")
 @_goal_options
 def racks(**shared: Any) -> None:
-    """Spread replicas that share a rack over racks that are free."""
+    """Move replicas that share a rack to racks without a replica."""
     from anabranch.core.placement import move_plans
 
     _make(move_plans.mend_racks, **shared)
@@ -107,7 +107,7 @@ def racks(**shared: Any) -> None:
     help="Replicas of each partition.",
 )  # fmt: skip
 def factor(topic: str, factor: int, **shared: Any) -> None:
-    """Give the partitions of a topic more or fewer replicas."""
+    """Change the replication factor of a topic."""
     from anabranch.core.placement import move_plans
 
     _make(lambda layout: move_plans.change_factor(layout, topic, factor), **shared)
@@ -120,9 +120,9 @@ def factor(topic: str, factor: int, **shared: Any) -> None:
     shell_complete=complete_topics,
 )  # fmt: skip
 def observers(topic: str, **shared: Any) -> None:
-    """Bring a topic to its placement constraints: observers are promoted, replicas demoted.
+    """Make a topic satisfy its placement constraints by promoting observers and moving replicas.
 
-    Observers themselves follow without a plan, once replicas are as constrained.
+    New observers need no plan: the controller adds them once the replicas satisfy the constraints.
     """
     from anabranch.client.constraints import constraints_of
     from anabranch.core.placement.constraint_plan import meet
@@ -153,7 +153,7 @@ def _make(
     view, made = ask(bootstrap, work, timeout_seconds=timeout_seconds)
     if path is not None and not made.moves and path.exists():
         raise click.ClickException(
-            f"{path} is an earlier plan, and now nothing can be planned: remove it. "
+            f"{path} is an earlier plan, and there is nothing to plan now: remove it. "
             f"{made.sentence}."
         )
     if path is not None and made.moves:
@@ -173,7 +173,7 @@ def _print_what_next(made: Plan, path: Path | None, most_moves: int) -> None:
         if len(made.moves) > most_moves:
             click.echo(f"It holds the first {most_moves:,} moves: when they are done, plan again.")
     elif made.moves:
-        click.echo("Nothing has moved. --out FILE writes the plan down for `anabranch apply`.")
+        click.echo("Nothing has moved. --out FILE writes the plan to a file for `anabranch apply`.")
     elif path is not None:
         click.echo(f"{path} was not written: there is nothing to apply.")
 
@@ -210,8 +210,8 @@ def _print(made: Plan) -> None:
         was, will = (", ".join(map(str, row)) for row in (each.before, each.after))
         click.echo(f"  {each.place}: {was} -> {will}  ({each.sentence})")
     if len(made.moves) > SHOWN_MOVES:
-        click.echo(f"  … and {len(made.moves) - SHOWN_MOVES} more; --json and --out have them all")
+        click.echo(f"  … and {len(made.moves) - SHOWN_MOVES} more; --json and --out list all")
     for obstacle in made.obstacles[:SHOWN_MOVES]:
-        click.echo(f"Cannot be: {obstacle.what}: {obstacle.why}. It would take: {obstacle.needs}.")
+        click.echo(f"Obstacle: {obstacle.what}: {obstacle.why}. Needed: {obstacle.needs}.")
     if len(made.obstacles) > SHOWN_MOVES:
-        click.echo(f"  … and {len(made.obstacles) - SHOWN_MOVES} more that cannot be; see --json")
+        click.echo(f"  … and {len(made.obstacles) - SHOWN_MOVES} more obstacles; see --json")

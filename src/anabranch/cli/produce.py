@@ -68,22 +68,22 @@ class LineFormat(NamedTuple):
 @bootstrap_option
 @timeout_option
 @click.option(
-    "--topic", required=True, metavar="NAME", help="Where the records go.",
+    "--topic", required=True, metavar="NAME", help="The topic to write to.",
     shell_complete=complete_topics,
 )  # fmt: skip
 @click.option(
     "--file", "path", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
     help="Read lines from a file instead of standard input.",
 )  # fmt: skip
-@click.option("--partition", type=int, metavar="N", help="Send everything to this partition.")
+@click.option("--partition", type=int, metavar="N", help="Send all records to this partition.")
 @click.option(
     "--acks", type=click.Choice(sorted(ACKS)), default="all", show_default=True,
-    help="Which acknowledgement to wait for.",
+    help="The acknowledgement to wait for.",
 )  # fmt: skip
 @click.option(
     "--compression-codec", "codec_name",
     type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), default="none", show_default=True,
-    help="How batches are compressed.",
+    help="Compression of batches.",
 )  # fmt: skip
 @click.option(
     "--property", "properties", multiple=True, metavar="KEY=VALUE",
@@ -94,7 +94,8 @@ def command(
     bootstrap: str, timeout_seconds: float, topic: str, path: str | None, partition: int | None,
     acks: str, codec_name: str, properties: tuple[str, ...], as_json: bool,
 ) -> None:  # fmt: skip
-    """Write lines of standard input or a file as records; keys choose partitions as in Java."""
+    """Write lines of standard input or a file as records; keys choose partitions as in Kafka's Java
+    client."""
     line_format = format_of(properties)
     if path is not None:
         source: BinaryIO = Path(path).open("rb")  # noqa: SIM115 - closed below, as is stdin

@@ -49,13 +49,16 @@ def _action(name: str, sentence: str) -> Callable[[F], F]:
 )
 @bootstrap_option
 @timeout_option
-@_action("generate", "Propose replicas for the topics of --topics-file on --brokers; do nothing.")
-@_action("execute", "Start the moves of --file, and print the present replicas first.")
 @_action(
-    "verify", "Show the progress of the moves of --file; remove the throttle when all are done."
+    "generate",
+    "Propose replica lists for the topics of --topics-file on --brokers; change nothing.",
 )
-@_action("cancel", "Cancel those moves of --file that are not done.")
-@_action("list", "List every move that is not done.")
+@_action("execute", "Print the current replica lists, then start the moves of --file.")
+@_action(
+    "verify", "Show the progress of the moves of --file; remove the throttle when all are complete."
+)
+@_action("cancel", "Cancel the moves of --file that are not complete.")
+@_action("list", "List all moves that are not complete.")
 @click.option(
     "--file", "--reassignment-json-file", "path", metavar="FILE",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -68,11 +71,9 @@ def _action(name: str, sentence: str) -> Callable[[F], F]:
 )  # fmt: skip
 @click.option(
     "--brokers", "--broker-list", "brokers", metavar="IDS",
-    help="Where to, with commas: 1,2,4.",
+    help="Target brokers, separated by commas, such as 1,2,4.",
 )  # fmt: skip
-@click.option(
-    "--disable-rack-aware", "ignore_racks", is_flag=True, help="Propose as if there were no racks."
-)
+@click.option("--disable-rack-aware", "ignore_racks", is_flag=True, help="Ignore racks.")
 @click.option(
     "--throttle", "rate", type=click.IntRange(1), metavar="BYTES",
     help="Copy at most this many bytes a second at each broker.",
@@ -81,11 +82,11 @@ def _action(name: str, sentence: str) -> Callable[[F], F]:
     "--preserve-throttles",
     "keeps_throttle",
     is_flag=True,
-    help="With --verify: leave the throttle on.",
+    help="Do not remove the throttle.",
 )
 @click.option(
     "--disallow-replication-factor-change", "holds_factor", is_flag=True,
-    help="Refuse moves that change how many replicas a partition has.",
+    help="Refuse moves that change the replication factor.",
 )  # fmt: skip
 @json_option
 def command(
@@ -148,7 +149,9 @@ def _generate(run: Any, topics_path: Path | None, brokers: str | None, ignore_ra
         raise click.UsageError("--generate needs --topics-file FILE and --brokers IDS.")
     ids = [each.strip() for each in brokers.split(",")]
     if not all(map(BROKER_ID.fullmatch, ids)) or len(set(map(int, ids))) < len(ids):
-        raise click.UsageError(f"--brokers: different ids with commas are expected, not {brokers}.")
+        raise click.UsageError(
+            f"--brokers: expected different ids separated by commas, not {brokers}."
+        )
     try:
         topics = read_topics(topics_path.read_text("utf-8"))
     except (InputFault, OSError, UnicodeDecodeError) as fault:
@@ -189,7 +192,7 @@ def _execute(run: Any, moves: Moves, rate: int | None, holds_factor: bool, as_js
             }
         )
     elif had:
-        click.echo("Replicas before; keep this to go back:")
+        click.echo("Current replicas; save this to be able to move back:")
         click.echo(write_moves(had))
         click.echo(_cost_sentence(cost, rate))
         click.echo(f"{len(outcomes) - len(failed)} move(s) started; --verify shows their progress.")
@@ -227,7 +230,7 @@ def _verify(run: Any, moves: Moves, keeps_throttle: bool, as_json: bool) -> None
     ]
     if lost:
         raise click.ClickException(
-            f"{len(lost)} partition(s) neither have these replicas nor move there: "
+            f"{len(lost)} partition(s) neither have these replicas nor are moving to them: "
             f"{', '.join(map(str, lost[:5]))}."
         )
 

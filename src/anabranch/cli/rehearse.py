@@ -34,13 +34,12 @@ PLACES_SHOWN = 3
 @click.argument("rehearsal", required=False, metavar="[FILE.yaml|NAME]")
 @click.option("--list", "lists", is_flag=True, help="List the included rehearsals.")
 @click.option("--show", is_flag=True, help="Print the rehearsal's file instead of running it.")
-@click.option(
-    "--transcript", is_flag=True, help="Show what happens to one partition, step by step."
-)
+@click.option("--transcript", is_flag=True, help="Show each step of one partition.")
 @click.option(
     "--real",
     is_flag=True,
-    help="Repeat it on processes of this machine, and compare the results of each event.",
+    help="Repeat the rehearsal on processes of this machine, and compare the results of each "
+    "event.",
 )
 @click.option("--seed", type=click.IntRange(0), metavar="N", help="Override the file's seed.")
 @json_option
@@ -48,11 +47,11 @@ def command(
     rehearsal: str | None, lists: bool, show: bool, transcript: bool, real: bool,
     seed: int | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Rehearse a failure: simulate a cluster and its faults, and see what is lost.
+    """Simulate a cluster and its failures, and report what would be lost.
 
-    The cluster and what happens to it come from a small YAML file, or from one of those that come
-    with Anabranch (--list). No node is started and nothing is written, but with --real: then the
-    same happens to processes of this machine in a temporary folder.
+    A YAML file describes the cluster and the failures; some are included (--list). No node is
+    started and nothing is written, except with --real, which runs the same on processes in a
+    temporary folder.
     """
     if lists:
         _list(as_json)
@@ -133,7 +132,7 @@ def _ready(work: Callable[[Rehearsal], T], plan: Rehearsal) -> T:
     try:
         return work(plan)
     except NotReady as fault:
-        raise click.ClickException(f"{fault} Look at the settings of the cluster.") from None
+        raise click.ClickException(f"{fault} Check the settings of the cluster.") from None
 
 
 def _perform(plan: Rehearsal, as_json: bool) -> None:
@@ -164,7 +163,7 @@ def _perform(plan: Rehearsal, as_json: bool) -> None:
         )
     else:
         if left_out:
-            click.echo("Steady producers and retained bytes are left out on processes.\n")
+            click.echo("Steady producers and retained bytes are ignored on processes.\n")
         click.echo(seen.text())
         click.echo("Otherwise than rehearsed:" if found else "As rehearsed.")
         for each in found:

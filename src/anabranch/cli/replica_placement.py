@@ -13,8 +13,8 @@ import click
 
 placement_option = click.option(
     "--replica-placement", "placement", metavar="TEXT|FILE",
-    help="Replicas and observers by rack: replicas=east:2,observers=west:1, or a file with that or "
-    "with Confluent's JSON.",
+    help="Replicas and observers in each rack, such as replicas=east:2,observers=west:1; or a "
+        "file with this text or with Confluent's JSON.",
 )  # fmt: skip
 
 

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 @bootstrap_option
 @click.option(
     "--dir", "folder", metavar="DIR",
-    help="The folder of an `anabranch up --brokers N` that runs: it restarts its own nodes.",
+    help="The folder of a running `anabranch up --brokers N`, which then restarts its nodes.",
 )  # fmt: skip
 @click.option(
     "--restart-command", "template", metavar="COMMAND",
-    help="What restarts a node: run once a node, {id}, {host}, {port} and {rack} filled in.",
+    help="Command that restarts a node; {id}, {host}, {port} and {rack} are replaced.",
 )  # fmt: skip
 @click.option(
     "--broker", "chosen", type=int, multiple=True, metavar="ID",
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option(
     "--wait", "wait_seconds", type=float, default=300.0, show_default=True, metavar="SECONDS",
-    help="How long one node may take to return, and a broker to rejoin its ISRs.",
+    help="Time limit for a node to return, and for a broker to rejoin its ISRs.",
 )  # fmt: skip
 @json_option
 def command(
@@ -56,9 +56,10 @@ def command(
 ) -> None:
     """Restart the nodes one after the other.
 
-    Each broker leaves in order, so that its leaderships move first; the next goes when it is back
-    in every ISR. Nodes that are controllers only follow; the active controller goes last. Nothing
-    begins while a replica is missing. --dry-run ends with exit code 1 when something is against it.
+    Each broker hands over its leaderships before it stops. The next one is restarted when all
+    replicas of the previous one are in sync again. Nodes that are only controllers follow, and the
+    active controller is last. The command does not start while a replica is out of sync. --dry-run
+    exits with code 1 if there are objections.
     """
     restart = None if dry_run else _restarter(folder, template)
 
@@ -82,7 +83,7 @@ def command(
 def _restarter(folder: str | None, template: str | None) -> Restart:
     if (folder is None) == (template is None):
         raise click.UsageError(
-            "say how nodes are restarted: --dir DIR of `anabranch up`, or --restart-command"
+            "say how to restart nodes: --dir DIR of `anabranch up`, or --restart-command"
         )
     if folder is not None:
         from anabranch.cli.supervision import ask_restart, check_supervised

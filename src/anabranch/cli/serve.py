@@ -20,19 +20,22 @@ if TYPE_CHECKING:
     "--set", "settings", multiple=True, metavar="KEY=VALUE",
     help="A setting that overrides the file's; may be given more than once.",
 )  # fmt: skip
-@click.option("--dir", "folder", metavar="DIR", help="Where the node keeps its data (log.dirs).")
-@click.option("--port", type=int, metavar="N", help="Port of 127.0.0.1 for clients; 0: a free one.")
+@click.option("--dir", "folder", metavar="DIR", help="The folder for the node's data (log.dirs).")
+@click.option(
+    "--port", type=int, metavar="N", help="Client port on 127.0.0.1; 0 chooses a free one."
+)
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info",
-    show_default=True, help="What is logged to standard error.",
+    show_default=True, help="The lowest level to log to standard error.",
 )  # fmt: skip
 @click.option(
     "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True,
-    help="One event, one line: key=value text or JSON.",
+    help="Format of log lines: key=value text or JSON.",
 )  # fmt: skip
 @click.option(
     "--stop-with-stdin", is_flag=True, hidden=True,
-    help="Stop in order when standard input ends: the process that started this one is gone.",
+    help="Stop cleanly when standard input ends, because the process that started this one has "
+        "ended.",
 )  # fmt: skip
 def command(
     properties_file: str | None,
@@ -45,8 +48,7 @@ def command(
 ) -> None:
     """Run a node until SIGTERM or Ctrl-C.
 
-    A combined node (broker and controller) needs nothing but a folder; an empty one is used as it
-    is, without a format step.
+    A combined node (broker and controller) needs only a folder. A new folder needs no format step.
     """
     from anabranch.server import logs
     from anabranch.server.main import run

@@ -18,24 +18,22 @@ if TYPE_CHECKING:
 @click.option(
     "--seed", type=click.IntRange(0), default=None, help="Replay the schedule of this seed."
 )
-@click.option(
-    "--shrink", is_flag=True, help="Reduce a failing schedule to the faults that it needs."
-)
-@click.option("--verdict", is_flag=True, help="Print the verdict alone, without the trace.")
+@click.option("--shrink", is_flag=True, help="Reduce a failing schedule to the necessary faults.")
+@click.option("--verdict", is_flag=True, help="Print only the result, without the trace.")
 @click.option(
     "--seconds",
     type=Seconds(0, min_open=True),
     default=60.0,
     envvar="SECONDS",
     show_default=True,
-    help="Without --seed: run random schedules for this long.",
+    help="Without --seed: time to run random schedules.",
 )
 @click.option(
-    "--first", type=click.IntRange(0), default=None, help="Begin a campaign at this seed."
+    "--first", type=click.IntRange(0), default=None, help="First seed of random schedules."
 )
 @click.option(
     "--processes", type=click.IntRange(1), default=None,
-    help="Processes of a campaign (default: all).",
+    help="Number of processes for random schedules. Default: one for each core.",
 )  # fmt: skip
 @json_option
 def command(
@@ -47,7 +45,7 @@ def command(
     processes: int | None,
     as_json: bool,
 ) -> None:
-    """Run a simulated cluster through random faults, with every check on."""
+    """Simulate a cluster with random faults and check its invariants."""
     if seed is None:
         from anabranch.sim.campaign import Campaign
 

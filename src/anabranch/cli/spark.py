@@ -42,13 +42,13 @@ OURS = re.compile(
 
 master_option = click.option(
     "--master", default=LOCAL, show_default=True, metavar="URL",
-    help="Where Spark runs: local[N] in this process, or spark://HOST:PORT.",
+    help="The Spark master: local[N] for this process, or spark://HOST:PORT.",
 )  # fmt: skip
 
 
 @click.group(cls=VerbGroup, epilog="Example: anabranch spark scrub --topic flights")
 def command() -> None:
-    """Run jobs over whole topics on Apache Spark."""
+    """Run Apache Spark jobs on whole topics."""
 
 
 @command.command(
@@ -56,26 +56,28 @@ def command() -> None:
     "--schema 'carrier string, delay double'"
 )
 @bootstrap_option
-@click.option("--topic", required=True, metavar="NAME", help="The topic whose records become rows.")
-@click.option("--table", required=True, metavar="FOLDER", help="The Delta table; it is created.")
+@click.option("--topic", required=True, metavar="NAME", help="The topic to read.")
+@click.option(
+    "--table", required=True, metavar="FOLDER", help="The Delta table; created if missing."
+)
 @click.option(
     "--schema", metavar="DDL",
-    help="Names and types of the fields, as 'id bigint, name string'; without it, they are derived "
-    "from the first records.",
+    help="Names and types of the fields, such as 'id bigint, name string'. Default: derived from "
+        "the records.",
 )  # fmt: skip
 @click.option(
     "--dead-letters", default="", metavar="FOLDER",
-    help="The Delta table of records that do not fit; default: TABLE-dead-letters.",
+    help="The Delta table for records that do not fit. Default: TABLE-dead-letters.",
 )  # fmt: skip
 @click.option(
     "--checkpoint", default="", metavar="FOLDER",
-    help="Where the job stores its progress; default: TABLE-checkpoint.",
+    help="The folder for the job's progress. Default: TABLE-checkpoint.",
 )  # fmt: skip
 @click.option(
     "--max-records",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Most records of a micro-batch; default: all that there are.",
+    help="Maximum number of records in a micro-batch. Default: all available.",
 )
 @click.option("--follow", is_flag=True, help="Continue with new records until Ctrl-C.")
 @master_option
@@ -87,7 +89,7 @@ def tables(
 ) -> None:  # fmt: skip
     """Keep a Delta table of the JSON records of a topic, each record exactly once.
 
-    Started again, the job goes on where it stopped.
+    The next run continues where the previous one stopped.
     """
     _need("pyspark", "pyspark>=4.3,<4.4")
     _need("deltalake", "deltalake>=1.1")
@@ -147,7 +149,7 @@ def _show(progress: Any, shown: int) -> int:
 @bootstrap_option
 @click.option(
     "--topic", "topics", multiple=True, metavar="NAME",
-    help="Only this topic; may be given more than once. Default: all that are not internal.",
+    help="Only this topic; may be given more than once. Default: all except internal topics.",
 )  # fmt: skip
 @click.option(
     "--notes", "notes_path", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
@@ -160,7 +162,7 @@ def scrub(
 ) -> None:
     """Read every replica of every partition and compare them, byte for byte.
 
-    Ends with exit code 1 when replicas differ, or some could not be compared. Compacted topics are
+    Exits with code 1 if replicas differ, or if some could not be compared. Compacted topics are
     compared by record, and by the latest record of each key.
     """
     _need("pyspark", "pyspark>=4.3,<4.4")

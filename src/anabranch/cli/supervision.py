@@ -71,8 +71,7 @@ def check_supervised(folder: str) -> None:
 
 def _unsupervised(folder: str) -> click.ClickException:
     return click.ClickException(
-        f"no `anabranch up --brokers` runs in {folder}; name its --dir, or say with "
-        "--restart-command how a broker is restarted"
+        f"no `anabranch up --brokers` runs in {folder}; give its --dir, or a --restart-command"
     )
 
 
@@ -86,7 +85,7 @@ def ask_restart(folder: str, node_id: int) -> None:
         if time.monotonic() > until:
             request.unlink(missing_ok=True)
             raise click.ClickException(
-                f"the `anabranch up` in {folder} did not take the request for broker {node_id} "
-                f"within {ANSWER_SECONDS:.0f} s; look at what it prints"
+                f"the `anabranch up` in {folder} did not accept the request for broker {node_id} "
+                f"within {ANSWER_SECONDS:.0f} s; check its output"
             )
         time.sleep(LOOK_SECONDS)

@@ -66,19 +66,19 @@ def command() -> None:
 )  # fmt: skip
 @click.option(
     "--replica-assignment", metavar="LIST|FILE",
-    help='Brokers of each partition, as in 1:2,2:3 for two partitions; or a file of JSON, '
+    help="Brokers of each partition, such as 1:2,2:3 for two partitions; or a JSON file, "
     '[{"id": 0, "replicas": [1, 2]}, …].',
 )  # fmt: skip
 @placement_option
 @click.option(
-    "--placer", metavar="NAME", help="How brokers are chosen: striped, computed or spread."
+    "--placer", metavar="NAME", help="Placer that chooses the brokers: striped, computed or spread."
 )
 @click.option(
     "--config", "configs", multiple=True, metavar="KEY=VALUE",
     help="A setting of the topic; may be given more than once.",
 )  # fmt: skip
-@click.option("--if-not-exists", is_flag=True, help="Do nothing when the topic exists.")
-@click.option("--validate-only", is_flag=True, help="Check everything, create nothing.")
+@click.option("--if-not-exists", is_flag=True, help="Do nothing if the topic exists.")
+@click.option("--validate-only", is_flag=True, help="Check the request without creating the topic.")
 @json_option
 def create(
     bootstrap: str, timeout_seconds: float, topic: str, partitions: int | None,
@@ -93,8 +93,7 @@ def create(
     assignment = parse_assignment(replica_assignment)
     if assignment and (partitions is not None or replication_factor is not None):
         raise click.UsageError(
-            "--replica-assignment says partitions and replicas itself: leave --partitions and "
-            "--replication-factor out."
+            "--replica-assignment excludes --partitions and --replication-factor: omit them."
         )
     settings = pairs(configs, "--config")
     if placer is not None:
@@ -199,7 +198,7 @@ def parse_assignment(text: str | None) -> list[list[int]] | None:
 @command.command("list", epilog="Example: anabranch topics list --exclude-internal")
 @bootstrap_option
 @timeout_option
-@click.option("--exclude-internal", is_flag=True, help="Leave out internal topics.")
+@click.option("--exclude-internal", is_flag=True, help="Omit internal topics.")
 @json_option
 def list_topics(
     bootstrap: str, timeout_seconds: float, exclude_internal: bool, as_json: bool
@@ -229,18 +228,21 @@ def illness_option(illness: str, sentence: str) -> Callable[[F], F]:
 @bootstrap_option
 @timeout_option
 @click.option(
-    "--topic", metavar="NAME", help="Only this topic; all without it.",
+    "--topic", metavar="NAME", help="Only this topic. Default: all topics.",
     shell_complete=complete_topics,
 )  # fmt: skip
 @illness_option("under-replicated", "Only partitions with fewer in-sync replicas than replicas.")
-@illness_option("under-min-isr", "Only those with fewer in sync than min.insync.replicas, or none.")
-@illness_option("at-min-isr", "Only those with exactly min.insync.replicas in sync.")
-@illness_option("unavailable", "Only those without a leader.")
+@illness_option(
+    "under-min-isr",
+    "Only partitions with fewer in-sync replicas than min.insync.replicas, or without a leader.",
+)
+@illness_option("at-min-isr", "Only partitions with exactly min.insync.replicas in-sync replicas.")
+@illness_option("unavailable", "Only partitions without a leader.")
 @click.option(
     "--rack-violations", "rack_violation", is_flag=True,
-    help="Only those whose replicas are in fewer racks than they could be in.",
+    help="Only partitions in fewer racks than possible.",
 )  # fmt: skip
-@click.option("--missing-replicas", is_flag=True, help="Only those with replicas no broker has.")
+@click.option("--missing-replicas", is_flag=True, help="Only partitions with missing replicas.")
 @json_option
 def describe(
     bootstrap: str, timeout_seconds: float, topic: str | None, as_json: bool, **asked: bool
@@ -391,7 +393,7 @@ async def _described(
 def alter(
     bootstrap: str, timeout_seconds: float, topic: str, partitions: int, as_json: bool
 ) -> None:
-    """Raise the number of partitions of a topic."""
+    """Increase the number of partitions of a topic."""
     from anabranch.client.admin import create_partitions
 
     ask(
@@ -407,7 +409,7 @@ def alter(
 @bootstrap_option
 @timeout_option
 @topic_option
-@click.option("--if-exists", is_flag=True, help="Do nothing when there is no such topic.")
+@click.option("--if-exists", is_flag=True, help="Do nothing if the topic does not exist.")
 @json_option
 def delete(
     bootstrap: str, timeout_seconds: float, topic: str, if_exists: bool, as_json: bool

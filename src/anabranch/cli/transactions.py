@@ -42,7 +42,7 @@ partition_option = click.option(
 
 @click.group(cls=VerbGroup, epilog="Example: anabranch transactions find-hanging --topic transfers")
 def command() -> None:
-    """List and describe transactions; find those that hang, and abort them."""
+    """List and describe transactions; find and abort hanging ones."""
 
 
 @command.command("list", epilog="Example: anabranch transactions list --state Ongoing")
@@ -61,7 +61,7 @@ def list_(
     seconds: float | None,
     as_json: bool,
 ) -> None:
-    """List the transactional ids of a cluster, and their transactions' states."""
+    """List the transactional ids of a cluster with the states of their transactions."""
     from anabranch.client import transactions
 
     states = [each for each in STATES if state is not None and each.lower() == state.lower()]
@@ -87,7 +87,7 @@ def list_(
 @click.option("--id", "name", required=True, metavar="NAME", help="The transactional id.")
 @json_option
 def describe(bootstrap: str, timeout_seconds: float, name: str, as_json: bool) -> None:
-    """Show a transactional id's last transaction."""
+    """Show the last transaction of a transactional id."""
     from anabranch.client import transactions
 
     async def work(cluster: Cluster) -> Any:
@@ -117,7 +117,7 @@ def describe(bootstrap: str, timeout_seconds: float, name: str, as_json: bool) -
 def producers(
     bootstrap: str, timeout_seconds: float, topic: str, partition: int, as_json: bool
 ) -> None:
-    """Show the producers that a partition remembers, and their open transactions."""
+    """Show the producers of a partition and their open transactions."""
     from anabranch.client import transactions
 
     async def work(cluster: Cluster) -> Any:
@@ -134,7 +134,7 @@ def producers(
 @bootstrap_option
 @timeout_option
 @click.option(
-    "--topic", metavar="NAME", help="Only this topic; every topic unless it is given.",
+    "--topic", metavar="NAME", help="Only this topic. Default: all topics.",
     shell_complete=complete_topics,
 )  # fmt: skip
 @click.option(
@@ -143,7 +143,8 @@ def producers(
 @click.option(
     "--max-transaction-timeout", "minutes", type=click.FloatRange(0), default=LONGEST_MINUTES,
     show_default=True, metavar="MINUTES",
-    help="How long a transaction may be open: transaction.max.timeout.ms of the brokers.",
+    help="The longest time that a transaction may be open, as in transaction.max.timeout.ms of "
+        "the brokers.",
 )  # fmt: skip
 @json_option
 def find_hanging(
@@ -154,7 +155,7 @@ def find_hanging(
     minutes: float,
     as_json: bool,
 ) -> None:
-    """Find transactions that a partition holds open and no coordinator knows."""
+    """Find transactions that are open in a partition but unknown to their coordinator."""
     from anabranch.client import transactions
 
     if partition is not None and topic is None:
@@ -191,9 +192,11 @@ def find_hanging(
 @partition_option
 @click.option(
     "--start-offset", type=click.IntRange(0), metavar="N",
-    help="Where the transaction begins; the rest is asked of the partition.",
+    help="The first offset of the transaction; other values are read from the partition.",
 )  # fmt: skip
-@click.option("--producer-id", type=int, metavar="N", help="The producer, instead of the offset.")
+@click.option(
+    "--producer-id", type=int, metavar="N", help="The producer id, instead of the offset."
+)
 @click.option("--producer-epoch", type=int, metavar="N", help="Its epoch.")
 @click.option(
     "--coordinator-epoch", type=int, metavar="N", help="The epoch of its coordinator, or -1."
@@ -204,7 +207,7 @@ def abort(
     start_offset: int | None, producer_id: int | None, producer_epoch: int | None,
     coordinator_epoch: int | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Abort a transaction in one partition, where its coordinator does not."""
+    """Abort a hanging transaction in one partition."""
     from anabranch.client import transactions
 
     who = (producer_id, producer_epoch, coordinator_epoch)

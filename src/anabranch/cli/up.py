@@ -31,20 +31,27 @@ DEFAULT_PORT = 9092
 @click.command(epilog="Example: anabranch up --brokers 3 --racks a,b,c --dir ./data --port 9092")
 @click.option(
     "--dir", "folder", default=DEFAULT_FOLDER, show_default=True, metavar="DIR",
-    help="Where the nodes keep their data; created if missing.",
+    help="The folder for the nodes' data; created if missing.",
 )  # fmt: skip
 @click.option(
     "--port", type=click.IntRange(0, 65_535), default=DEFAULT_PORT, show_default=True, metavar="N",
-    help="Port of 127.0.0.1 for clients, the first of as many as there are brokers; 0: free ones.",
+    help="Client port of the first broker on 127.0.0.1; the others get the next ones; 0 chooses "
+        "free ports.",
 )  # fmt: skip
 @click.option(
     "--brokers", type=click.IntRange(1, 100), default=1, show_default=True, metavar="N",
-    help="How many nodes, each a broker and a controller.",
+    help="Number of nodes, each a broker and a controller.",
 )  # fmt: skip
 @click.option(
     "--racks", metavar="A,B,…", help="Racks, assigned to the brokers in turn.", default=""
 )
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any other setting.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Another setting; may be given more than once.",
+)
 @click.option(
     "--json", "as_json", is_flag=True,
     help="Print one line of JSON when the cluster is ready, then one for every event.",
@@ -68,8 +75,8 @@ def command(
         if others := left_out(Path(folder), brokers):
             numbers = ", ".join(map(str, others))
             click.echo(
-                f"broker(s) {numbers} of {folder} are not started: what they alone have cannot be "
-                f"read. --brokers {others[-1]} starts them.",
+                f"broker(s) {numbers} of {folder} are not started: partitions that only they have "
+                f"are unavailable. --brokers {others[-1]} starts them.",
                 err=True,
             )
         with no_leftovers(Path(folder)) as keep:
@@ -100,11 +107,11 @@ def _refuse_another_layout(folder: Path, brokers: int) -> None:
     the others would not find."""
     if brokers > 1 and (folder / "meta.properties").exists():
         raise click.ClickException(
-            f"{folder} holds the data of a single node; give the {brokers} brokers another --dir"
+            f"{folder} contains the data of a single node; use another --dir for {brokers} brokers"
         )
     if brokers == 1 and (folder / "broker-1" / "meta.properties").exists():
         raise click.ClickException(
-            f"{folder} holds the data of several brokers; say --brokers as before, or name another "
+            f"{folder} contains the data of several brokers; use --brokers as before, or another "
             "--dir"
         )
 
@@ -120,13 +127,14 @@ def _refuse_unfit(port: int, brokers: int, settings: tuple[str, ...]) -> None:
     """What can only be said of one node, or reaches beyond the last port."""
     if port and port + brokers - 1 > 65_535:
         raise click.ClickException(
-            f"--port {port} leaves no room for {brokers} brokers below 65536; take a lower one"
+            f"--port {port} leaves too few ports below 65536 for {brokers} brokers; use a lower one"
         )
     for setting in settings:
         name = setting.partition("=")[0].strip()
         if name in ("node.id", "broker.id", "listeners", "log.dirs", "log.dir", "process.roles"):
             raise click.ClickException(
-                f"--set {name}=… cannot hold for {brokers} brokers; run `anabranch serve` for each"
+                f"--set {name}=… cannot be the same for {brokers} brokers; run `anabranch serve` "
+                "for each"
             )
     configured(None, settings)
 

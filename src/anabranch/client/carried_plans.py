@@ -121,6 +121,7 @@ async def _ask(cluster: Cluster, asked: PlanAsked) -> PlanTold:
 def _told(fields: dict[int, bytes] | None) -> PlanTold:
     if OWN_TAG not in (fields or {}):
         raise ApiError(
-            ErrorCode.UNSUPPORTED_VERSION, "The active controller does not know plans: upgrade it."
+            ErrorCode.UNSUPPORTED_VERSION,
+            "The active controller does not support plans: upgrade it.",
         )
     return untagged(PlanTold, fields)

@@ -125,7 +125,8 @@ class Cluster:
         if broker is None:
             known = ", ".join(map(str, sorted(self.brokers))) or "none"
             raise ApiError(
-                ErrorCode.BROKER_NOT_AVAILABLE, f"Broker {broker_id} is not there; known: {known}."
+                ErrorCode.BROKER_NOT_AVAILABLE,
+                f"Broker {broker_id} does not exist; known: {known}.",
             )
         return await self._dial(broker.host, broker.port)
 

@@ -86,7 +86,7 @@ class Connection(asyncio.BufferedProtocol):
         except ConnectionLost:
             raise
         except UnicodeError:
-            raise ConnectionLost(f"{connection.address} is no name of a host") from None
+            raise ConnectionLost(f"{connection.address} is not a host name") from None
         except OSError as problem:
             why = _why_unreachable(problem, host)
             raise ConnectionLost(f"{connection.address} cannot be reached: {why}") from None
@@ -115,7 +115,8 @@ class Connection(asyncio.BufferedProtocol):
         if version < max(spec.versions[0], low):
             raise ApiError(
                 ErrorCode.UNSUPPORTED_VERSION,
-                f"{self.address} does not serve {spec.name} in a version that is spoken here.",
+                f"{self.address} does not serve {spec.name} in a version that this client "
+                "supports.",
             )
         return version
 
@@ -263,7 +264,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _answered(self, frame: Buffer) -> None:
         if not self._pending:
-            self._fail(f"{self.address} answered what nobody asked")
+            self._fail(f"{self.address} sent a response without a request")
             return
         pending = self._pending.popleft()
         version = pending.version

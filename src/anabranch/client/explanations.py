@@ -85,13 +85,12 @@ def _moves(
         active = {site.broker_id for site in view.sites if site.active}
         if down := sorted(set(moving.needed) - active):
             found.append(
-                f"broker(s) {', '.join(map(str, down))}, which it waits for, are down: start them, "
-                "or take it back with `anabranch partitions reassign --cancel --file FILE`"
+                f"broker(s) {', '.join(map(str, down))}, which it waits for, are down: start "
+                "them, or cancel the move with `anabranch partitions reassign --cancel --file FILE`"
             )
     if place in view.short:
         found.append(
-            f"{view.short[place]} replica(s) wait for a broker that has none of it; one that joins "
-            "is given them"
+            f"{view.short[place]} replica(s) are missing; the next broker that joins gets them"
         )
     for each in plan.moves if plan is not None else ():
         if (each.topic, each.partition) == (place.topic, place.partition):

@@ -137,7 +137,8 @@ async def commit_offsets(cluster: Cluster, group_id: str, offsets: Mapping[Place
                 if partition.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
                     raise ApiError(
                         ErrorCode.NON_EMPTY_GROUP,
-                        f"Group {group_id} has members, whose offsets are their own: stop them.",
+                        f"Group {group_id} has members, so its offsets cannot be changed: stop "
+                        "them.",
                     )
                 check(partition.error_code, of=f"{topic.name}-{partition.partition_index}")
 

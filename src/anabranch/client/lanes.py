@@ -221,8 +221,8 @@ class Lane:
             last = "" if self._fault is None else f" The last attempt ended so: {self._fault}"
             raise ProduceFailed(
                 f"{self._what()} were not acknowledged within delivery.timeout.ms "
-                f"({self._settings.delivery_timeout_ms} ms).{last} See whether the partition has "
-                "a leader and enough replicas in sync, then write again; or allow more time."
+                f"({self._settings.delivery_timeout_ms} ms).{last} Check that the partition has a "
+                "leader and enough in-sync replicas, then write again; or allow more time."
             ) from None
 
     def _what(self) -> str:

@@ -16,8 +16,8 @@ async def placed(cluster: Cluster, name: str) -> DisklessTopic:
     if found is None:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
-            f"Topic {name} is not diskless, or the node is of a version without diskless topics: "
-            "`anabranch explain` says why its replicas are where they are.",
+            f"Topic {name} is not diskless, or the node's version does not support them: "
+            "`anabranch explain` shows why its replicas are on their brokers.",
         )
     found.partitions.sort(key=lambda each: each.partition_index)
     return found

@@ -97,8 +97,8 @@ def plan(view: View, goal: Callable[[Layout], Plan]) -> Plan:
             obstacles.append(
                 Obstacle(
                     f"the move of {each.place}",
-                    f"it waits for {view.short[each.place]} replica(s) that no broker has, and a "
-                    "move would give them up",
+                    f"it waits for {view.short[each.place]} missing replica(s), which a move "
+                    "would remove",
                     "an active broker that has none of it; then plan again",
                 )
             )

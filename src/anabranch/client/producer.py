@@ -96,7 +96,7 @@ class Producer:
         if leader not in self._cluster.brokers:
             raise ApiError(
                 ErrorCode.LEADER_NOT_AVAILABLE,
-                f"Partition {topic}-{partition} has no leader that is there.",
+                f"Partition {topic}-{partition} has no available leader.",
             )
         return await self._cluster.connection_to(leader)
 

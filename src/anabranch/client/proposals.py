@@ -38,8 +38,8 @@ async def propose(
         if settings.get(topic, {}).get(SETTING):
             raise ApiError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"Topic {topic} has placement constraints, which no proposal knows: `anabranch "
-                f"plan observers --topic {topic}` says what they want.",
+                f"Topic {topic} has placement constraints, which --generate does not support: use "
+                f"`anabranch plan observers --topic {topic}`.",
             )
     brokers = await _usable(cluster, broker_ids, ignore_racks=ignore_racks)
     proposed: Moves = {}
@@ -63,7 +63,7 @@ async def _usable(
         if broker_id in cordoned_in(response):
             raise ApiError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"Broker {broker_id} is cordoned: leave it out, or `anabranch cluster uncordon "
+                f"Broker {broker_id} is cordoned: omit it, or run `anabranch cluster uncordon "
                 f"--broker {broker_id}` first.",
             )
     return [

@@ -112,7 +112,7 @@ class _Range:
         topic = await self.cluster.topic(self.topic)
         known = self.topic_id and any(self.topic_id) and any(topic.topic_id)
         if known and topic.topic_id != self.topic_id:
-            why = "the topic was deleted and created again; what it had is gone."
+            why = "the topic was deleted and created again; its records are lost."
             raise RangeLost(self.place, self.missing, why)
         for each in topic.partitions:
             if each.partition_index == self.partition:
@@ -136,7 +136,7 @@ class _Range:
             if fault.code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise await self._lost() from fault
             if fault.code in UNKNOWN and self._idle_seconds() > self._gone_seconds():
-                why = "the topic or partition was deleted, as no broker knows it."
+                why = "the topic or partition was deleted: no broker knows it."
                 raise RangeLost(self.place, self.missing, why) from None
         if not may_help(fault):
             raise fault
@@ -148,7 +148,7 @@ class _Range:
         """Raise ReadingStalled when nothing has come for too long."""
         if self._idle_seconds() > self.reading.patience_seconds:
             raise ReadingStalled(
-                f"{self.place}: nothing came of {self.missing} for "
+                f"{self.place}: received none of {self.missing} for "
                 f"{self.reading.patience_seconds:g} s: {why}"
             )
 
@@ -164,11 +164,11 @@ class _Range:
             for each in (EARLIEST, LATEST)
         ]
         if self.offset < first:
-            why = f"the log begins at offset {first}; what was before it has been deleted."
+            why = f"the log begins at offset {first}; earlier records have been deleted."
             resume_at = first if first < self.until else None
             lost = f"offsets {self.offset} to {min(first, self.until) - 1}"
             return RangeLost(self.place, lost, why, resume_at)
-        why = f"the log ends before offset {end}; it was cut, or the offsets never were."
+        why = f"the log ends before offset {end}; it was truncated, or the offsets never existed."
         return RangeLost(self.place, self.missing, why)
 
     def check_end(self, answer: Fetched) -> None:
@@ -177,8 +177,8 @@ class _Range:
             why = f"the log ends before offset {answer.high_watermark}."
             raise RangeLost(self.place, self.missing, why)
         self.check_patience(
-            "the leader has them, but does not give them out; with isolation.level=read_committed "
-            "it waits for a transaction that is still open."
+            "the leader has them but does not return them; with isolation.level=read_committed it "
+            "waits for an open transaction."
         )
 
 
@@ -204,8 +204,8 @@ async def read_range(
         size, next_offset = whole_batches(answer.records)
         if next_offset <= state.offset:
             raise ReadingStalled(
-                f"{state.place}: what broker {state.leader} sent for offset {state.offset} is no "
-                "whole record batch; its copy of the log is damaged there."
+                f"{state.place}: what broker {state.leader} sent for offset {state.offset} is not "
+                "a complete record batch; its copy of the log is damaged there."
             )
         records = memoryview(answer.records)[:size]
         state.moved_to(next_offset)

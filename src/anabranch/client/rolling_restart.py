@@ -90,13 +90,13 @@ def plan_roll(
         for each in sorted(wanted - known)
     ]
     obstacles += [
-        f"{each.why_away}; start it, or forget it with `anabranch cluster unregister "
+        f"{each.why_away}; start it, or remove it with `anabranch cluster unregister "
         f"{each.node.node_id}`"
         for each in nodes
         if each.why_away
     ]
-    obstacles += _few(list(missing(topics)), "more partitions miss replicas")
-    risks = _few(list(_unspared(topics, wanted)), "more partitions cannot spare a broker")
+    obstacles += _few(list(missing(topics)), "more partitions have replicas out of sync")
+    risks = _few(list(_unspared(topics, wanted)), "more partitions cannot do without a broker")
     return Plan(tuple(order), controller_id, tuple(obstacles), tuple(risks))
 
 
@@ -164,7 +164,7 @@ async def look(cluster: Cluster, chosen: Sequence[int] = ()) -> Plan:
 
 
 def _broker(node: Node, is_fenced: bool) -> Registered:
-    return Registered(node, f"{node.name} does not serve" if is_fenced else None)
+    return Registered(node, f"{node.name} is not ready" if is_fenced else None)
 
 
 async def _controller(node: Node, chosen: Sequence[int]) -> Registered:
@@ -200,7 +200,7 @@ async def roll(
 async def _stopped(witness: Connection, node: Node, until: float, left: list[int]) -> None:
     while witness.is_open:
         if asyncio.get_running_loop().time() > until:
-            why = f"{node.name} still runs as before: nothing restarted it"
+            why = f"{node.name} was not restarted"
             raise _too_late(why, left)
         await asyncio.sleep(LOOK_SECONDS)
 
@@ -220,13 +220,13 @@ async def _why_not_back(cluster: Cluster, node: Node) -> str | None:
     try:
         return await asked or next(missing(await describe_topics(cluster, None)), None)
     except (ApiError, ConnectionLost) as fault:
-        return f"{node.name} does not serve again: {fault}"
+        return f"{node.name} has not started again: {fault}"
 
 
 async def _why_no_broker(cluster: Cluster, node: Node) -> str | None:
     await (await Connection.open(node.host, node.port)).close()
     await cluster.metadata([])
-    return None if node.node_id in cluster.brokers else f"{node.name} runs, and is not let in yet"
+    return None if node.node_id in cluster.brokers else f"{node.name} runs, but is not unfenced yet"
 
 
 async def _why_no_controller(node: Node) -> str | None:
@@ -240,7 +240,7 @@ async def _why_no_controller(node: Node) -> str | None:
     except ConnectionLost as fault:
         return f"{node.name} does not answer: {fault}"
     knows = answer.controller_id >= 0
-    return None if knows else f"{node.name} runs, and knows of no active controller"
+    return None if knows else f"{node.name} runs, but knows no active controller"
 
 
 def _too_late(why: str, left: list[int]) -> ApiError:

@@ -86,10 +86,14 @@ WITH_EFFECT: dict[str, Setting] = {
         "default is 33554432 for a whole process.",
     ),
     "client.id": Setting("anabranch-spark", words, "The client id that brokers see."),
-    "compression.gzip.level": Setting("", whole(-1, 9), "Level of gzip, 1 to 9; -1 is its default."),
+    "compression.gzip.level": Setting(
+        "", whole(-1, 9), "Level of gzip, 1 to 9; -1 is its default."
+    ),
     "compression.lz4.level": Setting("", whole(1, 17), "Level of lz4; empty is its default."),
     "compression.type": Setting("none", one_of(*CODECS), "none, gzip, snappy, lz4 or zstd."),
-    "compression.zstd.level": Setting("", whole(-131072, 22), "Level of zstd; empty is its default, 3."),
+    "compression.zstd.level": Setting(
+        "", whole(-131072, 22), "Level of zstd; empty is its default, 3."
+    ),
     "delivery.timeout.ms": Setting(
         "120000", whole(1, LONGEST_MS),
         "Time after which the task fails if a batch is not acknowledged; at least "
@@ -120,10 +124,15 @@ WITH_EFFECT: dict[str, Setting] = {
         "30000", whole(1, LONGEST_MS), "How long a broker may wait for replicas."
     ),
     "retries": Setting(
-        str(LONGEST_MS), whole(0, LONGEST_MS), "Maximum number of retries, within delivery.timeout.ms."
+        str(LONGEST_MS), whole(0, LONGEST_MS),
+        "Maximum number of retries, within delivery.timeout.ms.",
     ),
-    "retry.backoff.max.ms": Setting("1000", whole(0, LONGEST_MS), "The longest pause between retries."),
-    "retry.backoff.ms": Setting("100", whole(0, LONGEST_MS), "The first pause; it doubles with each retry."),
+    "retry.backoff.max.ms": Setting(
+        "1000", whole(0, LONGEST_MS), "The longest pause between retries."
+    ),
+    "retry.backoff.ms": Setting(
+        "100", whole(0, LONGEST_MS), "The first pause; it doubles with each retry."
+    ),
     "security.protocol": Setting(
         "PLAINTEXT", one_of("plaintext"), "Only PLAINTEXT is supported."
     ),

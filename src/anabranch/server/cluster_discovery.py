@@ -39,8 +39,8 @@ async def cluster_of_controllers(channel: ControllerChannel, node_id: int, timeo
         raise ApiError(
             ErrorCode.REQUEST_TIMED_OUT,
             f"node {node_id} found no controller within {timeout_ms} ms "
-            f"(initial.broker.registration.timeout.ms): {channel.obstacle or 'none answered'}; see "
-            f"that a controller runs at one of {SETTING}",
+            f"(initial.broker.registration.timeout.ms): {channel.obstacle or 'none answered'}; "
+            f"check that a controller runs at one of {SETTING}",
         ) from None
     if answer.error_code:
         code = ErrorCode(answer.error_code)

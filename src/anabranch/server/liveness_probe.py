@@ -37,7 +37,7 @@ async def dial(host: str, port: int, timeout_s: float = REDIAL_S) -> Answer:
                 await asyncio.sleep(AGAIN_S)
     except ConnectionRefusedError:
         return Answer.REFUSED
-    except (OSError, TimeoutError, UnicodeError):  # the last for what is no name of a host
+    except (OSError, TimeoutError, UnicodeError):  # the last for what is not a host name
         return Answer.SILENCE
 
 

@@ -60,7 +60,7 @@ class HostingPerformer:
 
     @property
     def flushes_late(self) -> bool:
-        """Whether a hosted log has `flush.ms`, or a partition waits for room."""
+        """Whether a hosted log has `flush.ms`, or a partition waits for space."""
         partitions = self.broker.partitions
         return bool(
             self.machine.logs.flushed_late or partitions.full_folders or partitions.roomless

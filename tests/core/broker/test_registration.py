@@ -163,7 +163,7 @@ def test_a_failed_folder_that_nobody_hears_of_stops_the_process():
     (gives_up,) = shell.of(GiveUp)
     assert gives_up.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert gives_up.sentence == (
-        "a log folder failed, and no controller heard of it within 30000 ms "
+        "a log folder failed, and no controller could be informed within 30000 ms "
         "(log.dir.failure.timeout.ms)"
     )
     assert shell.machine.next_tick_ms == NEVER_MS
@@ -193,7 +193,7 @@ def test_a_controller_that_is_away_ends_the_first_registration_in_time():
         GiveUp(
             ErrorCode.REQUEST_TIMED_OUT,
             "broker 1 could not register within 60000 ms "
-            "(initial.broker.registration.timeout.ms): nothing listens there; see that a "
+            "(initial.broker.registration.timeout.ms): nothing listens there; check that a "
             "controller runs at one of controller.quorum.bootstrap.servers",
         )
     ]

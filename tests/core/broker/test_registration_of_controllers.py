@@ -103,7 +103,7 @@ def test_two_processes_of_one_id_say_so_and_replace_each_other_seldom():
                 each.look()
     elapsed_ms = 2 * 200 * AGAIN_MS
     assert len(first.asked) + len(twin.asked) <= 4 + 2 * (elapsed_ms // TWIN_PAUSE_MS)
-    sentence = "another process is this controller; run one process a node.id"
+    sentence = "another process runs as this controller; run one process for each node.id"
     assert Say(sentence, "", is_error=True) in first.done
 
 

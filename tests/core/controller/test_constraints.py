@@ -81,7 +81,7 @@ def test_constraints_that_cannot_be_met_name_rack_wanted_and_there() -> None:
     set_cordon(world, 4)
     refused = made(world)
     assert "rack west; brokers there that can be given one: none." in refused.error_message
-    assert "Broker(s) 3, 4 get nothing new" in refused.error_message
+    assert "Broker(s) 3, 4 get no new replicas" in refused.error_message
     assert world.image.topic("t") is None
 
 
@@ -308,5 +308,5 @@ def test_constraints_and_lists_by_hand_exclude_each_other() -> None:
     topic = CreatePartitionsTopic(name="t", count=2, assignments=[assignment])
     answer = world.ask(CreatePartitionsRequest(topics=[topic])).results[0]
     assert answer.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
-    assert "a list of brokers by hand: leave one of them out" in answer.error_message
+    assert "a manual assignment: omit one of them" in answer.error_message
     assert world.image.partition("t", 1) is None

@@ -67,11 +67,11 @@ def test_a_refusal_names_who_is_cordoned() -> None:
     assert answer.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
     assert answer.error_message == (
         "Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be "
-        "reached because only 2 broker(s) are registered. Broker(s) 3 get nothing new: "
-        "cordoned.log.dirs is * there."
+        "reached because only 2 broker(s) are registered. Broker(s) 3 get no new replicas: "
+        "they are cordoned (cordoned.log.dirs=*)."
     )
     nobody = create(cluster(1, 2, 3), factor=1)
-    assert "Broker(s) 1, 2, 3 get nothing new" in nobody.error_message
+    assert "Broker(s) 1, 2, 3 get no new replicas" in nobody.error_message
 
 
 def test_a_list_by_hand_brings_nothing_there() -> None:
@@ -82,7 +82,7 @@ def test_a_list_by_hand_brings_nothing_there() -> None:
     )  # fmt: skip
     answer = world.ask(CreateTopicsRequest(topics=[topic])).topics[0]
     assert answer.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
-    said = "Broker 3 gets nothing new: cordoned.log.dirs is * there."
+    said = "Broker 3 gets no new replicas: it is cordoned (cordoned.log.dirs=*)."
     assert answer.error_message == said
     world.create("t", [1, 2])
     refused = move(world, 1, 3)

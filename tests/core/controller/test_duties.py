@@ -127,9 +127,9 @@ def test_a_run_writes_at_most_its_records_and_the_rest_follows_soon(
     world.pass_time(AFTER_A_HIT_MS)
     assert leaders(world).count(1) == 8
     assert world.sentences("LEADERS_REBALANCED") == [
-        "3 leadership(s) go back to preferred brokers, more to come",
-        "3 leadership(s) go back to preferred brokers, more to come",
-        "2 leadership(s) go back to preferred brokers",
+        "3 leadership(s) return to preferred brokers, more to come",
+        "3 leadership(s) return to preferred brokers, more to come",
+        "2 leadership(s) return to preferred brokers",
     ]
 
 
@@ -195,7 +195,7 @@ def test_allowing_unclean_elections_elects_nobody_at_once(resource_type: int, na
     state = world.partition("t")
     assert (state.leader, state.isr, state.recovery_state) == (2, (2,), 1)
     assert world.sentences("LEADER_ELECTED_UNCLEANLY") == [
-        "broker 2 leads t-0 and may lack acknowledged records (nobody led it, and "
+        "broker 2 leads t-0 and may lack acknowledged records (it had no leader, and "
         "unclean.leader.election.enable is true)"
     ]
 

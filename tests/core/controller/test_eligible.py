@@ -75,7 +75,7 @@ def test_a_broker_that_crashed_leaves_the_set_when_it_registers(world: World) ->
     world.register(2, incarnation=2)
     assert sets(world.partition("t")) == ((1,), (), ())
     assert world.sentences("ELR_LEFT") == [
-        "broker 2 is no longer eligible to lead t-0: it was restarted without having stopped in order"
+        "broker 2 is no longer eligible to lead t-0: it was restarted after an unclean stop"
     ]
 
 

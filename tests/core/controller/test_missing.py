@@ -322,7 +322,7 @@ def test_giving_missing_replicas_up_is_done_at_once_and_said() -> None:
     assert shape(world) == (2, 0, 0, 2)
     names = ", ".join(map(str, row))
     assert world.sentences("REASSIGNMENT_DONE") == [
-        f"t-0 stays on {names}: no replica of it is missing any more"
+        f"t-0 stays on {names}: it has no missing replicas now"
     ]
 
 

@@ -153,7 +153,7 @@ def test_a_plan_runs_paced_and_ends(world: World) -> None:
     assert rows(world) == list(DRAIN_3.values())
     assert world.sentences("PLAN_CHANGED") == [
         "the plan to drain broker(s) 3 runs: 4 move(s), at most 2 at once",
-        "the plan to drain broker(s) 3 is done: every partition is where the plan wants it",
+        "the plan to drain broker(s) 3 is done: all partitions have the planned replicas",
     ]
     assert world.sentences("REASSIGNMENT_BEGUN")[0] == (
         "t-0 moves from 1, 2, 3 to 1, 2, 4: waiting for 4 to be in sync (broker 3 is drained)"
@@ -219,7 +219,7 @@ def test_cancel_takes_back_what_is_under_way_and_keeps_what_is_done(world: World
     assert counts(world) == (0, 2, 2, 0)
     response, told = ask(world, "cancel")
     assert (response.error_code, State(told.state)) == (ErrorCode.NONE, State.CANCELLED)
-    assert told.sentence == "2 move(s) were taken back, what was done stays"
+    assert told.sentence == "2 move(s) were cancelled, completed moves stay"
     pass_time(world, 5_000)
     assert rows(world) == [(1, 2, 4), (2, 4, 1), (3, 1, 2), (1, 2, 3)]
     assert world.controller.state.moving == {}
@@ -240,8 +240,8 @@ def test_roll_back_moves_everything_to_where_it_was(world: World, first: str | N
     assert (plan(world).state, plan(world).backwards) == (State.DONE, True)
     assert rows(world) == before
     assert world.sentences("PLAN_CHANGED")[-1] == (
-        "the plan to drain broker(s) 3 (rolling back) is done: every partition is where it was "
-        "before"
+        "the plan to drain broker(s) 3 (rolling back) is done: all partitions have their previous "
+        "replicas"
     )
 
 
@@ -264,11 +264,11 @@ def test_what_somebody_else_moves_stops_the_plan_and_is_named(world: World) -> N
     move(world, 1, 2, 5, index=3)
     pass_time(world, 600)
     assert plan(world).state is State.STOPPED
-    assert plan(world).sentence == "t-3 moves to 1, 2, 5, which the plan did not ask for"
+    assert plan(world).sentence == "t-3 is moving to 1, 2, 5, which is not part of the plan"
     catch_up(world)
     ask(world, "resume")
     pass_time(world, 2_000)
-    assert plan(world).sentence == "t-3 is on 1, 2, 5, where somebody else moved it"
+    assert plan(world).sentence == "t-3 was moved to 1, 2, 5 by other means"
     assert counts(world) == (2, 0, 2, 0)
     cordon(world, 3, None)  # the plan's own cordon would refuse the way back
     move(world, 1, 2, 3, index=3)
@@ -283,7 +283,7 @@ def test_a_move_that_somebody_took_back_begins_again_by_resume(world: World) -> 
     pass_time(world, 600)
     move(world, cancel=True, index=0)
     pass_time(world, 600)
-    assert plan(world).sentence == "the move of t-0 was taken back by somebody else"
+    assert plan(world).sentence == "the move of t-0 was cancelled by other means"
     ask(world, "resume")
     run(world)
     assert rows(world) == list(DRAIN_3.values())
@@ -324,7 +324,7 @@ def test_a_plan_stops_when_all_that_is_left_waits_for_long(world: World) -> None
     assert plan(world).state is State.RUNNING
     pass_time(world, 20_000)
     assert plan(world).state is State.STOPPED
-    assert plan(world).sentence == "all that is left waits for broker(s) 4"
+    assert plan(world).sentence == "all remaining moves wait for broker(s) 4"
     assert len(world.controller.state.moving) == 2, "what is under way is left as it is"
     world.beat(4)
     ask(world, "resume")
@@ -351,7 +351,7 @@ def test_a_deleted_topic_is_no_more_to_do(world: World) -> None:
 
 
 STALE = [
-    ({"cluster_id": "other"}, ErrorCode.INCONSISTENT_CLUSTER_ID, "made for the cluster other"),
+    ({"cluster_id": "other"}, ErrorCode.INCONSISTENT_CLUSTER_ID, "made for cluster other"),
     ({"moves": []}, ErrorCode.INVALID_REQUEST, "1 to 20000 moves"),
     ({"goal": "g" * 1001}, ErrorCode.INVALID_REQUEST, "at most 1000 characters"),
     ({"because": "b" * 1001}, ErrorCode.INVALID_REQUEST, "at most 1000 characters"),
@@ -388,7 +388,7 @@ def test_brokers_that_are_down_and_partitions_that_move_are_refused(world: World
     move(world, 1, 2, 5)
     world.beat(4, want_fence=True)
     response, _ = ask(world, "carry", **asked(world, DRAIN_3))
-    assert "t-0 is being moved; broker 4, where t-1 is to go, is down" in response.error_message
+    assert "t-0 is being moved; broker 4, the target of t-1, is down" in response.error_message
     assert world.image.plan is None
 
 
@@ -546,7 +546,7 @@ def test_a_broker_that_was_forgotten_stops_the_plan_after_a_while(world: World) 
     world.ask(UnregisterBrokerRequest(broker_id=4))
     ask(world, "resume")
     pass_time(world, PATIENCE_MS + 10_000)
-    assert plan(world).sentence == "all that is left waits for broker(s) 4"
+    assert plan(world).sentence == "all remaining moves wait for broker(s) 4"
     ask(world, "cancel")
     assert plan(world).state is State.CANCELLED
 
@@ -561,7 +561,7 @@ def cordon(world: World, broker_id: int, value: str | None) -> None:
 def test_nothing_goes_to_a_broker_that_is_cordoned(world: World) -> None:
     cordon(world, 4, "*")
     response, _ = ask(world, "carry", **asked(world, DRAIN_3))
-    assert "broker 4, where t-0 is to go, is cordoned" in response.error_message
+    assert "broker 4, the target of t-0, is cordoned" in response.error_message
     cordon(world, 4, None)
     carry(world)
     pass_time(world, 600)

@@ -173,22 +173,23 @@ def test_nothing_is_said_without_a_code_of_the_table(told: World) -> None:
         "broker 1 left the ISR of t-0: its process is gone",
         "broker 3 left the ISR of t-1: its session expired",
         "broker 2 leads t-0 (broker 1: its process is gone)",
-        "1 leadership(s) go back to preferred brokers",
+        "1 leadership(s) return to preferred brokers",
         "no replica can lead t-0 (broker 1: it asked to be fenced)",
         "broker 1 closed its connection and nothing listens at its address: it is fenced",
         "broker 3 sent no heartbeat for 9000 ms and is fenced",
         "u-0 has no leader (broker 7: its process is gone); an unclean election waits for a whole "
-        "session of silence",
+        "session without a heartbeat",
         "broker 7, fenced before, was silent for 9000 ms",
         "broker 8 leads u-0 and may lack acknowledged records (broker 7: its session expired)",
-        "eligible leaders of topic t are counted anew: min.insync.replicas changed",
+        "the eligible leader replicas of topic t are cleared: min.insync.replicas changed",
         "broker 3 (rack c) is unreachable: its 1 diskless replica(s) stay for 300000 ms",
-        "rack c is DEGRADED: none of its brokers may be given replicas; those that it has stay; "
+        "rack c is DEGRADED: none of its brokers can get replicas; existing ones stay; "
         "effective replication factor 3",
-        "rack c is UNAVAILABLE: all its brokers are gone; its diskless replicas are removed; "
+        "rack c is UNAVAILABLE: all its brokers are unavailable; its diskless replicas are "
+        "removed; "
         "effective replication factor 2",
-        "d-0 gives up the replica on broker 3, since rack c is gone",
-        "1 diskless partition(s) come nearer to one replica a rack; no bytes move",
+        "the replica of d-0 on broker 3 is removed, because rack c is unavailable",
+        "1 diskless partition(s) come closer to one replica in each rack; no records move",
     ],
 )
 def test_sentences_say_why(told: World, sentence: str) -> None:

@@ -160,7 +160,7 @@ def test_replicas_are_added_then_those_that_go_are_removed(world: World) -> None
     assert after.leader_epoch == before.leader_epoch + 1, "who was dropped learns it by an epoch"
     assert listed(world) == []
     assert world.sentences("REASSIGNMENT_DONE") == [
-        "the move of t-0 is done: its replicas are 1, 4, 5, all in sync, and 2, 3 left"
+        "the move of t-0 is complete: its replicas are 1, 4, 5, all in sync, and 2, 3 left"
     ]
 
 

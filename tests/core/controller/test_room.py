@@ -123,7 +123,7 @@ def test_the_last_one_in_sync_leads_on_for_readers_and_gives_way_to_who_joins():
     assert answer.error_code == ErrorCode.NEW_LEADER_ELECTED
     partition = world.partition("t")
     assert (partition.leader, partition.isr) == (2, (2,))
-    assert "broker 1 left the ISR of t-0: its folder has no room" in world.sentences("ISR_CHANGED")
+    assert "broker 1 left the ISR of t-0: its folder has no space" in world.sentences("ISR_CHANGED")
 
 
 def test_who_has_no_room_does_not_join():

@@ -205,7 +205,7 @@ def test_older_folders_never_lead_what_may_be_elsewhere(
         assert alone.partition("t").leader == -1
     start_again(alone, 3, told)
     assert alone.sentences("BROKER_REGISTERED")[-1].endswith(
-        "what they hold does not count until it was in sync again"
+        "their replicas are not trusted until they have been in sync again"
     )
     for number in (4, 5):
         assert alone.partition("t").leader == -1

@@ -94,7 +94,7 @@ def test_all_updates_are_done_or_none() -> None:
             "either safe or unsafe downgrade.",
         ),
         ("metadata.version", 0, SAFE, "Local controller 1 only supports versions 7-27"),
-        ("kraft.version", 1, UPGRADE, "Metadata is committed by a store here, not by a quorum."),
+        ("kraft.version", 1, UPGRADE, "Metadata is committed in a store, not by a quorum."),
     ],
 )  # fmt: skip
 def test_each_refusal_has_its_text(name: str, level: int, kind: int, text: str) -> None:
@@ -199,7 +199,8 @@ def test_turning_elr_off_clears_the_sets_and_is_refused_while_a_partition_lives_
 
 
 def test_the_level_of_own_records_goes_up_with_the_first_that_needs_it() -> None:
-    """Until then Kafka can open what a node leaves behind; it is not lowered while one is in use."""
+    """Until then Kafka can open what a node leaves behind; it is not lowered while one is in
+    use."""
     world = World()
     world.start(1, 2)
     world.create("t", [1])

@@ -27,27 +27,27 @@ FLIGHTS = 336_776
     type=click.IntRange(1_000, FLIGHTS),
     default=FLIGHTS,
     show_default=True,
-    help="How many of the flights to send.",
+    help="Number of records to send.",
 )
 @click.option(
     "--port",
     type=click.IntRange(0, 65_535),
     default=0,
-    help="Port of the first broker on the loopback interface; 0 takes free ones.",
+    help="Client port of the first broker on 127.0.0.1; 0 chooses free ports.",
 )
 @click.option(
     "--spark/--no-spark",
     "with_spark",
     default=None,
-    help="Whether to read the flights with Spark, too; by default where it is installed.",
+    help="Also read the records with Spark. Default: if Spark is installed.",
 )
 @click.option(
     "--keep-serving",
     is_flag=True,
-    help="Load the flights, then leave the brokers serving until Ctrl-C.",
+    help="Load the records, then keep the brokers running until Ctrl-C.",
 )
 def command(records: int, port: int, with_spark: bool | None, keep_serving: bool) -> None:
-    """Send 336,776 real records through three brokers, and survive a SIGKILL."""
+    """Run three brokers, send 336,776 real records, and kill a broker during writes."""
     try:
         from anabranch.cli.demo.story import Story
     except ModuleNotFoundError as missing:

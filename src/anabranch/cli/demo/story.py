@@ -187,8 +187,8 @@ class Story:
     def _diskless(self, loaded: list[Keyed]) -> None:
         """The same flights, with their bytes in objects and their order in a database."""
         self.console.print(
-            f"topic {DISKLESS_TOPIC}: diskless, one replica in each rack; any broker buffers records, "
-            "stores them as objects, and acknowledges them once their offsets are assigned"
+            f"topic {DISKLESS_TOPIC}: diskless, one replica in each rack; any broker buffers "
+            "records, stores them as objects, and acknowledges them once their offsets are assigned"
         )
         kept = sum(node.disk_bytes() for node in self.cluster.nodes)
         self._crash(loaded, DISKLESS_TOPIC, is_diskless=True)
@@ -236,8 +236,8 @@ class Story:
             self._ranked("ranked by delay, from a DataFrame of the topic", found)
             self._promise(
                 found == tally.carriers,
-                f'format("anabranch") returns all {self.records:,} records ({seconds:.1f} s), and the same '
-                f"figures for each of {len(found)} carriers",
+                f'format("anabranch") returns all {self.records:,} records ({seconds:.1f} s), and '
+                f"the same figures for each of {len(found)} carriers",
             )
             self._keep_table(spark, loaded[:LIVE_RECORDS])
         finally:

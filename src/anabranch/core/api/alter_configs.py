@@ -107,6 +107,6 @@ def _reasons(key: tuple[int, str], made: Sequence[MetadataRecord]) -> Iterator[R
             whose = f"topic {record.topic_name}" if record.topic_name else "all topics"
             yield Reason(
                 Code.ELR_CLEARED,
-                f"eligible leaders of {whose} are counted anew: min.insync.replicas changed",
+                f"the eligible leader replicas of {whose} are cleared: min.insync.replicas changed",
                 {"topic": record.topic_name},
             )

@@ -95,7 +95,7 @@ class _NoTransactions(ApiError):
     def __init__(self, topic: str) -> None:
         super().__init__(
             ErrorCode.INVALID_REQUEST,
-            f"Topic {topic} is diskless and takes no transactions. Write to it without a "
+            f"Topic {topic} is diskless and does not support transactions. Write to it without a "
             "transactional.id, or use a classic topic.",
         )
 
@@ -541,7 +541,8 @@ HANDLER = Handler(
     charge=Charge.PRODUCE,
     kips=("KIP-98", "KIP-110", "KIP-467", "KIP-516", "KIP-890", "KIP-951", "KIP-966"),
     skipped=(
-        "A gap of sequence numbers is answered with NOT_LEADER_OR_FOLLOWER for 10 s before it is "
-        "called out of order, lest a librdkafka producer doubles records (decision 38).",
+        "A gap of sequence numbers is answered with NOT_LEADER_OR_FOLLOWER for 10 s before "
+        "OUT_OF_ORDER_SEQUENCE_NUMBER, because librdkafka producers could otherwise duplicate "
+        "records (decision 38).",
     ),
 )

@@ -164,5 +164,8 @@ HANDLER = Handler(
     broker=run,
     needs=(Need(Operation.DESCRIBE, ResourceType.TOPIC),),
     kips=("KIP-79", "KIP-207", "KIP-320", "KIP-405", "KIP-734", "KIP-1005"),
-    skipped=("There is no tiered storage: earliest local is earliest, latest tiered is none.",),
+    skipped=(
+        "There is no tiered storage: the earliest local offset is the earliest offset, and "
+        "there is no latest tiered offset.",
+    ),
 )

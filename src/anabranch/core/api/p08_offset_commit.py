@@ -90,5 +90,5 @@ HANDLER = Handler(
         Need(Operation.READ, ResourceType.TOPIC),
     ),
     kips=("KIP-211", "KIP-320", "KIP-345"),
-    skipped=("Members of KIP-848 groups do not commit.",),
+    skipped=("Members of KIP-848 groups cannot commit.",),
 )

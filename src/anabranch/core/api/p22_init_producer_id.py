@@ -122,7 +122,7 @@ HANDLER = Handler(
     ),
     kips=("KIP-98", "KIP-360", "KIP-890"),
     skipped=(
-        "Version 6, two-phase commit with an outside coordinator (KIP-939), is not served, as in "
-        "Kafka 4.1 without unstable.api.versions.enable.",
+        "Version 6, two-phase commit with an external coordinator (KIP-939), is not supported, as "
+        "in Kafka 4.1 without unstable.api.versions.enable.",
     ),
 )

@@ -117,7 +117,7 @@ def _end(
     replica = broker.partitions.find_leader(broker.image, topic, result.partition_index)
     if not replica.takes_transactions:
         raise ApiError(
-            ErrorCode.INVALID_REQUEST, f"{replica.topic_partition} takes no transactions."
+            ErrorCode.INVALID_REQUEST, f"{replica.topic_partition} does not support transactions."
         )
     producer_id, epoch = marker.producer_id, marker.producer_epoch
     producers, led_from_epoch = replica.producers, replica.led_from_epoch

@@ -141,5 +141,5 @@ HANDLER = Handler(
         Need(Operation.READ, ResourceType.TOPIC),
     ),
     kips=("KIP-98", "KIP-447", "KIP-890"),
-    skipped=("Members of KIP-848 groups do not commit.",),
+    skipped=("Members of KIP-848 groups cannot commit.",),
 )

@@ -65,8 +65,8 @@ HANDLER = Handler(
     ),
     kips=("KIP-133", "KIP-226", "KIP-590"),
     skipped=(
-        "The class of alter.config.policy.class.name is not asked.",
+        "alter.config.policy.class.name has no effect.",
         "Log levels of a broker are not altered.",
-        "Settings of groups and of subscriptions to clients' metrics are kept, and do nothing.",
+        "Settings of groups and of subscriptions to client metrics are stored, but have no effect.",
     ),
 )

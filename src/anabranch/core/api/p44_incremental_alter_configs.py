@@ -106,8 +106,8 @@ HANDLER = Handler(
     ),
     kips=("KIP-339", "KIP-590"),
     skipped=(
-        "The class of alter.config.policy.class.name is not asked.",
-        "Log levels are altered only in a request that names nothing else.",
-        "Settings of groups and of subscriptions to clients' metrics are kept, and do nothing.",
+        "alter.config.policy.class.name has no effect.",
+        "Log levels can be altered only in a request of their own.",
+        "Settings of groups and of subscriptions to client metrics are stored, but have no effect.",
     ),
 )

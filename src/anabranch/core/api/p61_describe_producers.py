@@ -26,8 +26,7 @@ from anabranch.core.wire.messages.describe_producers import (
 )
 
 DISKLESS = (
-    "The producers of a diskless partition are known to its coordinator alone: look into the table "
-    "of producers there."
+    "Only the coordinator knows the producers of a diskless partition: see its table of producers."
 )
 
 

@@ -48,5 +48,5 @@ HANDLER = Handler(
     broker=run,
     advertised=range(0),
     kips=("KIP-714",),
-    skipped=("There is no telemetry receiver: no metric is ever asked for.",),
+    skipped=("There is no telemetry receiver, so clients are asked for no metrics.",),
 )

@@ -116,7 +116,7 @@ class Purgatory:
         except Exception as fault:
             outcome = fault
         if outcome is None and expired:
-            outcome = Bug("a request whose time was over gave no answer")
+            outcome = Bug("a request that timed out gave no response")
         if outcome is not None:
             finish = parked.finish
             self._remove(parked)

@@ -132,7 +132,9 @@ class Verification:
     def check(self, partition: Partition | None) -> None:
         """Raises ApiError unless a batch may be appended now."""
         if partition is not self.partition or partition.led_from_epoch != self.led_from_epoch:
-            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "The partition has moved meanwhile.")
+            raise ApiError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, "The partition has moved in the meantime."
+            )
         code = ErrorCode.NETWORK_EXCEPTION if self.code is None else self.code
         if code is ErrorCode.NONE and self.is_overtaken:
             code = ErrorCode.INVALID_TXN_STATE

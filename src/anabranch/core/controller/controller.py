@@ -181,8 +181,9 @@ class Controller:
         if alone is None or now_ms <= alone.until_ms:
             return ""
         return (
-            f"none of {alone.voices} other broker(s) was heard for {self.sessions.timeout_ms} ms: "
-            "they may hear each other, so another controller may take over"
+            f"no heartbeat from any of {alone.voices} other broker(s) for "
+            f"{self.sessions.timeout_ms} ms: this node may be isolated, so another controller may "
+            "take over"
         )
 
     def _next_look_ms(self, now_ms: int, alone: Isolation | None, *, again: bool) -> int:

@@ -111,7 +111,7 @@ class Duties:
         more = ", more to come" if full else ""
         reason = Reason(
             Code.LEADERS_REBALANCED,
-            f"{len(records)} leadership(s) go back to preferred brokers{more}",
+            f"{len(records)} leadership(s) return to preferred brokers{more}",
             {"count": len(records), "brokers": sorted(brokers)},
         )
         return Result(records, None, (reason,), atomic=False)
@@ -177,7 +177,7 @@ def _election(consequences: Consequences, key: PartitionKey) -> PartitionChangeR
     if record is None or record.leader < 0:
         return None
     place = f"{consequences.state.topic_name(key)}-{key[1]}"
-    because = "nobody led it, and unclean.leader.election.enable is true"
+    because = "it had no leader, and unclean.leader.election.enable is true"
     details = {"partition": place}
     consequences.reasons.append(leader_reason(place, partition, record, because, details))
     return record

@@ -120,7 +120,7 @@ def _check(
     if update.feature == METADATA_VERSION:
         _check_metadata_version(update, before)
     elif update.feature == KRAFT_VERSION and update.level != before:
-        raise _invalid(update, "Metadata is committed by a store here, not by a quorum.")
+        raise _invalid(update, "Metadata is committed in a store, not by a quorum.")
     elif update.level < before and _would_lose(image, update):
         raise _invalid(update, WOULD_LOSE)
     _check_dependencies(update, proposed)

@@ -62,43 +62,51 @@ class Code(StrEnum):
 
 
 CODES: Mapping[Code, str] = {
-    Code.BROKER_REGISTERED: "A broker came, new or again, and got its epoch.",
-    Code.BROKER_STATE_CHANGED: "A heartbeat moved a broker between fenced, unfenced and leaving.",
-    Code.BROKER_SESSION_EXPIRED: "A broker was silent for broker.session.timeout.ms: fenced.",
-    Code.BROKER_PROCESS_GONE: "A broker's connection closed; no process, or another one, answered.",
-    Code.BROKER_SILENCE_CONFIRMED: "A broker fenced early was silent for a whole session since.",
-    Code.BROKER_UNREGISTERED: "A broker was forgotten by request.",
+    Code.BROKER_REGISTERED: "A broker registered and got its epoch.",
+    Code.BROKER_STATE_CHANGED: "A heartbeat changed the state of a broker: fenced, unfenced or "
+    "shutting down.",
+    Code.BROKER_SESSION_EXPIRED: "A broker sent no heartbeat for broker.session.timeout.ms and "
+    "was fenced.",
+    Code.BROKER_PROCESS_GONE: "A broker's connection closed, and no process, or another one, "
+    "answered at its address.",
+    Code.BROKER_SILENCE_CONFIRMED: "A broker that was fenced early has sent no heartbeat for a "
+    "whole session.",
+    Code.BROKER_UNREGISTERED: "A broker was unregistered by request.",
     Code.ISR_CHANGED: "A replica joined or left a partition's in-sync replicas.",
-    Code.ELR_LEFT: "A replica is no longer eligible to lead: its records may be lost.",
-    Code.ELR_CLEARED: "min.insync.replicas changed, so who is eligible is counted anew.",
-    Code.LEADER_ELECTED: "A replica that has every acknowledged record leads.",
-    Code.LEADER_ELECTED_UNCLEANLY: "A replica leads that may lack acknowledged records.",
+    Code.ELR_LEFT: "A replica is no longer eligible to lead, because it may have lost records.",
+    Code.ELR_CLEARED: "min.insync.replicas changed, so the eligible leader replicas were cleared.",
+    Code.LEADER_ELECTED: "A replica that has every acknowledged record became leader.",
+    Code.LEADER_ELECTED_UNCLEANLY: "A replica that may lack acknowledged records became leader.",
     Code.LEADER_LOST: "No replica can lead.",
-    Code.UNCLEAN_ELECTION_WAITS: "No replica leads until silence confirms that the broker is gone.",
-    Code.LEADERS_REBALANCED: "Leaderships went back to preferred replicas.",
-    Code.OBSERVERS_SET: "Who only observes a partition changed.",
-    Code.MISSING_REPLICA_FILLED: "A replica that no broker had was given to one.",
-    Code.REASSIGNMENT_BEGUN: "Replicas of a partition began to move.",
-    Code.REASSIGNMENT_DONE: "A partition has the replicas that were asked for.",
-    Code.REASSIGNMENT_CANCELLED: "A move was taken back before it was done.",
-    Code.PLAN_CHANGED: "A plan of moves began, was paused, stopped, went on or ended.",
+    Code.UNCLEAN_ELECTION_WAITS: "No leader is elected until a whole session without a heartbeat "
+    "confirms that the broker is gone.",
+    Code.LEADERS_REBALANCED: "Leaderships returned to preferred replicas.",
+    Code.OBSERVERS_SET: "The observers of a partition changed.",
+    Code.MISSING_REPLICA_FILLED: "A missing replica was assigned to a broker.",
+    Code.REASSIGNMENT_BEGUN: "A move of a partition started.",
+    Code.REASSIGNMENT_DONE: "A move of a partition is complete.",
+    Code.REASSIGNMENT_CANCELLED: "A move was cancelled before it was complete.",
+    Code.PLAN_CHANGED: "A plan of moves started, was paused, stopped, resumed or ended.",
     Code.TOPIC_CREATED: "A topic was created.",
     Code.TOPIC_DELETED: "A topic was deleted.",
     Code.PARTITIONS_ADDED: "A topic got more partitions.",
     Code.CONFIGS_CHANGED: "Settings of a resource changed.",
     Code.FEATURE_CHANGED: "A feature's level changed.",
-    Code.FOLDER_FAILED: "A folder of a broker failed: what lies there has other leaders.",
-    Code.FOLDER_FULL: "A folder of a broker has no room: others with room lead what lies there.",
-    Code.FOLDER_HAS_ROOM: "A folder of a broker has room again: what lies there is copied again.",
+    Code.FOLDER_FAILED: "A folder of a broker failed; its partitions have other leaders.",
+    Code.FOLDER_FULL: "A folder of a broker has no space; brokers with space lead its partitions.",
+    Code.FOLDER_HAS_ROOM: "A folder of a broker has space again; its replicas are copied again.",
     Code.RACK_STATE_CHANGED: "A rack became HEALTHY, DEGRADED or UNAVAILABLE for diskless topics.",
-    Code.ABSENT_BROKER_AWAITED: "A broker is unreachable: its diskless replicas stay for a while.",
-    Code.ABSENT_BROKER_GIVEN_UP: "A broker was unreachable for too long: its diskless replicas go.",
-    Code.DISKLESS_RECONCILED: "Diskless partitions came nearer to one replica a rack.",
-    Code.DISKLESS_REPLICA_ADDED: "A diskless partition got a replica in a rack; no bytes move.",
-    Code.DISKLESS_REPLICA_REMOVED: "A diskless partition gave a replica up; no bytes move.",
-    Code.DISKLESS_REPLICAS_REPAIRED: "A diskless partition was written as a classic one is.",
-    Code.DISKLESS_FROZEN: "Diskless partitions stay as they are: auto-reconcile is off.",
-    Code.CONTROLLER_REGISTERED: "A controller said where it is and what it supports.",
+    Code.ABSENT_BROKER_AWAITED: "A broker is unreachable; its diskless replicas stay until the "
+    "threshold.",
+    Code.ABSENT_BROKER_GIVEN_UP: "A broker was unreachable for longer than the threshold; its "
+    "diskless replicas are removed.",
+    Code.DISKLESS_RECONCILED: "Diskless partitions came closer to one replica in each rack.",
+    Code.DISKLESS_REPLICA_ADDED: "A diskless partition got a replica in a rack; no records move.",
+    Code.DISKLESS_REPLICA_REMOVED: "A replica of a diskless partition was removed; no records "
+    "move.",
+    Code.DISKLESS_REPLICAS_REPAIRED: "A diskless partition was recorded like a classic one.",
+    Code.DISKLESS_FROZEN: "Diskless partitions are not changed, because auto-reconcile is off.",
+    Code.CONTROLLER_REGISTERED: "A controller registered with its address and supported features.",
 }
 """What each code means."""
 
@@ -111,13 +119,13 @@ class Cause(Enum):
     ASKED = "it asked to be fenced"
     SHUTS_DOWN = "it shuts down"
     RESTARTED = "it was restarted"
-    RESTARTED_UNCLEANLY = "it was restarted without having stopped in order"
+    RESTARTED_UNCLEANLY = "it was restarted after an unclean stop"
     FOLDERS_OLDER = "it was started on an older copy of its folders"
     UNREGISTERED = "it was unregistered"
     RETURNED = "it is back"
     FOLDER_FAILED = "its folder failed"
     LOG_UNUSABLE = "it cannot open or read the log"
-    NO_ROOM = "its folder has no room"
+    NO_ROOM = "its folder has no space"
 
 
 NOTHING_LEFT = frozenset({Cause.RESTARTED_UNCLEANLY, Cause.FOLDERS_OLDER, Cause.UNREGISTERED})
@@ -164,7 +172,7 @@ def moved_reasons(place: str, before: PartitionImage, after: PartitionImage) -> 
         in_sync = f"of which {', '.join(map(str, after.isr))} are in sync"
     yield Reason(
         Code.REASSIGNMENT_DONE,
-        f"the move of {place} is done: its replicas are {names}, {in_sync}, and {went} left",
+        f"the move of {place} is complete: its replicas are {names}, {in_sync}, and {went} left",
         {"partition": place, "to": list(after.replicas)},
     )
 
@@ -182,8 +190,8 @@ def leader_reason(
     if record.leader == NO_LEADER and waits:
         return Reason(
             Code.UNCLEAN_ELECTION_WAITS,
-            f"{place} has no leader ({because}); an unclean election waits for a whole session of "
-            "silence",
+            f"{place} has no leader ({because}); an unclean election waits for a whole session "
+            "without a heartbeat",
             details,
         )
     if record.leader == NO_LEADER:
@@ -218,7 +226,8 @@ def isr_reasons(
     said = [f"{_named(joined)} joined"] * bool(joined) + [f"{_named(left)} left"] * bool(left)
     yield Reason(
         Code.ISR_CHANGED,
-        f"{' and '.join(said) or 'nobody joined or left'} the ISR of {place}: its leader, broker "
+        f"{' and '.join(said) or 'no replica joined or left'} the ISR of {place}: its leader, "
+        "broker "
         f"{leader}, asked for it",
         {"partition": place, "leader": leader, "joined": joined, "left": left},
     )

@@ -81,7 +81,7 @@ class Shard:
 
     @property
     def codec(self) -> Codec:
-        """How batches are compressed."""
+        """Compression of batches."""
         return Codec.NONE
 
     def write(self, records: Sequence[Record], now_ms: int, effect: Effect, **how: Any) -> None:

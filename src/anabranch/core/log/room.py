@@ -100,7 +100,7 @@ class Room:
 
     def refusal(self, what: object) -> DiskFull:
         """Why a record is not taken."""
-        return DiskFull(f"{what}: its folder has no room")
+        return DiskFull(f"{what}: its folder has no space")
 
     def _step(self, event: Event, now_ms: int) -> bool:
         """Whether records are taken that were not, or the other way round."""

@@ -37,7 +37,7 @@ class MoveCause(StrEnum):
     CONSTRAINTS = "CONSTRAINTS"
 
 
-NO_BYTES = "; the topic is diskless: no bytes move"
+NO_BYTES = "; the topic is diskless: no records move"
 """How the sentence of a move ends of which nothing is copied."""
 
 

@@ -95,7 +95,7 @@ def parse_listeners(setting: str, text: str, protocols: Mapping[str, str]) -> tu
                 name=setting,
             )
         if not _may_be_host(host):
-            raise ConfigFault(f"{element}: {host} is no name of a host", name=setting)
+            raise ConfigFault(f"{element}: {host} is not a host name", name=setting)
         if port > LARGEST_PORT:
             raise ConfigFault(f"{element}: the largest port is {LARGEST_PORT}", name=setting)
         found.append(Listener(name, host, port, protocols[name]))

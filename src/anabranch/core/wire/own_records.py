@@ -106,7 +106,7 @@ kept."""
 
 
 class OwnRecord(NamedTuple):
-    """One id: what it is for, and the lowest feature level that allows it (None: none does)."""
+    """One id: meaning, and the lowest feature level that allows it (None: none does)."""
 
     meaning: str
     since: int | None

@@ -28,7 +28,7 @@ def unrest(cluster: Cluster, logs: LogChecks) -> str:
     for node in cluster.nodes.values():
         broker = model.brokers.get(node.node_id)
         if not node.is_serving:
-            return f"{node.name} does not serve ({node.stopped_because or node.state.value})"
+            return f"{node.name} is not ready ({node.stopped_because or node.state.value})"
         if broker is None or not broker.active or broker.epoch != node.broker.broker_epoch:
             return f"{node.name} is not registered as active: {broker}"
         if node.broker.partitions.full_folders:

@@ -155,7 +155,7 @@ class Model:
 
     def hands_over(self, before: Partition, now: Partition) -> bool:
         """Whether a leader that is there gives the leadership to a replica that joins by its word:
-        it leaves with a move, or its folder has no room."""
+        it leaves with a move, or its folder has no space."""
         if now.recovering or now.leader in before.isr or before.leader not in before.isr:
             return False
         broker = self.brokers.get(before.leader)

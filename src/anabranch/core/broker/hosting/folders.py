@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from anabranch.core.replication.replica import Replica
 
 REMEDY = (
-    "free space on its volume, make it larger, or move partitions to another broker; "
-    "retention frees space by itself, compacted topics do not"
+    "free space on its volume, enlarge it, or move partitions to another broker; retention still "
+    "frees space, compaction does not"
 )
 
 
@@ -89,7 +89,7 @@ class Folders:
         for replica in [each for each in partitions if each.folder == path]:
             self._lost(replica)
         if partitions.offline_folders >= set(partitions.folders):
-            why = f"no folder of log.dirs works any more; the last one: {fault}"
+            why = f"no folder of log.dirs works; the last failure: {fault}"
             self._effects.append(Stop(why))
         self._effects.append(TellController(is_failure=True))
 
@@ -127,7 +127,7 @@ class Folders:
             self._effects.append(GiveBack(path))
             return
         self._partitions.full_folders.discard(path)
-        report = Report("info", "a disk has room again", path=path)
+        report = Report("info", "a disk has space again", path=path)
         self._effects += (report, TellController())
 
     def not_reserved(self, path: str, now_ms: int) -> None:

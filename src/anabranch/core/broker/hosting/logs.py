@@ -114,7 +114,7 @@ class Logs:
                     self._set_aside(path, place, MOVED_AWAY)
                 continue
             why = "is of another topic" if known else "is not in the metadata"
-            sentence = f"left alone a log whose partition {why}"
+            sentence = f"ignored a log whose partition {why}"
             self._effects.append(Report("warning", sentence, path=f"{path}/{place}"))
 
     def _set_aside(self, path: str, place: TopicPartition, what: str) -> None:
@@ -189,7 +189,7 @@ class Logs:
             is_away = bool(self._partitions.offline_folders)
             self._come_to(assignment, HostedEvent.GIVE_UP if is_away else HostedEvent.MISS)
         elif any(promised.values()):
-            sentence = "a log that is gone is copied anew"
+            sentence = "a missing log is copied again"
             self._effects.append(Report("warning", sentence, place, why=f"leader={state.leader}"))
         return bool(why)
 
@@ -237,7 +237,7 @@ class Logs:
         )
         log.recall_unreplicated(replica.high_watermark)
         if is_here and log.recovery.cut_bytes:
-            sentence = "cut what a crash left unfinished"
+            sentence = "truncated a log that a crash left incomplete"
             cut_bytes = log.recovery.cut_bytes
             self._effects.append(Report("warning", sentence, place, cut_bytes=cut_bytes))
         replica.take_state(state)
@@ -269,7 +269,7 @@ class Logs:
         """A log waits for room: that of its folder, or that of any."""
         place = opening.assignment.topic_partition
         if place not in self._partitions.roomless:
-            self._effects.append(Report("error", "a partition waits for room", place, why=fault))
+            self._effects.append(Report("error", "a partition waits for space", place, why=fault))
         self.opening = opening
         self._opening_ended(opening, HostedEvent.NO_ROOM)
         if opening.found is not None:
@@ -322,7 +322,7 @@ class Logs:
 
     def report_rot(self, place: TopicPartition, fault: CorruptLog) -> None:
         """Tell an operator of a damaged log."""
-        sentence = "a partition is offline: its log is rotten"
+        sentence = "a partition is offline: its log is damaged"
         self._effects.append(Report("error", sentence, place, why=fault))
 
     # Waiting for room.

@@ -125,7 +125,7 @@ class Enrolment:
             return
         if self._was_known and self._node_id in self._image().controllers:
             self._was_known = False
-            sentence = "another process is this controller; run one process a node.id"
+            sentence = "another process runs as this controller; run one process for each node.id"
             self._effects.append(Say(sentence, "", is_error=True))
             self._pause(TWIN_PAUSE_MS)
             return

@@ -315,7 +315,7 @@ class Registration:
             self._give_up(ErrorCode.DUPLICATE_BROKER_REGISTRATION, sentence)
             return
         if sentence != self._refused:
-            self._effects.append(Say("not registered yet; asking again", sentence))
+            self._effects.append(Say("not registered yet; trying again", sentence))
         self._refused = sentence
         self._ask_in(RETRY_MS)
 
@@ -328,7 +328,7 @@ class Registration:
             epoch = event.response.broker_epoch
             self._notes.registered(self.identity.incarnation_id, epoch)
             for fault in self._notes.faults:
-                news = "a folder does not know its broker's newest life"
+                news = "a folder does not contain its broker's latest incarnation"
                 self._effects.append(Say(news, fault, is_error=True))
         self.broker_epoch = event.response.broker_epoch
         self.confirmed_ms = event.ask.asked_ms

@@ -123,8 +123,8 @@ def refusal(identity: Identity, image: MetadataImage, code: ErrorCode) -> str:
     node_id = identity.node_id
     if code == ErrorCode.DUPLICATE_BROKER_REGISTRATION:
         return (
-            f"another live broker has node.id={node_id}; give each node its own id, and "
-            "stop the one of two processes that runs on a copy of the other's folders"
+            f"another live broker has node.id={node_id}; give each node its own id; if one of two "
+            "processes runs on a copy of the other's folders, stop it"
         )
     if code == ErrorCode.INCONSISTENT_CLUSTER_ID:
         return (
@@ -151,7 +151,7 @@ def replaced(node_id: int) -> str:
     """Another process has this broker's place."""
     return (
         f"another process registered as broker {node_id}, with a copy of this node's "
-        "folders or after this one was silent; run one process a node.id and folder"
+        "folders or after this one was silent; run one process for each node.id and folder"
     )
 
 
@@ -160,8 +160,8 @@ def too_late(node_id: int, limit_ms: int, *, refused: str, unreachable: str) -> 
     why = refused
     if unreachable or not refused:
         why = (
-            f"{unreachable or 'no controller answered'}; see that a controller runs "
-            "at one of controller.quorum.bootstrap.servers"
+            f"{unreachable or 'no controller answered'}; check that a controller runs at one of "
+            "controller.quorum.bootstrap.servers"
         )
     return (
         f"broker {node_id} could not register within {limit_ms} ms "
@@ -172,6 +172,6 @@ def too_late(node_id: int, limit_ms: int, *, refused: str, unreachable: str) -> 
 def untold(limit_ms: int) -> str:
     """A folder failed and no controller heard of it."""
     return (
-        f"a log folder failed, and no controller heard of it within {limit_ms} ms "
+        f"a log folder failed, and no controller could be informed within {limit_ms} ms "
         "(log.dir.failure.timeout.ms)"
     )

@@ -34,4 +34,4 @@ def said_of(image: MetadataImage) -> str:
     if not broker_ids:
         return ""
     names = ", ".join(map(str, broker_ids))
-    return f" Broker(s) {names} get nothing new: {CORDON} is {EVERY_FOLDER} there."
+    return f" Broker(s) {names} get no new replicas: they are cordoned ({CORDON}={EVERY_FOLDER})."

@@ -89,7 +89,7 @@ def assign(
     if not knows_directories(state.image):
         raise ClientFault(
             ErrorCode.UNSUPPORTED_VERSION,
-            f"metadata.version {level_of(state.image)} knows nothing of folders.",
+            f"metadata.version {level_of(state.image)} does not support folders.",
         )
     broker = check_broker_epoch(state.image, request.broker_id, request.broker_epoch)
     plan = _Assignment(Consequences(state, config, sessions.suspects), broker)

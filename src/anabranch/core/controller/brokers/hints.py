@@ -55,7 +55,7 @@ class Answer(Enum):
     REFUSED = "nothing listens at its address"
     ANOTHER = "another incarnation answers in its place"
     SAME = "it answers"
-    SILENCE = "nothing is heard from there"
+    SILENCE = "its address does not answer"
 
 
 TELLING = frozenset({Answer.REFUSED, Answer.ANOTHER})

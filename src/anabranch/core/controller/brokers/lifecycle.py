@@ -150,8 +150,8 @@ def _reservation(existing: BrokerImage | None, request: BrokerRegistrationReques
     if folders_of(existing, request) is not Folders.OLDER:
         return ""
     return (
-        f" on folders that are older than its epoch {existing.epoch}: "
-        "what they hold does not count until it was in sync again"
+        f" on folders that are older than its epoch {existing.epoch}: their replicas are not "
+        "trusted until they have been in sync again"
     )
 
 

@@ -39,10 +39,10 @@ def _said(broker_id: int, filled: set[bytes], freed: set[bytes]) -> Iterator[Rea
     """Which folders changed their state."""
     details = {"broker_id": broker_id}
     if filled:
-        sentence = f"broker {broker_id} has no room in folder {_named(filled)}"
+        sentence = f"broker {broker_id} has no space in folder {_named(filled)}"
         yield Reason(Code.FOLDER_FULL, sentence, details)
     if freed:
-        sentence = f"broker {broker_id} has room again in folder {_named(freed)}"
+        sentence = f"broker {broker_id} has space again in folder {_named(freed)}"
         yield Reason(Code.FOLDER_HAS_ROOM, sentence, details)
 
 

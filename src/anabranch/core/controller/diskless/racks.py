@@ -36,8 +36,8 @@ class RackState(IntEnum):
 class Seen(Enum):
     """What the brokers of a rack look like together."""
 
-    CAPACITY = "a broker of it may be given replicas"
-    NO_CAPACITY = "no broker of it may be given replicas"
+    CAPACITY = "one of its brokers can get replicas"
+    NO_CAPACITY = "none of its brokers can get replicas"
     GONE = "every broker of it was unreachable for longer than the threshold"
 
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from anabranch.core.wire.metadata_records import BrokerAbsence, PartitionChangeRecord
 
 FOLLOWS = {
-    RackState.HEALTHY: "one of its brokers may be given replicas",
-    RackState.DEGRADED: "none of its brokers may be given replicas; those that it has stay",
-    RackState.UNAVAILABLE: "all its brokers are gone; its diskless replicas are removed",
+    RackState.HEALTHY: "one of its brokers can get replicas",
+    RackState.DEGRADED: "none of its brokers can get replicas; those that it has stay",
+    RackState.UNAVAILABLE: "all its brokers are unavailable; its diskless replicas are removed",
 }
 
 
@@ -42,7 +42,7 @@ def absence_reasons(
             yield Reason(
                 Code.ABSENT_BROKER_GIVEN_UP,
                 f"{who} was unreachable for more than {threshold_ms} ms: its {count} diskless "
-                "replica(s) are given to others of its rack, or removed with it",
+                "replica(s) move to other brokers of its rack, or are removed",
                 details,
             )
         elif each.elapsed_ms == 0:
@@ -58,7 +58,7 @@ def rack_reasons(before: Racks, after: Racks) -> Iterator[Reason]:
     for name in sorted(before.by_name.keys() | after.by_name.keys()):
         was, now = before.by_name.get(name), after.by_name.get(name)
         if now is None:
-            yield _of_rack(name, f"rack {name} is forgotten: no broker of it is registered")
+            yield _of_rack(name, f"rack {name} is removed: none of its brokers is registered")
         elif was is None or was.state is not now.state:
             sentence = f"rack {name} is {now.state.name}: {FOLLOWS[now.state]}"
             yield _of_rack(name, f"{sentence}; effective replication factor {len(after.target)}")
@@ -72,7 +72,7 @@ def summary(count: int) -> Reason:
     """What one batch does."""
     return Reason(
         Code.DISKLESS_RECONCILED,
-        f"{count} diskless partition(s) come nearer to one replica a rack; no bytes move",
+        f"{count} diskless partition(s) come closer to one replica in each rack; no records move",
         {"count": count},
     )
 
@@ -92,7 +92,7 @@ def was_stepped(
         yield Reason(Code.DISKLESS_REPLICA_ADDED, sentence, details)
     else:
         names = ", ".join(f"{each}, {_why(each, racks)}" for each in step.went)
-        sentence = f"{place} gives up the replica on broker {names}"
+        sentence = f"the replica of {place} on broker {names} is removed"
         yield Reason(Code.DISKLESS_REPLICA_REMOVED, sentence, details)
     yield from _leads(place, before, record, "its replicas changed")
 
@@ -103,17 +103,17 @@ def was_repaired(
     """A partition that was not written as diskless ones are."""
     yield Reason(
         Code.DISKLESS_REPLICAS_REPAIRED,
-        f"{place} was written as a classic partition is: all its replicas are in sync",
+        f"{place} was recorded like a classic partition: all its replicas are in sync",
         {"partition": place},
     )
-    yield from _leads(place, before, record, "one of its replicas lives")
+    yield from _leads(place, before, record, "one of its replicas is alive")
 
 
 def frozen_reason(count: int) -> Reason:
     """That nothing is done although something should be."""
     return Reason(
         Code.DISKLESS_FROZEN,
-        f"{count} diskless partition(s) are not as the racks want them and stay so: "
+        f"{count} diskless partition(s) do not have one replica in each rack, and "
         "diskless.managed.rf.auto.reconcile is false",
         {"count": count},
     )
@@ -124,8 +124,8 @@ def _why(broker_id: int, racks: Racks) -> str:
     if name is None:
         return "which is not registered"
     if racks.state(broker_id) is RackState.UNAVAILABLE:
-        return f"since rack {name} is gone"
-    return f"since rack {name} has another"
+        return f"because rack {name} is unavailable"
+    return f"because rack {name} has another"
 
 
 def _leads(

@@ -191,15 +191,17 @@ def _sentences(row: Row, wanted: Wish, racks: Racks, *, reconciles: bool) -> lis
     for name in wanted.add:
         said.append(f"rack {name} has no replica and gets one{off}")
     for name in wanted.wait:
-        said.append(f"rack {name} has no replica, and no broker that may be given one: it waits")
+        said.append(f"rack {name} has no replica, and no broker that can get one: it waits")
     for broker_id in row:
         rack = racks.rack_of.get(broker_id, "none that is known")
         if broker_id in wanted.replace:
-            said.append(f"broker {broker_id} is gone: another of rack {rack} replaces it{off}")
+            said.append(
+                f"broker {broker_id} is unavailable: another broker of rack {rack} replaces it{off}"
+            )
         elif broker_id not in wanted.keep:
-            said.append(f"broker {broker_id} (rack {rack}) gives its replica up{off}")
+            said.append(f"the replica on broker {broker_id} (rack {rack}) is removed{off}")
         elif broker_id not in racks.living and wanted.is_last:
-            said.append(f"broker {broker_id} is gone, and has the last replica, which stays")
+            said.append(f"broker {broker_id} is unavailable, but has the last replica, which stays")
         elif broker_id not in racks.living:
             said.append(
                 f"broker {broker_id} (rack {rack}) is unreachable, and its replica stays until the "

@@ -159,11 +159,11 @@ class Step:
             more = f", and {len(self.elsewhere) - 1} more" if len(self.elsewhere) > 1 else ""
             self._end(State.STOPPED, f"{self.elsewhere[0]}{more}")
         elif not self._candidates and not self._under_way:
-            self._end(State.DONE, "every partition is where it was before" if plan.backwards else
-                      "every partition is where the plan wants it")  # fmt: skip
+            whose = "their previous" if plan.backwards else "the planned"
+            self._end(State.DONE, f"all partitions have {whose} replicas")
         elif patience_is_over:
             brokers = ", ".join(map(str, sorted(self.down)))
-            self._end(State.STOPPED, f"all that is left waits for broker(s) {brokers}")
+            self._end(State.STOPPED, f"all remaining moves wait for broker(s) {brokers}")
         if not self._records:
             return None
         return Result(tuple(self._records), None, tuple(self._reasons))
@@ -213,10 +213,10 @@ class Step:
         running = Move.of(partition)
         target = ", ".join(map(str, running.target))
         if running.is_running:
-            return f"{place} moves to {target}, which the plan did not ask for"
+            return f"{place} is moving to {target}, which is not part of the plan"
         if sorted(partition.replicas) == sorted(self._plan.start(move)):
-            return f"the move of {place} was taken back by somebody else"
-        return f"{place} is on {target}, where somebody else moved it"
+            return f"the move of {place} was cancelled by other means"
+        return f"{place} was moved to {target} by other means"
 
 
 def changed(state: ClusterState, plan: PlanImage) -> Iterator[MetadataRecord]:

@@ -68,7 +68,9 @@ def decide_plan(
             ErrorCode.INVALID_REQUEST, f"There is no verb {asked.verb!r} for plans here."
         )
     elif plan is None:
-        raise ClientFault(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No plan was ever applied here.")
+        raise ClientFault(
+            ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No plan has been applied to this cluster."
+        )
     else:
         result = VERBS[asked.verb](consequences, plan)
     about = (each for each in result.records if isinstance(each, ABOUT_PLANS))
@@ -113,14 +115,14 @@ def _check_asked(cluster_id: str, asked: PlanAsked) -> None:
     if asked.cluster_id != cluster_id:
         raise ClientFault(
             ErrorCode.INCONSISTENT_CLUSTER_ID,
-            f"The plan was made for the cluster {asked.cluster_id}, and this is {cluster_id}: make "
-            "one here.",
+            f"The plan was made for cluster {asked.cluster_id}, and this is cluster {cluster_id}: "
+            "make a new plan.",
         )
     if not 1 <= len(asked.moves) <= MOST_MOVES or asked.most_at_once < 1:
         raise ClientFault(
             ErrorCode.INVALID_REQUEST,
-            f"A plan has 1 to {MOST_MOVES} moves, of which at least one may be under way at once; "
-            f"this has {len(asked.moves)}, and {asked.most_at_once} at once: apply it in parts.",
+            f"A plan has 1 to {MOST_MOVES} moves, with at least one in progress at a time; this "
+            f"has {len(asked.moves)}, and {asked.most_at_once} at a time: apply it in parts.",
         )
     texts = (text for each in asked.moves for text in (each.why, each.because))
     if any(len(text) > MOST_CHARACTERS for text in (asked.goal, *texts)):
@@ -138,7 +140,7 @@ def _checked(consequences: Consequences, asked: list[AskedMove]) -> tuple[MoveIm
         place = f"{each.topic}-{each.partition}"
         topic = consequences.state.image.topic(each.topic)
         if topic is None or each.partition not in topic.partitions:
-            faults.append(f"{place} is not there")
+            faults.append(f"{place} does not exist")
             continue
         if (topic.topic_id, each.partition) in moves:
             faults.append(f"{place} is named twice")
@@ -156,7 +158,7 @@ def _checked(consequences: Consequences, asked: list[AskedMove]) -> tuple[MoveIm
         more = f"; and {len(faults) - NAMED_FAULTS} more" if len(faults) > NAMED_FAULTS else ""
         raise ClientFault(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"The cluster is not as the plan found it: {named}{more}. Plan again.",
+            f"The cluster has changed since the plan was made: {named}{more}. Plan again.",
         )
     return tuple(moves.values())
 
@@ -172,7 +174,7 @@ def _fault(consequences: Consequences, place: str, move: MoveImage) -> str | Non
         was, now = (", ".join(map(str, row)) for row in (move.before, partition.replicas))
         return f"{place} is on {now}, not on {was}"
     if partition.missing and move.why != MoveCause.FACTOR_CHANGED:
-        return f"{place} waits for {partition.missing} replica(s) that no broker has"
+        return f"{place} has {partition.missing} missing replica(s)"
     try:
         check_manual(state.image, move.after, None)
     except ClientFault as fault:
@@ -180,10 +182,10 @@ def _fault(consequences: Consequences, place: str, move: MoveImage) -> str | Non
     comes = tuple(each for each in move.after if each not in move.before)
     down = away(state, comes)
     if down:
-        return f"broker {down[0]}, where {place} is to go, is down"
+        return f"broker {down[0]}, the target of {place}, is down"
     closed = [each for each in comes if is_cordoned(state.image, each)]
     if closed:
-        return f"broker {closed[0]}, where {place} is to go, is cordoned"
+        return f"broker {closed[0]}, the target of {place}, is cordoned"
     return None
 
 
@@ -194,7 +196,7 @@ def _check_throttle(consequences: Consequences, plan: PlanImage) -> None:
         raise ClientFault(
             ErrorCode.INVALID_REQUEST,
             f"A replication throttle is set for {', '.join(already[:NAMED_FAULTS])} already: "
-            "delete it, or apply a plan without one.",
+            "remove it, or apply a plan without a throttle.",
         )
 
 
@@ -203,7 +205,7 @@ def _pause(consequences: Consequences, plan: PlanImage) -> Result[None]:
         return Result((), None)
     if not plan.is_open:
         raise _over(plan)
-    return _now(consequences, plan, State.PAUSED, "what is under way goes on, nothing else begins")
+    return _now(consequences, plan, State.PAUSED, "moves in progress continue, no others start")
 
 
 def _resume(consequences: Consequences, plan: PlanImage) -> Result[None]:
@@ -233,8 +235,10 @@ def _cancel(consequences: Consequences, plan: PlanImage) -> Result[None]:
     back = _Back(consequences, plan)
     for index in back.under_way():
         back.take(index, plan.start(plan.moves[index]), plan.untouched)
-    stays = f"; {back.kept} could not be without losing records, and go on" if back.kept else ""
-    sentence = f"{back.count} move(s) were taken back, what was done stays{stays}"
+    stays = ""
+    if back.kept:
+        stays = f"; {back.kept} could not be cancelled without losing records, and continue"
+    sentence = f"{back.count} move(s) were cancelled, completed moves stay{stays}"
     opened = cordon_off(consequences.state.image, plan.cordons)
     given_up = replace(plan, state=State.CANCELLED, sentence=sentence, cordons=())
     return back.result(given_up, tuple(opened))
@@ -244,14 +248,14 @@ def _roll_back(consequences: Consequences, plan: PlanImage) -> Result[None]:
     if plan.backwards and plan.state in (State.RUNNING, State.DONE):
         return Result((), None)
     if plan.backwards:
-        return _go_on(consequences, plan, "it goes on rolling back")
+        return _go_on(consequences, plan, "it continues rolling back")
     turned = replace(plan, backwards=True, state=State.RUNNING, cordons=())
     more = _throttle_again(consequences, plan)
     more += tuple(cordon_off(consequences.state.image, plan.cordons))
     back = _Back(consequences, plan)
     for index in back.under_way():
         back.take(index, plan.moves[index].before, Status.WAITING, insist=True)
-    sentence = "everything moves to where it was"
+    sentence = "all partitions move back"
     return back.result(replace(turned, sentence=sentence), more)
 
 

@@ -40,7 +40,7 @@ from anabranch.core.wire.metadata_records import (
     PartitionChangeRecord,
 )
 
-NO_BYTES = "diskless: no bytes move"
+NO_BYTES = "diskless: no records move"
 """What is said of a move of a diskless partition."""
 
 
@@ -80,8 +80,9 @@ def move(
     lists, rules = begun(partition.replicas, wanted, partition.adding), consequences.rules(key)
     if rules.is_diskless and not any(map(rules.acceptable, wanted)):
         raise invalid_assignment(
-            f"{place} is diskless, so that its replicas change at once, and no broker of "
-            f"{', '.join(map(str, wanted))} is active: nobody could lead it. Name one that is."
+            f"{place} is diskless, so its replicas change at once, and none of the brokers "
+            f"{', '.join(map(str, wanted))} is active, so none could lead it. Include an active "
+            "broker."
         )
     record = change_isr(*key, partition, partition.isr, rules, move=lists)
     if record is None and not partition.missing:
@@ -181,7 +182,7 @@ def _said(
     if not goes_on:
         done = f"{place} is on {will} instead of {was}{why}"
         if was == will:
-            gone = ": no replica of it is missing any more" if before.missing else ""
+            gone = ": it has no missing replicas now" if before.missing else ""
             done = f"{place} stays on {will}{gone}{why}"
         return Reason(Code.REASSIGNMENT_DONE, done, details)
     adding = ", ".join(map(str, lists.coming)) or "nobody new"

@@ -54,7 +54,7 @@ def _check(image: MetadataImage, partition: PartitionImage, observers: Sequence[
         if broker_id not in image.brokers:
             why = "is not registered"
         elif broker_id in partition.replicas:
-            why = "is a replica that counts"
+            why = "is a regular replica"
         elif broker_id in observers[:position]:
             why = "is named twice"
         else:

@@ -106,7 +106,7 @@ class Candidacy:
         if self._was_active and is_a_twin_s(lease, me):
             self.stop(
                 f"another process is controller with node.id={me.node_id} on the same metadata "
-                "store; run one process a node.id"
+                "store; run one process for each node.id"
             )
             return
         may_take = is_free(lease, me) or silence.is_long(now_ms, state.timing)

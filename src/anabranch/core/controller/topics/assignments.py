@@ -65,7 +65,8 @@ def refuse_cordoned(
     for broker_id in replicas:
         if broker_id not in having and is_cordoned(image, broker_id):
             raise invalid_assignment(
-                f"Broker {broker_id} gets nothing new: {CORDON} is {EVERY_FOLDER} there."
+                f"Broker {broker_id} gets no new replicas: it is cordoned "
+                f"({CORDON}={EVERY_FOLDER})."
             )
 
 
@@ -103,7 +104,7 @@ def room_for(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"The target replication factor of {replication_factor} cannot be reached because only "
             f"{len(known)} broker(s) are registered, and {active} active broker(s) are too few to "
-            f"begin with fewer replicas: min.insync.replicas needs {needed}.",
+            f"create it with missing replicas: min.insync.replicas needs {needed}.",
         )
     return Room(known, max(0, replication_factor - len(known)))
 

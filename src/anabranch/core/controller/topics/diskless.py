@@ -44,7 +44,7 @@ def new_topic_configs(
             f"{DISKLESS}=false."
         )
     if is_internal(name):
-        raise _refusal(f"Topic {name} is internal: it cannot be diskless. Leave {DISKLESS} out.")
+        raise _refusal(f"Topic {name} is internal: it cannot be diskless. Omit {DISKLESS}.")
     refuse_forbidden(name, made, topic)
     return made
 
@@ -61,9 +61,7 @@ def unchanged(
             "topic with it and copy the records."
         )
     if was_diskless and not topic.diskless_enable:
-        raise _refusal(
-            f"Topic {name} is diskless and stays so: {DISKLESS} cannot be changed or removed."
-        )
+        raise _refusal(f"Topic {name} is diskless: {DISKLESS} cannot be changed or removed.")
     if was_diskless:
         refuse_forbidden(name, values, TopicConfig.of(values, BrokerConfig.of()))
 
@@ -75,17 +73,17 @@ def refuse_forbidden(name: str, own: Mapping[str, str], topic: TopicConfig) -> N
         raise _refusal(
             f"Topic {name} cannot be diskless with cleanup.policy="
             f"{','.join(topic.cleanup_policy)}: diskless records are not compacted. Use "
-            f"cleanup.policy=delete, or leave {DISKLESS} out."
+            f"cleanup.policy=delete, or omit {DISKLESS}."
         )
     if own.get("remote.storage.enable", "").lower() == "true":
         raise _refusal(
             f"Topic {name} cannot be diskless with remote.storage.enable=true: its records are in "
-            "object storage already. Leave one of the two out."
+            "object storage already. Omit one of the two."
         )
     if own.get(CONSTRAINTS):
         raise _refusal(
             f"Topic {name} cannot be diskless with {CONSTRAINTS}: the placement of diskless topics "
-            "is system-managed. Leave one of the two out."
+            "is system-managed. Omit one of the two."
         )
 
 

@@ -127,8 +127,8 @@ class TopicPlacement:
         if factor not in (NO_FACTOR, constraints.replication_factor):
             raise ClientFault(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
-                f"The placement constraints make {constraints.replication_factor} replica(s), and "
-                f"replication factor {factor} was asked for: leave it out. Observers do not count.",
+                f"The placement constraints require {constraints.replication_factor} replica(s), "
+                f"and replication factor {factor} was requested: omit it. Observers do not count.",
             )
         if constraints.observers:
             check_own_record(image, ReplicaRolesRecord)

@@ -183,7 +183,7 @@ def _configs(planner: Planner, topic: CreatableTopic) -> dict[str, str]:
 def _refuse_constraints(name: str, topic: TopicConfig) -> None:
     if topic.confluent_placement_constraints:
         raise invalid_assignment(
-            f"Topic {name} has {SETTING}, and a list of brokers by hand: leave one of them out."
+            f"Topic {name} has both {SETTING} and a manual assignment: omit one of them."
         )
 
 
