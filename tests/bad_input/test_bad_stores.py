@@ -178,7 +178,7 @@ def test_a_store_that_is_not_the_coordinator_s(folder):
 def test_a_coordinator_that_was_made_anew(folder):
     opening(folder)
     where = f"sqlite://{folder}/another.db"
-    with pytest.raises(StorageFault, match="another database, which would give offsets a second"):
+    with pytest.raises(StorageFault, match="another database, which would assign offsets a second"):
         opening(folder, coordinator=where)
 
 
@@ -404,7 +404,7 @@ def test_an_older_copy_of_the_coordinator(diskless):
     shutil.copy(older, place)
     before = files(diskless.objects)
     line = refusal(diskless)
-    assert "an older copy of it was put back" in line
+    assert "it was replaced by an older copy" in line
     assert "anabranch diskless restore" in line
     assert files(diskless.objects) == before
     place.write_bytes(newest)

@@ -55,8 +55,8 @@ def test_what_cannot_be_says_what_it_would_take(cluster, verb, topic, tmp_path):
     assert result.exit_code == 1, "a script must not take it for done"
     assert "drain broker(s) 3: nothing can move." in result.output
     assert (
-        "Obstacle: the replica of full-0 on broker 3: no broker is left that has no replica of "
-        "it: it has 4. Needed: one more active broker that is not cordoned, or a lower "
+        "Obstacle: the replica of full-0 on broker 3: all other brokers already have a replica "
+        "of it: it has 4. Needed: one more active broker that is not cordoned, or a lower "
         "replication factor."
     ) in result.output
     assert not path.exists()
@@ -257,7 +257,7 @@ def test_explain_says_why_here_why_not_there_and_why_nothing_moves(cluster, verb
     text = verb("explain", "told-0")
     assert text.exit_code == 0, text.output
     assert "told-0: led by broker 1, in sync 1, 2, 3" in text.output
-    assert "nothing asks for a move: its racks are spread" in text.output
+    assert "no move is needed: its replicas are in different racks" in text.output
     told = json.loads(verb("explain", "told-0", "--json").stdout)
     (there,) = told["not_there"]
     assert (there["broker_id"], there["it_would_take"]) == (4, [])
@@ -299,5 +299,11 @@ def test_plans_keep_to_placement_constraints(cluster, verb, topic):
     (move,) = json.loads(verb("plan", "drain", "--broker", "3", "--json").stdout)["moves"]
     assert move["to"] == [1, 4]
     none = verb("plan", "drain", "--broker", "1")
-    assert "placement constraints want it in rack a, where no other broker" in none.output
-    assert "want: 1 in rack a, 1 in rack c" in verb("explain", "bound-0").output
+    assert (
+        "the placement constraints of its topic require it in rack a, where no other broker"
+        in none.output
+    )
+    assert (
+        "it satisfies the placement constraints of bound: 1 in rack a, 1 in rack c"
+        in verb("explain", "bound-0").output
+    )

@@ -61,8 +61,8 @@ def test_a_plan_promotes_the_observer_and_the_demoted_replica_observes(nodes, ve
     constrain(verb, "replicas=a:1,c:1,observers=b:1")
     file = tmp_path / "plan.json"
     said = verb("plan", "observers", "--topic", "t", "--out", str(file))
-    assert "broker 3 is promoted: it observes" in said
-    assert "broker 2 gives its replica up" in said
+    assert "broker 3 is promoted from observer" in said
+    assert "the replica on broker 2 is removed" in said
     verb("apply", str(file))
     until(lambda: shapes(verb) == {((1, 3), (1, 3), (2,))})
     assert "nothing has to move" in verb("plan", "observers", "--topic", "t")
@@ -74,7 +74,7 @@ def test_a_plan_promotes_the_observer_and_the_demoted_replica_observes(nodes, ve
     words = ("--generate", "--topics-file", str(topics), "--brokers", "1,2,3")
     assert "which --generate does not support" in verb("partitions", "reassign", *words, code=1)
     drained = verb("plan", "drain", "--broker", "1", code=1)
-    assert "placement constraints want it in rack a" in drained
+    assert "the placement constraints of its topic require it in rack a" in drained
 
 
 def test_a_topic_without_constraints_is_refused_with_a_remedy(verb):

@@ -138,7 +138,7 @@ def test_consume_prints_what_it_is_asked_for_and_stops(verb):
     assert lines(tail) == ["three"]
     beyond = verb("consume", "--topic", "shown", "--partition", "0", "--offset", "99",
                   "--timeout-ms", "200")  # fmt: skip
-    refused(beyond, "shown-0: The offset lies outside", "OFFSET_OUT_OF_RANGE")
+    refused(beyond, "shown-0: The offset is outside", "OFFSET_OUT_OF_RANGE")
     refused(verb("consume", "--topic", "shown", "--offset", "2"), "--partition")
     refused(verb("consume", "--topic", "shown", "--property", "print.colour=true"), "print.colour")
 

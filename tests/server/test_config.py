@@ -156,7 +156,7 @@ def test_r15_an_alias_is_taken_and_a_ghost_is_named(load):
     assert config.broker.num_recovery_threads_per_data_dir == 4
     alias, ghost = config.warnings
     assert "is taken as num.recovery.threads.per.data.dir" in alias
-    assert "no version of Kafka had this setting" in ghost
+    assert "this setting does not exist in Kafka" in ghost
 
 
 def test_r7_the_imbalance_percentage_is_accepted():

@@ -168,63 +168,93 @@ class ErrorCode(IntEnum):
 
 # fmt: off
 _TABLE: tuple[tuple[ErrorCode, bool, str], ...] = (
-    (ErrorCode.UNKNOWN_SERVER_ERROR, False, "The node met something it did not expect; its log has the details."),
+    (ErrorCode.UNKNOWN_SERVER_ERROR, False, "An unexpected error occurred; the node's log has the "
+        "details."),
     (ErrorCode.NONE, False, "No error."),
-    (ErrorCode.OFFSET_OUT_OF_RANGE, False, "The offset lies outside of what the partition holds."),
-    (ErrorCode.CORRUPT_MESSAGE, True, "A batch does not match its checksum, its size or its format."),
-    (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True, "This node does not host that topic or partition."),
-    (ErrorCode.INVALID_FETCH_SIZE, False, "The requested number of bytes makes no sense."),
-    (ErrorCode.LEADER_NOT_AVAILABLE, True, "The partition has no leader at the moment, as during an election."),
-    (ErrorCode.NOT_LEADER_OR_FOLLOWER, True, "This node does not lead the partition, or does not replicate it."),
-    (ErrorCode.REQUEST_TIMED_OUT, True, "The request was not completed within its time."),
+    (ErrorCode.OFFSET_OUT_OF_RANGE, False, "The offset is outside the range of the partition."),
+    (ErrorCode.CORRUPT_MESSAGE, True, "A batch does not match its checksum, its size or its "
+        "format."),
+    (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True, "This node does not host that topic or "
+        "partition."),
+    (ErrorCode.INVALID_FETCH_SIZE, False, "The requested number of bytes is invalid."),
+    (ErrorCode.LEADER_NOT_AVAILABLE, True, "The partition has no leader at the moment, for "
+        "example during an election."),
+    (ErrorCode.NOT_LEADER_OR_FOLLOWER, True, "This node does not lead the partition, or does not "
+        "replicate it."),
+    (ErrorCode.REQUEST_TIMED_OUT, True, "The request timed out."),
     (ErrorCode.BROKER_NOT_AVAILABLE, False, "The broker is not available."),
     (ErrorCode.REPLICA_NOT_AVAILABLE, True, "The replica is not available on this broker yet."),
     (ErrorCode.MESSAGE_TOO_LARGE, False, "The batch is larger than max.message.bytes allows."),
-    (ErrorCode.STALE_CONTROLLER_EPOCH, False, "The controller has moved on to a newer epoch."),
+    (ErrorCode.STALE_CONTROLLER_EPOCH, False, "The controller has a newer epoch."),
     (ErrorCode.OFFSET_METADATA_TOO_LARGE, False, "The text stored with an offset is too long."),
-    (ErrorCode.NETWORK_EXCEPTION, True, "The connection ended before an answer came."),
+    (ErrorCode.NETWORK_EXCEPTION, True, "The connection was closed before a response arrived."),
     (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, True, "The coordinator is still loading its state."),
     (ErrorCode.COORDINATOR_NOT_AVAILABLE, True, "No coordinator is available."),
-    (ErrorCode.NOT_COORDINATOR, True, "This broker is not the coordinator for that."),
-    (ErrorCode.INVALID_TOPIC_EXCEPTION, False, "The topic's name is not allowed."),
+    (ErrorCode.NOT_COORDINATOR, True, "This broker is not the coordinator of the group or "
+        "transactional id."),
+    (ErrorCode.INVALID_TOPIC_EXCEPTION, False, "The topic name is invalid."),
     (ErrorCode.RECORD_LIST_TOO_LARGE, False, "The batch is larger than a segment may be."),
-    (ErrorCode.NOT_ENOUGH_REPLICAS, True, "Fewer replicas are in sync than min.insync.replicas asks for; nothing was written."),
-    (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, True, "The records were written, but then fewer replicas were in sync than required."),
+    (ErrorCode.NOT_ENOUGH_REPLICAS, True, "Fewer replicas are in sync than min.insync.replicas "
+        "requires; nothing was written."),
+    (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, True, "The records were written, but then fewer "
+        "replicas were in sync than required."),
     (ErrorCode.INVALID_REQUIRED_ACKS, False, "acks must be -1 (all), 0 or 1."),
-    (ErrorCode.ILLEGAL_GENERATION, False, "The group has moved on to another generation."),
-    (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, False, "The member shares no protocol with the rest of the group."),
+    (ErrorCode.ILLEGAL_GENERATION, False, "The group has another generation."),
+    (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, False, "The member shares no protocol with the rest "
+        "of the group."),
     (ErrorCode.INVALID_GROUP_ID, False, "The group id is not allowed."),
     (ErrorCode.UNKNOWN_MEMBER_ID, False, "The group does not know this member."),
-    (ErrorCode.INVALID_SESSION_TIMEOUT, False, "The session timeout is outside of the broker's bounds."),
-    (ErrorCode.REBALANCE_IN_PROGRESS, False, "The group is rebalancing: the member must join again."),
-    (ErrorCode.INVALID_COMMIT_OFFSET_SIZE, False, "The offsets to commit do not fit into one batch."),
-    (ErrorCode.TOPIC_AUTHORIZATION_FAILED, False, "The principal may not do this to the topic."),
-    (ErrorCode.GROUP_AUTHORIZATION_FAILED, False, "The principal may not do this to the group."),
-    (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, False, "The principal may not do this to the cluster."),
-    (ErrorCode.INVALID_TIMESTAMP, False, "A timestamp is outside of what the topic accepts."),
-    (ErrorCode.UNSUPPORTED_SASL_MECHANISM, False, "The broker does not offer this SASL mechanism."),
-    (ErrorCode.ILLEGAL_SASL_STATE, False, "The request does not fit the state of the SASL exchange."),
+    (ErrorCode.INVALID_SESSION_TIMEOUT, False, "The session timeout is outside the limits of the "
+        "broker."),
+    (ErrorCode.REBALANCE_IN_PROGRESS, False, "The group is rebalancing: the member must join "
+        "again."),
+    (ErrorCode.INVALID_COMMIT_OFFSET_SIZE, False, "The offsets to commit do not fit into one "
+        "batch."),
+    (ErrorCode.TOPIC_AUTHORIZATION_FAILED, False, "The principal has no permission for this "
+        "operation on the topic."),
+    (ErrorCode.GROUP_AUTHORIZATION_FAILED, False, "The principal has no permission for this "
+        "operation on the group."),
+    (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, False, "The principal has no permission for this "
+        "operation on the cluster."),
+    (ErrorCode.INVALID_TIMESTAMP, False, "A timestamp is outside the range that the topic "
+        "accepts."),
+    (ErrorCode.UNSUPPORTED_SASL_MECHANISM, False, "The broker does not support this SASL "
+        "mechanism."),
+    (ErrorCode.ILLEGAL_SASL_STATE, False, "The request does not match the state of the SASL "
+        "exchange."),
     (ErrorCode.UNSUPPORTED_VERSION, False, "This version of the request is not served."),
-    (ErrorCode.TOPIC_ALREADY_EXISTS, False, "A topic of that name exists."),
+    (ErrorCode.TOPIC_ALREADY_EXISTS, False, "A topic with this name already exists."),
     (ErrorCode.INVALID_PARTITIONS, False, "The number of partitions is not allowed."),
-    (ErrorCode.INVALID_REPLICATION_FACTOR, False, "The replication factor is not positive or larger than the number of brokers."),
+    (ErrorCode.INVALID_REPLICATION_FACTOR, False, "The replication factor is not positive or "
+        "larger than the number of brokers."),
     (ErrorCode.INVALID_REPLICA_ASSIGNMENT, False, "The replica assignment is not allowed."),
     (ErrorCode.INVALID_CONFIG, False, "A setting is unknown or its value is not allowed."),
     (ErrorCode.NOT_CONTROLLER, True, "This node is not the active controller."),
-    (ErrorCode.INVALID_REQUEST, False, "The request contradicts itself or lacks something."),
-    (ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, False, "The stored message format is too old for this request."),
-    (ErrorCode.POLICY_VIOLATION, False, "The request breaks a policy of the cluster."),
-    (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, False, "The producer's sequence number is not the next one."),
-    (ErrorCode.DUPLICATE_SEQUENCE_NUMBER, False, "The batch was written before and is too old to tell where."),
-    (ErrorCode.INVALID_PRODUCER_EPOCH, False, "A newer instance of this producer has written already."),
-    (ErrorCode.INVALID_TXN_STATE, False, "The transaction is in no state that allows this."),
-    (ErrorCode.INVALID_PRODUCER_ID_MAPPING, False, "The producer id does not belong to that transactional id."),
-    (ErrorCode.INVALID_TRANSACTION_TIMEOUT, False, "The transaction timeout is larger than the broker allows."),
-    (ErrorCode.CONCURRENT_TRANSACTIONS, True, "Another operation on this transaction is still running."),
-    (ErrorCode.TRANSACTION_COORDINATOR_FENCED, False, "A newer transaction coordinator has taken over."),
-    (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, False, "The principal may not use this transactional id."),
+    (ErrorCode.INVALID_REQUEST, False, "The request is inconsistent or incomplete."),
+    (ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, False, "The stored message format is too old for "
+        "this request."),
+    (ErrorCode.POLICY_VIOLATION, False, "The request violates a policy of the cluster."),
+    (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, False, "The producer's sequence number is not the "
+        "expected one."),
+    (ErrorCode.DUPLICATE_SEQUENCE_NUMBER, False, "The batch was already written, and its offset "
+        "is no longer known."),
+    (ErrorCode.INVALID_PRODUCER_EPOCH, False, "A newer instance of this producer has written "
+        "already."),
+    (ErrorCode.INVALID_TXN_STATE, False, "The state of the transaction does not allow this "
+        "operation."),
+    (ErrorCode.INVALID_PRODUCER_ID_MAPPING, False, "The producer id does not belong to that "
+        "transactional id."),
+    (ErrorCode.INVALID_TRANSACTION_TIMEOUT, False, "The transaction timeout is larger than the "
+        "broker allows."),
+    (ErrorCode.CONCURRENT_TRANSACTIONS, True, "Another operation on this transaction is still "
+        "running."),
+    (ErrorCode.TRANSACTION_COORDINATOR_FENCED, False, "A newer transaction coordinator has taken "
+        "over."),
+    (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, False, "The principal may not use this "
+        "transactional id."),
     (ErrorCode.SECURITY_DISABLED, False, "The cluster has no security feature of that kind."),
-    (ErrorCode.OPERATION_NOT_ATTEMPTED, False, "The operation was not tried, as another part of the request failed."),
+    (ErrorCode.OPERATION_NOT_ATTEMPTED, False, "The operation was not attempted, because another "
+        "part of the request failed."),
     (ErrorCode.KAFKA_STORAGE_ERROR, True, "A disk failed; the partition's folder is offline."),
     (ErrorCode.LOG_DIR_NOT_FOUND, False, "The broker has no such log folder."),
     (ErrorCode.SASL_AUTHENTICATION_FAILED, False, "The credentials were not accepted."),
@@ -232,77 +262,95 @@ _TABLE: tuple[tuple[ErrorCode, bool, str], ...] = (
     (ErrorCode.REASSIGNMENT_IN_PROGRESS, False, "The partition is being reassigned."),
     (ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, False, "Delegation tokens are switched off."),
     (ErrorCode.DELEGATION_TOKEN_NOT_FOUND, False, "There is no such delegation token."),
-    (ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH, False, "The delegation token belongs to somebody else."),
-    (ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, False, "Delegation tokens are not to be had over this connection."),
-    (ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED, False, "The principal may not do this to delegation tokens."),
+    (ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH, False, "The delegation token belongs to another "
+        "principal."),
+    (ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, False, "Delegation tokens are not available "
+        "on this connection."),
+    (ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED, False, "The principal has no permission for "
+        "this operation on delegation tokens."),
     (ErrorCode.DELEGATION_TOKEN_EXPIRED, False, "The delegation token has expired."),
     (ErrorCode.INVALID_PRINCIPAL_TYPE, False, "Principals of this type are not supported."),
     (ErrorCode.NON_EMPTY_GROUP, False, "The group still has members."),
     (ErrorCode.GROUP_ID_NOT_FOUND, False, "There is no such group."),
-    (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, True, "The fetch session has been forgotten; start a new one."),
+    (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, True, "The fetch session no longer exists; start a new "
+        "one."),
     (ErrorCode.INVALID_FETCH_SESSION_EPOCH, True, "The fetch session's epoch is not the next one."),
-    (ErrorCode.LISTENER_NOT_FOUND, True, "The leader has no listener of the name that this connection uses."),
+    (ErrorCode.LISTENER_NOT_FOUND, True, "The leader has no listener of the name that this "
+        "connection uses."),
     (ErrorCode.TOPIC_DELETION_DISABLED, False, "Deleting topics is switched off."),
-    (ErrorCode.FENCED_LEADER_EPOCH, True, "The leader epoch in the request is older than this broker's."),
-    (ErrorCode.UNKNOWN_LEADER_EPOCH, True, "The leader epoch in the request is newer than this broker's."),
-    (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, False, "This version of the request cannot carry that codec."),
-    (ErrorCode.STALE_BROKER_EPOCH, False, "The broker has registered again since."),
+    (ErrorCode.FENCED_LEADER_EPOCH, True, "The leader epoch in the request is older than this "
+        "broker's."),
+    (ErrorCode.UNKNOWN_LEADER_EPOCH, True, "The leader epoch in the request is newer than this "
+        "broker's."),
+    (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, False, "This version of the request cannot carry "
+        "that codec."),
+    (ErrorCode.STALE_BROKER_EPOCH, False, "The broker has since registered again."),
     (ErrorCode.OFFSET_NOT_AVAILABLE, True, "This replica cannot answer for that offset yet."),
-    (ErrorCode.MEMBER_ID_REQUIRED, False, "The member must join again with the id that it was given."),
+    (ErrorCode.MEMBER_ID_REQUIRED, False, "The member must join again with the id that it was "
+        "given."),
     (ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, True, "The preferred leader is not available."),
-    (ErrorCode.GROUP_MAX_SIZE_REACHED, False, "The group has as many members as it may have."),
-    (ErrorCode.FENCED_INSTANCE_ID, False, "Another member has joined under this static member's id."),
-    (ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, True, "No replica that may lead is available."),
-    (ErrorCode.ELECTION_NOT_NEEDED, True, "The partition already has the leader that was asked for."),
+    (ErrorCode.GROUP_MAX_SIZE_REACHED, False, "The group has the maximum number of members."),
+    (ErrorCode.FENCED_INSTANCE_ID, False, "Another member has joined under this static member's "
+        "id."),
+    (ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, True, "No replica that can lead is available."),
+    (ErrorCode.ELECTION_NOT_NEEDED, True, "The partition already has the requested leader."),
     (ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, False, "The partition is not being reassigned."),
     (ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, False, "The group still reads that topic."),
-    (ErrorCode.INVALID_RECORD, False, "A record or its batch breaks a rule of the topic."),
-    (ErrorCode.UNSTABLE_OFFSET_COMMIT, True, "The offset is part of a transaction that has not ended."),
+    (ErrorCode.INVALID_RECORD, False, "A record or its batch violates a rule of the topic."),
+    (ErrorCode.UNSTABLE_OFFSET_COMMIT, True, "The offset is part of a transaction that has not "
+        "ended."),
     (ErrorCode.THROTTLING_QUOTA_EXCEEDED, True, "The request would exceed its quota."),
     (ErrorCode.PRODUCER_FENCED, False, "A newer producer with this transactional id has started."),
     (ErrorCode.RESOURCE_NOT_FOUND, False, "There is no such resource."),
-    (ErrorCode.DUPLICATE_RESOURCE, False, "The resource is named twice."),
+    (ErrorCode.DUPLICATE_RESOURCE, False, "The resource appears twice."),
     (ErrorCode.UNACCEPTABLE_CREDENTIAL, False, "The credential does not meet the rules."),
-    (ErrorCode.INCONSISTENT_VOTER_SET, False, "The two sides disagree about who may vote."),
+    (ErrorCode.INCONSISTENT_VOTER_SET, False, "The two sides disagree about the voters."),
     (ErrorCode.INVALID_UPDATE_VERSION, False, "The update was made against an older version."),
     (ErrorCode.FEATURE_UPDATE_FAILED, False, "The features could not be changed."),
-    (ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE, False, "The principal inside a forwarded request cannot be read."),
+    (ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE, False, "The principal inside a forwarded "
+        "request cannot be read."),
     (ErrorCode.SNAPSHOT_NOT_FOUND, False, "There is no such snapshot."),
-    (ErrorCode.POSITION_OUT_OF_RANGE, False, "The position lies outside of the snapshot."),
-    (ErrorCode.UNKNOWN_TOPIC_ID, True, "This node does not host a topic of that id."),
+    (ErrorCode.POSITION_OUT_OF_RANGE, False, "The position is outside the snapshot."),
+    (ErrorCode.UNKNOWN_TOPIC_ID, True, "This node does not host a topic with this id."),
     (ErrorCode.DUPLICATE_BROKER_REGISTRATION, False, "Another running broker has this node id."),
-    (ErrorCode.BROKER_ID_NOT_REGISTERED, False, "No broker of that id is registered."),
-    (ErrorCode.INCONSISTENT_TOPIC_ID, True, "The topic's id differs from the one that the log has."),
+    (ErrorCode.BROKER_ID_NOT_REGISTERED, False, "No broker with this id is registered."),
+    (ErrorCode.INCONSISTENT_TOPIC_ID, True, "The topic id differs from that of the log."),
     (ErrorCode.INCONSISTENT_CLUSTER_ID, False, "The request is meant for another cluster."),
     (ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, False, "There is no such transactional id."),
-    (ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, True, "The fetch session mixes requests with and without topic ids."),
-    (ErrorCode.INELIGIBLE_REPLICA, False, "A replica may not join the in-sync replicas now."),
+    (ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, True, "The fetch session mixes requests with and "
+        "without topic ids."),
+    (ErrorCode.INELIGIBLE_REPLICA, False, "A replica cannot join the in-sync replicas now."),
     (ErrorCode.NEW_LEADER_ELECTED, False, "The change moved the leadership elsewhere."),
     (ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE, False, "The offset is in remote storage now."),
-    (ErrorCode.FENCED_MEMBER_EPOCH, False, "The group has moved this member to another epoch: rejoin."),
+    (ErrorCode.FENCED_MEMBER_EPOCH, False, "The group has moved this member to another epoch: "
+        "rejoin."),
     (ErrorCode.UNRELEASED_INSTANCE_ID, False, "Another member still uses this static member's id."),
     (ErrorCode.UNSUPPORTED_ASSIGNOR, False, "The group does not offer this assignor."),
     (ErrorCode.STALE_MEMBER_EPOCH, False, "The member's epoch is older than the group's."),
-    (ErrorCode.MISMATCHED_ENDPOINT_TYPE, False, "Brokers were asked for at a controller, or the other way round."),
+    (ErrorCode.MISMATCHED_ENDPOINT_TYPE, False, "The request asked a controller for brokers, or a "
+        "broker for controllers."),
     (ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, False, "This kind of endpoint is not supported."),
-    (ErrorCode.UNKNOWN_CONTROLLER_ID, False, "No controller of that id is known."),
+    (ErrorCode.UNKNOWN_CONTROLLER_ID, False, "No controller with this id is known."),
     (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, False, "The telemetry subscription is out of date."),
-    (ErrorCode.TELEMETRY_TOO_LARGE, False, "The client's metrics are larger than the broker takes."),
+    (ErrorCode.TELEMETRY_TOO_LARGE, False, "The client's metrics are larger than the broker "
+        "accepts."),
     (ErrorCode.INVALID_REGISTRATION, False, "The broker's registration is not acceptable."),
     (ErrorCode.TRANSACTION_ABORTABLE, False, "The transaction must be aborted."),
-    (ErrorCode.INVALID_RECORD_STATE, False, "The record is in no state that allows this acknowledgement."),
-    (ErrorCode.SHARE_SESSION_NOT_FOUND, True, "The share session has been forgotten."),
+    (ErrorCode.INVALID_RECORD_STATE, False, "The state of the record does not allow this "
+        "acknowledgement."),
+    (ErrorCode.SHARE_SESSION_NOT_FOUND, True, "The share session no longer exists."),
     (ErrorCode.INVALID_SHARE_SESSION_EPOCH, True, "The share session's epoch is not the next one."),
     (ErrorCode.FENCED_STATE_EPOCH, False, "The share coordinator has a newer state epoch."),
     (ErrorCode.INVALID_VOTER_KEY, False, "The voter's id and directory do not match."),
     (ErrorCode.DUPLICATE_VOTER, False, "The voter is in the set already."),
     (ErrorCode.VOTER_NOT_FOUND, False, "The voter is not in the set."),
     (ErrorCode.INVALID_REGULAR_EXPRESSION, False, "The regular expression cannot be compiled."),
-    (ErrorCode.REBOOTSTRAP_REQUIRED, False, "The client must find the cluster anew from its bootstrap servers."),
+    (ErrorCode.REBOOTSTRAP_REQUIRED, False, "The client must bootstrap again."),
     (ErrorCode.STREAMS_INVALID_TOPOLOGY, False, "The topology of the streams group is not valid."),
     (ErrorCode.STREAMS_INVALID_TOPOLOGY_EPOCH, False, "The topology's epoch is not valid."),
     (ErrorCode.STREAMS_TOPOLOGY_FENCED, False, "The topology's epoch is out of date."),
-    (ErrorCode.SHARE_SESSION_LIMIT_REACHED, True, "The broker holds as many share sessions as it may."),
+    (ErrorCode.SHARE_SESSION_LIMIT_REACHED, True, "The broker has the maximum number of share "
+        "sessions."),
 )
 # fmt: on
 

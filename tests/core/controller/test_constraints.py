@@ -80,7 +80,7 @@ def test_constraints_that_cannot_be_met_name_rack_wanted_and_there() -> None:
     set_cordon(world, 3)
     set_cordon(world, 4)
     refused = made(world)
-    assert "rack west; brokers there that can be given one: none." in refused.error_message
+    assert "rack west; brokers there that can get one: none." in refused.error_message
     assert "Broker(s) 3, 4 get no new replicas" in refused.error_message
     assert world.image.topic("t") is None
 
@@ -295,7 +295,7 @@ def test_constraints_wait_for_no_broker_that_is_missing() -> None:
     racks(world, b1="east", b2="west")
     refused = made(world)
     assert refused.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
-    assert "2 replica(s) in rack east; brokers there that can be given one: 1." in (
+    assert "2 replica(s) in rack east; brokers there that can get one: 1." in (
         refused.error_message
     )
 

@@ -162,7 +162,7 @@ def test_a_rack_without_an_eligible_broker_gets_nothing_and_that_is_said():
     world = racked_world()
     world.beat(3, want_fence=True)
     assert diskless(world).replication_factor == 2
-    assert "rack c has no broker that may be given a replica" in world.reasons[-1].sentence
+    assert "rack c has no broker that can get a replica" in world.reasons[-1].sentence
 
 
 def test_min_insync_replicas_has_no_effect():

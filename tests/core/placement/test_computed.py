@@ -131,7 +131,7 @@ def test_it_says_which_partitions_have_two_replicas_in_one_rack() -> None:
     (remark,) = place(UNBALANCED, 6, 3).remarks
     assert remark == (
         "Partitions 3, 4, 5 have two replicas in one rack although racks would suffice: computed "
-        "assignment keeps brokers even, and the racks differ in size (a: 1, b: 2, c: 3)."
+        "assignment balances brokers, and the racks differ in size (a: 1, b: 2, c: 3)."
     )
 
 

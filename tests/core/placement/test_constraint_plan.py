@@ -25,14 +25,14 @@ def test_the_worked_example_promotes_the_observer() -> None:
     plan = planned((1, 2), Constraints({"east": 1, "west": 1}, {}), (4,))
     [move] = plan.moves
     assert (move.before, move.after) == ((1, 2), (1, 4))
-    assert "broker 4 is promoted: it observes" in move.sentence
-    assert "broker 2 gives its replica up: rack east is to have 1" in move.sentence
+    assert "broker 4 is promoted from observer" in move.sentence
+    assert "the replica on broker 2 is removed: rack east should have 1" in move.sentence
 
 
 def test_a_demoted_replica_is_said_to_be_able_to_observe() -> None:
     [move] = planned((3, 1, 2), Constraints({"east": 2}, {"west": 1})).moves
     assert move.after == (1, 2)
-    assert "broker 3 gives its replica up: rack west is to have 0; it may observe then" in (
+    assert "the replica on broker 3 is removed: rack west should have 0; it may observe then" in (
         move.sentence
     )
 
@@ -49,7 +49,7 @@ def test_a_rack_with_too_few_is_an_obstacle_and_the_partition_does_not_move() ->
     assert plan.moves == ()
     [obstacle] = plan.obstacles
     assert obstacle.what == "2 replica(s) of t-0 in rack west"
-    assert obstacle.why == "0 are there, and 1 other broker(s) of it may be given one"
+    assert obstacle.why == "it has 0, and 1 other broker(s) of it can get one"
     opened = planned((1, 2), Constraints({"west": 2}, {}))
     assert opened.moves[0].after == (3, 4), "what it would take is true"
 
@@ -59,7 +59,7 @@ def test_observers_that_would_lack_brokers_are_an_obstacle_beside_the_moves() ->
     assert plan.moves[0].after == (1, 2)
     [obstacle] = plan.obstacles
     assert obstacle.what == "3 observer(s) of each partition of t in rack west"
-    assert "2 broker(s) there may be given one" in obstacle.why
+    assert "2 broker(s) there can get one" in obstacle.why
 
 
 def test_a_broker_that_is_down_goes_before_one_that_is_up() -> None:

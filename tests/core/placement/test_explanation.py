@@ -37,7 +37,7 @@ def test_why_not_there_and_what_it_would_take() -> None:
         (6, "it is cordoned"),
     ]
     assert [[change.sentence for change in each.changes] for each in found] == [
-        ["broker 1 gives its replica up"],
+        ["the replica on broker 1 is removed"],
         ["broker 3 carries at most 2 replica(s)"],
         [],
         ["broker 5 is started"],
@@ -48,23 +48,23 @@ def test_why_not_there_and_what_it_would_take() -> None:
 def test_why_nothing_moves_and_what_would() -> None:
     spread = layout(sites("a: 1", "b: 2", "c: 3"), (1, 2))
     assert explain(spread, T0).moves == (
-        "nothing asks for a move: its racks are spread, and its brokers are open",
+        "no move is needed: its replicas are in different racks, and its brokers are active",
     )
     close = layout(sites("a: 1 2", "b: 3"), (1, 2))
     (said,) = explain(close, T0).moves
     assert said.startswith("`anabranch plan racks` would move it from 1, 2 to 1, 3: rack a had 2")
     closed = layout(sites("a: 1 2", "b: 3c"), (1, 3))
     assert explain(closed, T0).moves == (
-        "broker 3 is cordoned: nothing moves by itself; `anabranch plan drain --broker 3` would "
-        "move what is there",
+        "broker 3 is cordoned: replicas do not move automatically; `anabranch plan drain "
+        "--broker 3` would move them",
     )
 
 
 def test_who_is_not_registered_any_more_can_be_drained_as_it_says() -> None:
     lost = layout(sites("a: 1", "b: 2", "c: 3"), (1, 9))
     assert explain(lost, T0).moves == (
-        "broker 9 is not registered any more: nothing moves by itself; `anabranch plan drain "
-        "--broker 9` would move what is there",
+        "broker 9 is not registered any more: replicas do not move automatically; "
+        "`anabranch plan drain --broker 9` would move them",
     )
     (move,) = drain(lost, [9]).moves
     assert move.after == (1, 2)
@@ -74,11 +74,9 @@ def test_constraints_are_named() -> None:
     cluster = sites("a: 1 2", "b: 3 4")
     held = Layout(cluster, {T0: (1, 3)}, {"t": {"a": 1, "b": 1}})
     found = explain(held, T0)
-    assert found.moves == (
-        "its racks are as the placement constraints of t want: 1 in rack a, 1 in rack b",
-    )
+    assert found.moves == ("it satisfies the placement constraints of t: 1 in rack a, 1 in rack b",)
     assert [each.sentence for each in found.not_there] == [
-        "the placement constraints of t want others, or no more"
+        "the placement constraints of t require other racks, or no more replicas"
     ] * 2
     wanting = Layout(cluster, {T0: (1, 3)}, {"t": {"a": 2}})
     assert explain(wanting, T0).not_there[0].sentence == "it would get the next replica"

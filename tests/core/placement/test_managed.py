@@ -26,7 +26,7 @@ def test_every_rack_with_a_broker_has_one_replica_of_each_partition(described, c
     open_racks = {rack_name(each.rack) for each in brokers if not each.fenced}
     ask = Ask(count, 0, loads=Loads(have, led))
     if not open_racks:
-        with pytest.raises(ClientFault, match="No broker may be given replicas"):
+        with pytest.raises(ClientFault, match="No broker can get replicas"):
             managed(brokers, ask, Random(1))
         return
     placement = managed(brokers, ask, Random(1))

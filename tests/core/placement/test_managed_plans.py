@@ -34,7 +34,7 @@ def test_without_another_broker_in_the_rack_the_replica_stays_and_the_remedy_is_
     plan = drain(managed(sites("a: 1", "b: 3"), (1, 3)), [1])
     (obstacle,) = plan.obstacles
     assert plan.moves == ()
-    assert "no other broker of rack a may be given it" in obstacle.why
+    assert "no other broker of rack a can get it" in obstacle.why
     assert "in rack a" in obstacle.needs
 
 
@@ -54,9 +54,9 @@ def test_filling_takes_from_brokers_of_its_own_rack():
 def test_explain_speaks_of_racks():
     found = explain(managed(sites("a: 1 2", "b: 3"), (1, 3)), T0)
     assert found.moves == (
-        "t is diskless: the controller keeps one replica in each of its racks, a, b, and no bytes "
-        "move with one",
+        "t is diskless: the controller keeps one replica in each of its racks, a, b; a move "
+        "copies no records",
     )
     (other,) = found.not_there
-    assert other.sentence == "rack a has one, and is to have one of a diskless topic"
-    assert [each.sentence for each in other.changes] == ["broker 1 gives its replica up"]
+    assert other.sentence == "rack a has one already, and a diskless topic has one in each rack"
+    assert [each.sentence for each in other.changes] == ["the replica on broker 1 is removed"]

@@ -54,7 +54,7 @@ def test_a_drain_without_room_says_what_it_would_take_and_that_is_true() -> None
     assert plan.sentence == "drain broker(s) 3: nothing can move"
     (obstacle,) = plan.obstacles
     assert obstacle.what == "the replica of t-0 on broker 3"
-    assert obstacle.why == "broker 4 is cordoned; the others have one"
+    assert obstacle.why == "broker 4 is cordoned; the others have a replica"
     assert obstacle.needs == (
         "one more active broker that is not cordoned, or a lower replication factor"
     )
@@ -113,7 +113,7 @@ def test_a_broker_that_is_not_registered_any_more_can_be_drained() -> None:
 def test_a_replica_that_is_down_is_given_up_before_one_that_is_not() -> None:
     plan = change_factor(layout(sites("a: 1f", "b: 2", "c: 3"), (1, 2, 3), (2, 1, 3)), "t", 2)
     assert after(plan) == {0: (2, 3), 1: (2, 3)}
-    assert plan.moves[0].sentence == "broker 1 gives its replica up: it is down"
+    assert plan.moves[0].sentence == "the replica on broker 1 is removed: it is down"
 
 
 def test_more_and_fewer_replicas() -> None:
@@ -125,7 +125,7 @@ def test_more_and_fewer_replicas() -> None:
     assert after(fewer)[1][0] == 3
     assert "rack a has another" in fewer.moves[0].sentence
     short = change_factor(layout(cluster, (1, 2)), "t", 5)
-    assert short.obstacles[0].why == "only 4 broker(s) may be given replicas"
+    assert short.obstacles[0].why == "only 4 broker(s) can get replicas"
 
 
 def test_a_goal_that_names_what_is_not_there_is_refused() -> None:

@@ -92,5 +92,7 @@ def test_fewer_racks_than_replicas_are_said_and_do_not_fail() -> None:
 def test_a_rack_whose_brokers_are_all_fenced_is_used_and_never_leads() -> None:
     found = spread(brokers("a: 1f 2f", "b: 3 4"), Ask(8, 2), Random(1))
     assert all(row[0] in (3, 4) and row[1] in (1, 2) for row in found.rows)
-    assert found.remarks == ("Replicas in rack a begin out of sync: all its brokers are fenced.",)
+    assert found.remarks == (
+        "Replicas in rack a are out of sync at first: all its brokers are fenced.",
+    )
     assert all(row[0] == 3 for row in spread(brokers("a: 1f", "b: 3"), Ask(4, 1), Random(1)).rows)

@@ -84,7 +84,7 @@ async def test_any_copy_from_before_a_noted_commit_is_refused_and_any_later_one_
             if copy is newest:
                 await (await opened(tmp_path)).close()
             else:
-                with pytest.raises(StorageFault, match="an older copy of it was put back"):
+                with pytest.raises(StorageFault, match="it was replaced by an older copy"):
                     await opened(tmp_path)
     notes = sorted(each.name for each in (tmp_path / "objects" / CLUSTER).glob("last-commits/*/*"))
     assert [int(each.partition("-")[0]) for each in notes] == [
@@ -109,7 +109,7 @@ async def test_a_copy_from_before_the_name_of_a_stored_object_is_refused_without
         newest = tmp_path / "newest.db"
         shutil.copy(path, newest)
         shutil.copy(copy, path)
-        with pytest.raises(StorageFault, match="an older copy of it was put back"):
+        with pytest.raises(StorageFault, match="it was replaced by an older copy"):
             await opened(tmp_path)
         shutil.copy(newest, path)
         await (await opened(tmp_path)).close()

@@ -477,7 +477,7 @@ class Diskless:
         """There is no row: not yet, or no more."""
         partition.state = None
         self.coordinates.forget(partition.key)
-        why = f"{partition.topic_partition} is being made, or deleted: try again."
+        why = f"{partition.topic_partition} is being created or deleted: try again."
         partition.refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER, why, self.now_ms + ABSENT_MS)
         self._broker.changed.add(partition.topic_partition)
 

@@ -49,8 +49,8 @@ def claimed_by(held: Buffer, url: str) -> Claim:
         return msgspec.json.decode(held, type=Claim)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise StorageFault(
-            f"{url}: the object {CLAIM_KEY} names no cluster; choose another folder or prefix in "
-            "diskless.storage.url"
+            f"{url}: the object {CLAIM_KEY} contains no cluster id; choose another folder or "
+            "prefix in diskless.storage.url"
         ) from None
 
 
@@ -107,7 +107,8 @@ def check_recorded(held: Buffer, mark: str, place: str) -> None:
         raise StorageFault(f"{place} names no coordinator; it was overwritten") from None
     if known != mark:
         raise StorageFault(
-            f"{place} names coordinator {known}, and this is {mark}: another database, which would "
-            "give offsets a second time; name the former one in diskless.coordinator.url, or, if "
-            "it is lost, rebuild it with `anabranch diskless restore`"
+            f"{place} names coordinator {known}, and this is {mark}: another database, which "
+            "would assign offsets a second time; set the previous one in "
+            "diskless.coordinator.url, or, if it is lost, rebuild it with `anabranch diskless "
+            "restore`"
         )

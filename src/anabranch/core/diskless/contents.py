@@ -13,8 +13,8 @@ from anabranch.core.diskless.commit import ObjectState, Producer, ProducerKey
 from anabranch.core.diskless.rows import LogKey, LogState, Run
 
 NOT_EMPTY = (
-    "coordinator {}: it is not empty; name a new database in diskless.coordinator.url, or remove "
-    "this one if it is of no use"
+    "coordinator {}: it is not empty; set a new database in diskless.coordinator.url, or remove "
+    "this one if you do not need it"
 )
 
 

@@ -28,8 +28,8 @@ NAMES_LOOKED_FOR = 128
 """After the last one that the coordinator has given: four times what a broker gets at once, since
 the next ones may belong to brokers that had no use for them. A request each, side by side."""
 OLDER = (
-    "an older copy of it was put back, which would give offsets a second time; put the newest copy "
-    "back, or name a new database in diskless.coordinator.url and rebuild it with `anabranch "
+    "it was replaced by an older copy, which would assign offsets a second time; put the newest "
+    "copy back, or set a new database in diskless.coordinator.url and rebuild it with `anabranch "
     "diskless restore`"
 )
 
@@ -76,7 +76,7 @@ def check_given(present: Iterable[int], last_id: int, where: str) -> None:
     later = [each for each in present if each > last_id]
     if later:
         raise OlderCopy(
-            f"{where}: there is an object {later[-1]}, and this coordinator has given no number "
+            f"{where}: there is an object {later[-1]}, and this coordinator has assigned no id "
             f"beyond {last_id}: {OLDER}"
         )
 

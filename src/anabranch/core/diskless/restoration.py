@@ -58,7 +58,7 @@ def gather(manifests: Iterable[Manifest]) -> tuple[list[NotedObject], list[Findi
             if held.object_key != each.object_key:
                 raise StorageFault(
                     f"objects {held.object_key} and {each.object_key} have one id: two "
-                    "coordinators have committed for this cluster, so that no order can be rebuilt "
+                    "coordinators have committed for this cluster, so the order cannot be rebuilt "
                     "from manifests; restore the older coordinator from a backup"
                 )
     return [objects[number] for number in sorted(objects)], list(_missing_numbers(numbers))
@@ -193,7 +193,7 @@ def _check_order(place: str, runs: list[Run]) -> None:
         if after.base_offset < before.end_offset:
             raise StorageFault(
                 f"{place}: objects {before.object_key} and {after.object_key} both have offset "
-                f"{after.base_offset}: the manifests contradict one another, so that no order can "
+                f"{after.base_offset}: the manifests contradict one another, so the order cannot "
                 "be rebuilt from them"
             )
 

@@ -152,5 +152,5 @@ def _remarks(
     sizes = ", ".join(f"{label}: {len(brokers)}" for label, brokers in sorted(racks.items()))
     return [
         f"Partitions {named}{more} have two replicas in one rack although racks would suffice: "
-        f"computed assignment keeps brokers even, and the racks differ in size ({sizes})."
+        f"computed assignment balances brokers, and the racks differ in size ({sizes})."
     ]

@@ -94,8 +94,8 @@ def _is_down(layout: Layout, broker_id: int) -> bool:
 
 def _comes(broker_id: int, rack: str, observers: Row) -> str:
     if broker_id in observers:
-        return f"broker {broker_id} is promoted: it observes, and rack {rack} is to have more"
-    return f"rack {rack} is to have more; broker {broker_id} carries least there"
+        return f"broker {broker_id} is promoted from observer: rack {rack} needs more replicas"
+    return f"rack {rack} needs more replicas; broker {broker_id} carries least there"
 
 
 def _goes(layout: Layout, broker_id: int, constraints: Constraints) -> str:
@@ -103,14 +103,14 @@ def _goes(layout: Layout, broker_id: int, constraints: Constraints) -> str:
     wanted = constraints.replicas.get(rack or "", 0)
     where = f"rack {rack}" if rack else "a broker without a rack"
     demoted = "; it may observe then" if constraints.observers.get(rack or "") else ""
-    return f"broker {broker_id} gives its replica up: {where} is to have {wanted}{demoted}"
+    return f"the replica on broker {broker_id} is removed: {where} should have {wanted}{demoted}"
 
 
 def _lacking(layout: Layout, place: TopicPartition, rack: str, wanted: int, free: int) -> Obstacle:
     has = sum(layout.rack(each) == rack for each in layout.rows[place])
     return Obstacle(
         f"{wanted} replica(s) of {place} in rack {rack}",
-        f"{has} are there, and {free} other broker(s) of it may be given one",
+        f"it has {has}, and {free} other broker(s) of it can get one",
         f"{wanted - has - free} more active broker(s) in rack {rack} that are not cordoned",
     )
 
@@ -126,8 +126,8 @@ def _observers_lack(layout: Layout, topic: str, constraints: Constraints) -> lis
     return [
         Obstacle(
             f"{unmet.wanted} observer(s) of each partition of {topic} in rack {unmet.rack}",
-            f"{len(unmet.there)} broker(s) there may be given one, and {taken} replica(s) are to "
-            "be there",
+            f"{len(unmet.there)} broker(s) there can get one, and {taken} replica(s) are needed "
+            "there",
             f"{unmet.wanted + taken} active brokers in rack {unmet.rack} that are not cordoned",
         )
     ]

@@ -71,7 +71,7 @@ class LackingRack(NamedTuple):
         names = ", ".join(map(str, self.there)) or "none"
         return (
             f"The placement constraints want {self.wanted} {self.what} in rack {self.rack}; "
-            f"brokers there that can be given one: {names}."
+            f"brokers there that can get one: {names}."
         )
 
 
@@ -127,8 +127,8 @@ def _from_json(text: str) -> Constraints:
         raise ConstraintsFault("version: write 1 or 2")
     if told.get("observerPromotionPolicy"):
         raise ConstraintsFault(
-            "observerPromotionPolicy: observers are not promoted by themselves; leave it out, and "
-            "promote by `anabranch plan observers`"
+            "observerPromotionPolicy: observers are not promoted automatically; omit it, and use "
+            "`anabranch plan observers`"
         )
     parts = {what: _counts(what, told.get(what)) for what in PARTS}
     return Constraints(parts["replicas"], parts["observers"])
@@ -148,7 +148,7 @@ def _counts(what: str, rows: object) -> dict[str, int]:
         rack = rack.get("rack") if isinstance(rack, dict) and set(rack) == {"rack"} else None
         if not isinstance(rack, str) or not rack:
             raise ConstraintsFault(
-                f'{place}.constraints: write {{"rack": "NAME"}}; no more is served'
+                f'{place}.constraints: write {{"rack": "NAME"}}; nothing else is supported'
             )
         if type(row["count"]) is not int:
             raise ConstraintsFault(f"{place}.count: write a number")

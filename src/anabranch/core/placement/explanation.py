@@ -53,7 +53,7 @@ SENTENCES = {
     Kind.START: "broker {broker} is started",
     Kind.UNCORDON: "broker {broker} is not cordoned any more",
     Kind.UNCONSTRAIN: "the topic has no placement constraints",
-    Kind.GIVE_UP: "broker {broker} gives its replica up",
+    Kind.GIVE_UP: "the replica on broker {broker} is removed",
     Kind.CARRY_AT_MOST: "broker {broker} carries at most {count} replica(s)",
     Kind.CARRY_AT_LEAST: "broker {broker} carries at least {count} replica(s)",
 }
@@ -130,9 +130,14 @@ def _not_there(layout: Layout, place: TopicPartition, site: BrokerSite) -> NotTh
     elif site.cordoned:
         sentence = "it is cordoned"
     elif changes[0].kind is Kind.UNCONSTRAIN:
-        sentence = f"the placement constraints of {place.topic} want others, or no more"
+        sentence = (
+            f"the placement constraints of {place.topic} require other racks, or no more replicas"
+        )
     elif changes[0].kind is Kind.GIVE_UP and place.topic in layout.diskless:
-        sentence = f"rack {rack_name(site.rack)} has one, and is to have one of a diskless topic"
+        sentence = (
+            f"rack {rack_name(site.rack)} has one already, and a diskless topic has one in each "
+            "rack"
+        )
     elif changes[0].kind is Kind.GIVE_UP:
         sharing = [each for each in row if layout.rack(each) == site.rack]
         sentence = f"rack {site.rack} has one on {_ids(sharing)}, and other racks have fewer"
@@ -215,7 +220,7 @@ def _moves(layout: Layout, place: TopicPartition) -> list[str]:
         racks = ", ".join(sorted(layout.rules.get(place.topic, ()))) or "none"
         return [
             f"{place.topic} is diskless: the controller keeps one replica in each of its racks, "
-            f"{racks}, and no bytes move with one"
+            f"{racks}; a move copies no records"
         ]
     found = []
     for broker_id in row:
@@ -223,8 +228,8 @@ def _moves(layout: Layout, place: TopicPartition) -> list[str]:
         if site is None or not site.is_open:
             state = "is not registered any more" if site is None else closed(site)
             found.append(
-                f"broker {broker_id} {state}: nothing moves by itself; "
-                f"`anabranch plan drain --broker {broker_id}` would move what is there"
+                f"broker {broker_id} {state}: replicas do not move automatically; `anabranch plan "
+                f"drain --broker {broker_id}` would move them"
             )
     rule = layout.rules.get(place.topic)
     if rule is not None:
@@ -236,7 +241,9 @@ def _moves(layout: Layout, place: TopicPartition) -> list[str]:
         was, will = (", ".join(map(str, each)) for each in (move.before, move.after))
         found.append(f"`anabranch plan racks` would move it from {was} to {will}: {move.sentence}")
     found += [f"{each.what}: {each.why}; it would take {each.needs}" for each in mended.obstacles]
-    return found or ["nothing asks for a move: its racks are spread, and its brokers are open"]
+    return found or [
+        "no move is needed: its replicas are in different racks, and its brokers are active"
+    ]
 
 
 def _as_constrained(layout: Layout, place: TopicPartition, rule: Mapping[str, int]) -> str:
@@ -244,9 +251,9 @@ def _as_constrained(layout: Layout, place: TopicPartition, rule: Mapping[str, in
     row = layout.rows[place]
     wanted = ", ".join(f"{count} in rack {rack}" for rack, count in sorted(rule.items()))
     if len(row) == sum(rule.values()) and not layout.racks_with_room(rule, row):
-        return f"its racks are as the placement constraints of {place.topic} want: {wanted}"
+        return f"it satisfies the placement constraints of {place.topic}: {wanted}"
     return (
-        f"the placement constraints of {place.topic} want {wanted}: "
+        f"the placement constraints of {place.topic} require {wanted}: "
         f"`anabranch plan observers --topic {place.topic}` would move it"
     )
 

@@ -46,7 +46,7 @@ def managed(brokers: Sequence[UsableBroker], ask: Ask, _rng: Random) -> Placemen
     if not racks:
         raise ClientFault(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            "No broker may be given replicas: all are fenced, in controlled shutdown or cordoned.",
+            "No broker can get replicas: all are fenced, in controlled shutdown or cordoned.",
         )
     carried, led = Counter(ask.loads.replicas), Counter(ask.loads.leaders)
     rows = [_row(racks, carried, led) for _ in range(ask.partition_count)]
@@ -64,6 +64,6 @@ def _row(racks: dict[str, list[int]], carried: Counter[int], led: Counter[int]) 
 def _remarks(brokers: Sequence[UsableBroker], racks: dict[str, list[int]]) -> list[str]:
     waiting = sorted({rack_name(broker.rack) for broker in brokers} - racks.keys())
     return [
-        f"rack {rack} has no broker that may be given a replica now: its replicas come later"
+        f"rack {rack} has no broker that can get a replica now: its replicas are added later"
         for rack in waiting
     ]

@@ -143,7 +143,7 @@ def fill(layout: Layout, broker_ids: Iterable[int]) -> Plan:
     Raises ClientFault for one that is not registered.
     """
     joining = sorted(set(broker_ids))
-    goal = f"let broker(s) {_ids(joining)} carry their share"
+    goal = f"add broker(s) {_ids(joining)}"
     _refuse_unknown(layout, joining)
     shut = [each for each in joining if not layout.sites[each].is_open]
     obstacles = [
@@ -246,12 +246,12 @@ def change_factor(layout: Layout, topic: str, factor: int) -> Plan:
             if site is None:
                 obstacles.append(_too_few(place, len(sites), factor))
                 break
-            notes[place] = _because(layout, row, site, "it is to have more replicas")
+            notes[place] = _because(layout, row, site, "it needs more replicas")
             layout.move(place, (*row, site.broker_id))
         while len(layout.rows[place]) > factor:
             row = layout.rows[place]
             gone = _dispensable(layout, row)
-            notes[place] = f"broker {gone} gives its replica up: {_spare(layout, row, gone)}"
+            notes[place] = f"the replica on broker {gone} is removed: {_spare(layout, row, gone)}"
             layout.move(place, tuple(each for each in row if each != gone))
     return Plan(goal, tuple(_moves(layout, notes, MoveCause.FACTOR_CHANGED)), tuple(obstacles))
 
@@ -335,9 +335,9 @@ def _nowhere(
         return _no_fitting(layout, place, row, broker_id)
     others = [site for each, site in sorted(layout.sites.items()) if each not in (*row, *leaving)]
     shut = [f"broker {site.broker_id} {closed(site)}" for site in others if not site.is_open]
-    why = f"no broker is left that has no replica of it: it has {len(row)}"
+    why = f"all other brokers already have a replica of it: it has {len(row)}"
     if shut:
-        why = f"{'; '.join(shut)}; the others have one"
+        why = f"{'; '.join(shut)}; the others have a replica"
     return Obstacle(
         f"the replica of {place} on broker {broker_id}",
         why,
@@ -351,13 +351,13 @@ def _no_fitting(layout: Layout, place: TopicPartition, row: Row, broker_id: int)
     racks = layout.racks_with_room(layout.rules[place.topic], stays)
     what = f"the replica of {place} on broker {broker_id}"
     if not racks:
-        why = "the replicas are not as the placement constraints of the topic want them"
+        why = "the replicas do not satisfy the placement constraints of the topic"
         return Obstacle(what, why, f"`anabranch plan observers --topic {place.topic}` before that")
     where = f"rack {' or '.join(racks)}"
     return Obstacle(
         what,
-        f"its topic's placement constraints want it in {where}, where no other broker may be given "
-        "it",
+        f"the placement constraints of its topic require it in {where}, where no other broker can "
+        "get it",
         f"one more active broker in {where} that is not cordoned, or other constraints",
     )
 
@@ -368,7 +368,7 @@ def _no_other_of_the_rack(layout: Layout, place: TopicPartition, broker_id: int)
     return Obstacle(
         f"the replica of {place} on broker {broker_id}",
         f"{place.topic} is diskless, with one replica in each rack, and no other broker of rack "
-        f"{rack} may be given it; no bytes lie there",
+        f"{rack} can get it; it holds no records",
         f"one more active broker in rack {rack} that is not cordoned, or the end of the broker: "
         "once the whole rack is gone, its replicas go by themselves",
     )
@@ -391,7 +391,7 @@ def _constrained(layout: Layout, topic: str) -> Obstacle:
 def _too_few(place: TopicPartition, open_count: int, factor: int) -> Obstacle:
     return Obstacle(
         f"{factor} replicas of {place}",
-        f"only {open_count} broker(s) may be given replicas",
+        f"only {open_count} broker(s) can get replicas",
         f"{factor} active brokers that are not cordoned",
     )
 
@@ -407,8 +407,7 @@ def _no_free_rack(place: TopicPartition, rack: str | None) -> Obstacle:
 def _share_not_reached(layout: Layout, broker_id: int, share: int) -> Obstacle:
     return Obstacle(
         f"broker {broker_id} with {layout.replicas[broker_id]} of {share} replicas",
-        "more could only come by moves that put two replicas of a partition into one rack, or of "
-        "partitions that it has already",
+        "further moves would put two replicas of a partition into one rack, or on the same broker",
         "brokers in more racks",
     )
 

@@ -175,7 +175,7 @@ class CarriedLoads:
         dark = [self.names[rack] for rack in range(len(self.heaps)) if rack not in self.lit]
         if dark:
             said = ", ".join("(no rack)" if name is None else name for name in dark)
-            yield f"Replicas in rack {said} begin out of sync: all its brokers are fenced."
+            yield f"Replicas in rack {said} are out of sync at first: all its brokers are fenced."
 
 
 def _none_first(rack: str | None) -> tuple[bool, str]:

@@ -243,9 +243,9 @@ class FollowedPartition:
     def _older_metadata(self) -> str:
         return (
             f"the metadata is older than this log, which has leader epoch "
-            f"{self.replica.log.epochs.latest}: nothing was cut. Stop all nodes and restore the "
-            "metadata from a longer copy; if there is none and the leader's records are the right "
-            "ones, stop this node, remove this partition's folder and start it"
+            f"{self.replica.log.epochs.latest}: the log was not truncated. Stop all nodes and "
+            "restore the metadata from a longer copy; if there is none and the leader's records "
+            "are correct, stop this node, remove this partition's folder and start it"
         )
 
     def _append(self, records: Buffer, wall_ms: int) -> None:

@@ -132,7 +132,7 @@ ALIASES: Mapping[str, str] = {
 
 NEVER_EXISTED: Mapping[str, str] = {
     "unclean.shutdown.recovery.enable": (
-        "no version of Kafka had this setting and it does nothing: a node always checks its logs "
+        "this setting does not exist in Kafka and has no effect: a node always checks its logs "
         "after an unclean stop; remove the line"
     ),
 }

@@ -24,16 +24,18 @@ from anabranch.core.settings.validators import CORDONED, PLACER, at_least, betwe
 # fmt: off
 OWN = (
     row("controlled.shutdown.max.retries",
-        "Kafka 3's limit of attempts to leave; a broker here asks with every heartbeat.",
+        "Kafka 3's limit of shutdown attempts; no effect, because a broker asks with every "
+        "heartbeat.",
         INT, "3", MEDIUM, at_least(0), OURS),
     row("controlled.shutdown.retry.backoff.ms",
-        "Kafka 3's pause between such attempts; here it is the heartbeat's interval.",
+        "Kafka 3's pause between shutdown attempts; no effect, as above.",
         LONG, "5000", MEDIUM, at_least(0), OURS),
     row("cordoned.log.dirs",
         "Set it to * to place no new replicas on this broker (KIP-1066); existing ones stay.",
         LIST, "", MEDIUM, PER_BROKER, CORDONED, OURS, IN_FORCE),
     row("enable.under.replicated.topic.creation",
-        "Say true to create topics while brokers are missing: their replicas come when they join.",
+        "Set to true to create topics while brokers are missing; their replicas are added when "
+        "brokers join.",
         BOOLEAN, "false", MEDIUM, CLUSTER_WIDE, OURS, IN_FORCE),
     row("follower.replication.throttled.rate",
         "Bytes a second at which this broker copies throttled replicas that catch up.",
@@ -48,16 +50,16 @@ OWN = (
         "Bytes a second at which throttled replicas that catch up are copied from this broker.",
         LONG, LONG_MAX, MEDIUM, at_least(0), OURS, IN_FORCE, CLUSTER_WIDE),
     row("listener.plaintext.beyond.loopback.allow",
-        "Say true to listen without encryption on addresses that other machines can reach.",
+        "Set to true to listen without encryption on addresses that other machines can reach.",
         BOOLEAN, "false", HIGH, OURS, IN_FORCE),
     row("ignore.rack.assignment",
-        "Default of the topic setting: computed assignment places as if no broker had a rack.",
+        "Default of the topic setting: computed assignment ignores racks.",
         BOOLEAN, "false", LOW, CLUSTER_WIDE, OURS, IN_FORCE),
     row("metadata.store.url",
-        "Where committed metadata lives; a file in the first folder when empty.",
+        "Database for committed metadata; by default a file in the first folder.",
         STRING, "", HIGH, OURS, IN_FORCE),
     row("replica.placer.class.name",
-        "Default of the topic setting: which placer chooses brokers for new partitions.",
+        "Default of the topic setting: placer that chooses brokers for new partitions.",
         STRING, "striped", MEDIUM, CLUSTER_WIDE, PLACER, OURS, IN_FORCE),
 )
 # fmt: on

@@ -50,8 +50,8 @@ REPLICATION = (
     row("replica.lag.time.max.ms", "A follower behind for this long leaves the in-sync set.",
         LONG, "30000", HIGH, IN_FORCE),
     row("replica.selector.class",
-        "Who serves a consumer: the leader, or (Kafka's RackAwareReplicaSelector) a replica in its "
-        "rack.",
+        "Replicas that serve consumers: the leader, or with Kafka's RackAwareReplicaSelector one "
+        "in the consumer's rack.",
         STRING, None, MEDIUM, IN_FORCE),
     row("replica.socket.receive.buffer.bytes",
         "Kernel receive buffer of a follower's connection; unless given, the system sizes it.",

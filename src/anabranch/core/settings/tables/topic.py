@@ -33,7 +33,7 @@ from anabranch.core.settings.validators import (
 # fmt: off
 TOPIC = (
     row("cleanup.policy",
-        "How old data leaves: deleted by age and size, compacted by key, or both.",
+        "How old records are removed: deleted by age and size, compacted by key, or both.",
         LIST, "delete", MEDIUM, one_of("compact", "delete"), IN_FORCE),
     row("compression.gzip.level",
         "Effort of gzip when the broker recompresses; -1 is the library's choice.",
@@ -61,7 +61,7 @@ TOPIC = (
         "Replicas whose copying is limited on the follower's side.",
         LIST, "", MEDIUM, REPLICA_LIST, IN_FORCE),
     row("ignore.rack.assignment",
-        "Say true to let computed assignment place replicas as if no broker had a rack.",
+        "Set to true to let computed assignment ignore racks.",
         BOOLEAN, "false", LOW, OURS, IN_FORCE),
     row("index.interval.bytes", "Bytes appended between two entries of the offset index.",
         INT, "4096", MEDIUM, at_least(0), IN_FORCE),
@@ -105,7 +105,7 @@ TOPIC = (
     row("remote.storage.enable", "Copy closed segments to remote storage.",
         BOOLEAN, "false", MEDIUM),
     row("replica.placer.class.name",
-        "Which placer chooses brokers for the topic's partitions: striped, computed or spread.",
+        "Placer that chooses brokers for the topic's partitions: striped, computed or spread.",
         STRING, "striped", MEDIUM, PLACER, OURS, IN_FORCE),
     row("retention.bytes",
         "Size from which a partition's oldest segments are deleted; -1 is no limit.",
@@ -122,7 +122,7 @@ TOPIC = (
     row("segment.ms", "Age at which a segment is closed even when it is not full.",
         LONG, "604800000", MEDIUM, at_least(1), IN_FORCE),
     row("unclean.leader.election.enable",
-        "Let a replica that may lack records lead when no other can.",
+        "Whether a replica that may lack records can become leader if no other can.",
         BOOLEAN, "false", MEDIUM, IN_FORCE),
 )
 # fmt: on

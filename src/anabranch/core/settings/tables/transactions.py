@@ -50,7 +50,7 @@ TRANSACTIONS = (
     row("transaction.state.log.segment.bytes", "Segment size of the transaction topic.",
         INT, "104857600", HIGH, at_least(1), IN_FORCE),
     row("transaction.two.phase.commit.enable",
-        "Let an outside coordinator decide transactions (KIP-939).",
+        "Whether an external coordinator can decide transactions (KIP-939).",
         BOOLEAN, "false", LOW),
     row("transactional.id.expiration.ms", "How long an unused transactional id is remembered.",
         INT, "604800000", HIGH, at_least(1), IN_FORCE),
