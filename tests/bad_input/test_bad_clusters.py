@@ -110,8 +110,8 @@ def test_controllers_with_stores_of_their_own(tmp_path):
     servers = "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"
     node = RunningNode(tmp_path / "a", **{"controller.quorum.bootstrap.servers": servers})
     line = refusal(node)
-    assert "metadata.store.url: 3 controllers are named" in line
-    assert "each would be a cluster of its own" in line
+    assert "metadata.store.url: 3 controllers are listed" in line
+    assert "each would form its own cluster" in line
     assert not (tmp_path / "a").exists()
 
 
@@ -268,7 +268,9 @@ def test_a_postgres_store_with_another_schema(tmp_path, postgres, version):
     where = "WHERE name = 'schema.version'"
     postgres.execute(database, f"UPDATE anabranch.facts SET value = '{version}' {where}")
     line = refusal(RunningNode(tmp_path / "a", **{"metadata.store.url": url}))
-    assert f"its schema has version {version}, this program knows only 1" in line
+    assert (
+        f"its schema has version {version}, but this version of Anabranch supports only 1" in line
+    )
     assert "river" not in line, "no password is shown"
     postgres.execute(database, f"UPDATE anabranch.facts SET value = '1' {where}")
     again = RunningNode(tmp_path / "a", **{"metadata.store.url": url})

@@ -23,7 +23,7 @@ from anabranch.server.listener import BAD_LINES_A_SECOND
 )
 def test_http_on_the_kafka_port(node, client, first):
     assert client.send(first).ended()
-    node.says("HTTP", "came to a listener that speaks the Kafka protocol", "http.listener")
+    node.says("HTTP", "for the Kafka protocol", "http.listener")
 
 
 def test_tls_on_the_kafka_port(node, client):
@@ -69,13 +69,13 @@ def test_kafka_on_the_http_port(node):
     with http_port(node) as connection:
         connection.sendall(framed(MetadataRequest(topics=None), 12))
         assert closed(connection)
-    node.says("a Kafka client came to http.listener")
+    node.says("a Kafka client connected to http.listener")
 
 
 def test_tls_on_the_http_port(node):
     with http_port(node) as connection, pytest.raises((ssl.SSLError, ConnectionResetError)):
         ssl.create_default_context().wrap_socket(connection, server_hostname="localhost")
-    node.says("TLS handshake came to http.listener")
+    node.says("TLS handshake arrived on http.listener")
 
 
 def test_rubbish_on_the_http_port(node):
@@ -83,7 +83,7 @@ def test_rubbish_on_the_http_port(node):
         connection.sendall(b"\xfe" * 100 + b"\r\n\r\n")
         assert connection.recv(12) == b"HTTP/1.1 400"
         assert closed(connection)
-    node.says("a bad HTTP request was refused")
+    node.says("an invalid HTTP request was refused")
     with urllib.request.urlopen(f"http://127.0.0.1:{node.http_port}/readyz") as answer:
         assert answer.status == 200
 

@@ -113,7 +113,7 @@ def test_later_objects_are_appended_when_asked_and_the_guess_is_named(place):
     [
         ((), "Give store and coordinator"),
         (("--storage-url", "ftp://x", "--coordinator-url", "x"), "names no known store"),
-        (("--storage-url", "file:///no/such", "--coordinator-url", "x"), "mount the volume"),
+        (("--storage-url", "file:///no/such", "--coordinator-url", "x"), "mount its volume"),
     ],
 )
 @pytest.mark.parametrize("verb", ["verify", "restore"])

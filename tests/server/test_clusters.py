@@ -117,7 +117,7 @@ async def test_a_folder_of_another_cluster_beside_one_s_own_is_refused(tmp_path:
     for name in "ab":
         ThreadNode(tmp_path / name).start().stop()
     both = f"{tmp_path}/a,{tmp_path}/b"
-    assert "a node is part of one" in str(await refusal(settings_of(both)))
+    assert "a node belongs to one cluster" in str(await refusal(settings_of(both)))
 
 
 async def test_a_new_store_for_an_old_folder_is_noticed(tmp_path: Path) -> None:

@@ -144,18 +144,18 @@ def test_an_unknown_key_warns_with_the_nearest_known_one(load):
     config = load("log.retention.mss=5\nlisteners.name.x=1\nzzz=1\nrsm.config.a=1\n")
     first, second, third = config.warnings
     assert first.endswith(
-        "server.properties:1: log.retention.mss is no setting and is ignored; "
+        "server.properties:1: log.retention.mss is not a setting and is ignored; "
         "did you mean log.retention.ms?"
     )
     assert "listeners.name.x" in second
-    assert third.endswith("zzz is no setting and is ignored")
+    assert third.endswith("zzz is not a setting and is ignored")
 
 
 def test_r15_an_alias_is_taken_and_a_ghost_is_named(load):
     config = load("log.recovery.threads.per.data.dir=4\nunclean.shutdown.recovery.enable=true\n")
     assert config.broker.num_recovery_threads_per_data_dir == 4
     alias, ghost = config.warnings
-    assert "is taken as num.recovery.threads.per.data.dir" in alias
+    assert "is read as num.recovery.threads.per.data.dir" in alias
     assert "this setting does not exist in Kafka" in ghost
 
 

@@ -54,7 +54,7 @@ def test_a_folder_of_another_cluster_is_refused(tmp_path):
         held = hold(config(tmp_path / name))
         held.settle("")
         held.release()
-    with pytest.raises(FolderFault, match="a node is part of one"):
+    with pytest.raises(FolderFault, match="a node belongs to one cluster"):
         hold(config(tmp_path / "a", tmp_path / "b"))
     held = hold(config(tmp_path / "a"))
     with pytest.raises(FolderFault, match="belongs to cluster"):

@@ -214,4 +214,4 @@ def test_a_client_listener_in_the_place_of_the_controllers_is_named(one, tmp_pat
     finally:
         broker.close()
     assert code == 1
-    assert "is no controller (MISMATCHED_ENDPOINT_TYPE)" in errors.splitlines()[-1]
+    assert "is not a controller (MISMATCHED_ENDPOINT_TYPE)" in errors.splitlines()[-1]

@@ -46,7 +46,7 @@ async def cluster_of_controllers(channel: ControllerChannel, node_id: int, timeo
         code = ErrorCode(answer.error_code)
         raise ApiError(
             code,
-            f"what answers at {SETTING} is no controller ({code.name}); write addresses of "
-            "controller listeners there, not those of clients",
+            f"the address in {SETTING} is not a controller ({code.name}); use addresses of "
+            "controller listeners, not of client listeners",
         )
     return answer.cluster_id

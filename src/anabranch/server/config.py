@@ -203,13 +203,13 @@ def _listeners(
         if listener.security_protocol != "PLAINTEXT":
             raise ConfigFault(
                 f"{listener.text} asks for {listener.security_protocol}, which this version does "
-                "not speak; map the listener to PLAINTEXT",
+                "not support; map the listener to PLAINTEXT",
                 name="listeners",
             )
     client_side = tuple(each for each in bound if each.name not in controller_names)
     if CONTROLLER in roles and len(client_side) == len(bound):
         raise ConfigFault(
-            "a controller needs a listener; name one of `listeners` here",
+            "a controller needs a listener; set one of `listeners` here",
             name="controller.listener.names",
         )
     if BROKER in roles and not client_side:
@@ -218,15 +218,15 @@ def _listeners(
         )
     if BROKER not in roles and client_side:
         raise ConfigFault(
-            f"{client_side[0].name} is not in controller.listener.names, and a node that is a "
-            "controller alone has no clients; leave that listener out",
+            f"{client_side[0].name} is not in controller.listener.names, but a controller-only "
+            "node has no clients; remove that listener",
             name="listeners",
         )
     if CONTROLLER not in roles and len(client_side) < len(bound):
         there = next(each.name for each in bound if each not in client_side)
         raise ConfigFault(
-            f"{there} is in controller.listener.names, and a node that is a broker alone is no "
-            "controller; leave that listener out",
+            f"{there} is in controller.listener.names, but a broker-only node is not a "
+            "controller; remove that listener",
             name="listeners",
         )
     given = _advertised(broker, protocols, bound)
@@ -287,7 +287,7 @@ def _controllers(broker: BrokerConfig, roles: Sequence[str]) -> tuple[tuple[str,
     )
     if not servers and CONTROLLER not in roles:
         raise ConfigFault(
-            "a broker that is no controller must know where controllers are; write host:port,…",
+            "a broker-only node needs the addresses of controllers; write host:port,…",
             name="controller.quorum.bootstrap.servers",
         )
     return tuple(_host_and_port(server) for server in servers)
@@ -306,7 +306,7 @@ def _log_dirs(broker: BrokerConfig) -> tuple[str, ...]:
             "At least one log directory must be defined via log.dirs or log.dir.", name="log.dirs"
         )
     if len(set(folders)) < len(folders):
-        raise ConfigFault("a folder is there twice", name="log.dirs")
+        raise ConfigFault("a folder appears twice", name="log.dirs")
     return folders
 
 
@@ -316,8 +316,8 @@ def _store_url(broker: BrokerConfig, roles: Sequence[str], log_dirs: Sequence[st
     controllers = broker.controller_quorum_bootstrap_servers or broker.controller_quorum_voters
     if not broker.metadata_store_url and len(controllers or ()) > 1:
         raise ConfigFault(
-            f"{len(controllers)} controllers are named, and none without it knows of the others: "
-            "each would be a cluster of its own; set the same for all, sqlite:///path/metadata.db "
+            f"{len(controllers)} controllers are listed, and without this setting each would form "
+            "its own cluster; set the same value for all, sqlite:///path/metadata.db "
             "on one machine or postgresql://user@host:5432/database on several",
             name="metadata.store.url",
         )
@@ -348,8 +348,8 @@ def _refuse_contradictions(broker: BrokerConfig) -> None:
             raise ConfigFault("must be unlimited (-1) or, greater than or equal to 1", name=name)
     if broker.cordoned_log_dirs:
         raise ConfigFault(
-            "is kept with the metadata, so that the controllers know it; leave it out here and run "
-            "`anabranch cluster cordon --broker ID`",
+            "is stored in the metadata; remove it here and run `anabranch cluster cordon --broker "
+            "ID`",
             name="cordoned.log.dirs",
         )
     if broker.broker_heartbeat_interval_ms * 2 > broker.broker_session_timeout_ms:
@@ -360,8 +360,8 @@ def _refuse_contradictions(broker: BrokerConfig) -> None:
         )
     if (broker.replica_selector_class or SELECTORS[0]) not in SELECTORS:
         raise ConfigFault(
-            f"{broker.replica_selector_class} is a Java class that cannot be loaded here; write "
-            f"{RACK_AWARE_SELECTOR}, or leave it out and leaders serve all consumers",
+            f"{broker.replica_selector_class} is a Java class that cannot be loaded; write "
+            f"{RACK_AWARE_SELECTOR}, or remove it, so that leaders serve all consumers",
             name="replica.selector.class",
         )
     if not 0 <= broker.offsets_topic_compression_codec <= max(Codec):

@@ -80,8 +80,8 @@ class AssignmentShell:
             answer = await self._channel.send(tell.request)
         except Exception as fault:
             why = str(fault) or type(fault).__name__
-            LOG.warning("the controller does not know where replicas lie", why=why)
+            LOG.warning("the folders of replicas were not recorded", why=why)
         for place, code in self.machine.answered(tell, answer, steady_ms()):
-            LOG.warning("a folder was not noted", partition=place, code=code.name)
+            LOG.warning("the folder of a replica was not recorded", partition=place, code=code.name)
         if self._timer is None:
             self._perform()

@@ -27,13 +27,13 @@ class Exported(NamedTuple):
 
 DISKLESS: tuple[Exported, ...] = (
     Exported(
-        "anabranch_diskless_put_seconds", SUMMARY, "Objects that were stored, and the time it took."
+        "anabranch_diskless_put_seconds", SUMMARY, "Stored objects, and the time to store them."
     ),
     Exported("anabranch_diskless_put_bytes_total", COUNTER, "Bytes of objects that were stored."),
     Exported(
         "anabranch_diskless_commit_seconds",
         SUMMARY,
-        "Objects that were committed, and the time it took.",
+        "Committed objects, and the time to commit them.",
     ),
     Exported(
         "anabranch_diskless_batches_total", COUNTER, "Batches of objects that were committed."
@@ -47,17 +47,17 @@ DISKLESS: tuple[Exported, ...] = (
     Exported(
         "anabranch_diskless_last_put_age_seconds",
         GAUGE,
-        "Time since an object was last stored; left out before the first one.",
+        "Time since an object was last stored; absent before the first one.",
     ),
     Exported(
         "anabranch_diskless_last_commit_age_seconds",
         GAUGE,
-        "Time since an object was last committed; left out before the first one.",
+        "Time since an object was last committed; absent before the first one.",
     ),
     Exported(
         "anabranch_diskless_watching",
         GAUGE,
-        "1 while the node hears at once what other brokers commit.",
+        "1 while the node is notified of other brokers' commits.",
     ),
     Exported(
         "anabranch_diskless_waiting_bytes",
@@ -68,7 +68,9 @@ DISKLESS: tuple[Exported, ...] = (
         "anabranch_diskless_cache_bytes", GAUGE, "Bytes of diskless records kept for readers."
     ),
     Exported(
-        "anabranch_diskless_cache_hits_total", COUNTER, "Runs of batches that readers found cached."
+        "anabranch_diskless_cache_hits_total",
+        COUNTER,
+        "Runs of batches that were read from the cache.",
     ),
     Exported(
         "anabranch_diskless_cache_misses_total",
@@ -81,17 +83,18 @@ TRANSACTIONS: tuple[Exported, ...] = (
     Exported(
         "kafka_coordinator_transaction_transactionmarkerchannelmanager_unknowndestinationqueuesize",
         GAUGE,
-        "Markers that a partition could not be given, and that are sent to it again.",
+        "Markers that could not be written to a partition and are sent again.",
     ),
     Exported(
         "kafka_server_replicamanager_partitionswithlatetransactionscount",
         GAUGE,
-        "Partitions with an open transaction that is 5 minutes older than any may be: it hangs.",
+        "Partitions with a transaction that has been open 5 minutes longer than the longest "
+        "timeout.",
     ),
     Exported(
         "kafka_server_replicamanager_produceridcount",
         GAUGE,
-        "Producer ids that partitions hosted here remember, each once a partition.",
+        "Producer ids in memory, counted for each partition hosted here.",
     ),
     Exported(
         "kafka_server_addpartitionstotxnmanager_verificationfailure_total",
@@ -99,22 +102,24 @@ TRANSACTIONS: tuple[Exported, ...] = (
         "Transactions that their coordinator did not confirm to a partition.",
     ),
     Exported("anabranch_transaction_ids", GAUGE, "Transactional ids that this node coordinates."),
-    Exported("anabranch_transaction_ongoing", GAUGE, "Transactions under way of these ids."),
+    Exported("anabranch_transaction_ongoing", GAUGE, "Open transactions of these ids."),
     Exported(
         "anabranch_transaction_awaiting_markers",
         GAUGE,
-        "Transactions that are decided, and of which a partition has no marker yet.",
+        "Decided transactions whose markers are not yet in all partitions.",
     ),
     Exported(
         "anabranch_transaction_partitions_loading",
         GAUGE,
-        "Partitions of __transaction_state that this node leads and is still reading.",
+        "Partitions of __transaction_state that this node leads and is still loading.",
     ),
-    Exported("anabranch_transaction_markers_total", COUNTER, "Markers that partitions have taken."),
+    Exported(
+        "anabranch_transaction_markers_total", COUNTER, "Markers that were written to partitions."
+    ),
     Exported(
         "anabranch_transaction_ended_total",
         COUNTER,
-        "Transactions that were decided here, by what was decided.",
+        "Transactions that ended here, by outcome.",
         ("decision",),
     ),
     Exported(
@@ -125,7 +130,7 @@ TRANSACTIONS: tuple[Exported, ...] = (
     Exported(
         "anabranch_transaction_expired_ids_total",
         COUNTER,
-        "Transactional ids that were not used and are forgotten.",
+        "Transactional ids that have expired.",
     ),
 )
 
@@ -159,51 +164,55 @@ METRICS: tuple[Exported, ...] = (
     Exported(
         "kafka_controller_diskless_reassignment_backlog",
         GAUGE,
-        "Diskless partitions that the controller has still to look at or to change.",
+        "Diskless partitions that the controller still has to check or change.",
     ),
     Exported(
         "kafka_controller_diskless_rack_coverage",
         GAUGE,
-        "Percent of racks with a replica. Above 10,000 partitions, of those not steady alone.",
+        "Percentage of racks with a replica. Above 10,000 partitions, only for those that are not "
+        "steady.",
         ("topic", "partition"),
     ),
     Exported(
         "kafka_controller_diskless_placement_state",
         GAUGE,
-        "0 steady, 1 reconciling, 2 frozen. Above 10,000 partitions, of those not steady alone.",
+        "0 steady, 1 reconciling, 2 frozen. Above 10,000 partitions, only for those that are not "
+        "steady.",
         ("topic", "partition"),
     ),
     Exported(
         "kafka_controller_diskless_placement_drift",
         GAUGE,
-        "1 where replicas are not one a rack. Above 10,000 partitions, of those not steady alone.",
+        "1 if a partition does not have one replica in each rack. Above 10,000 partitions, only "
+        "for those that are not steady.",
         ("topic", "partition"),
     ),
     Exported(
         "kafka_controller_diskless_exceptions",
         GAUGE,
-        "1 while a rack lacks capacity. Above 10,000 partitions, of those not steady alone.",
+        "1 while a rack has no capacity. Above 10,000 partitions, only for those that are not "
+        "steady.",
         ("topic", "partition"),
     ),
     Exported(
         "kafka_broker_diskless_coordinator_lag",
         GAUGE,
-        "Records that the coordinator has and this broker has not heard of. Above 10,000 "
-        "partitions, of those behind alone.",
+        "Records that the coordinator has and this broker does not know. Above 10,000 partitions, "
+        "only for those above 0.",
         ("topic", "partition"),
     ),
     Exported(
         "kafka_broker_diskless_cache_build_lag",
         GAUGE,
         "Records that the coordinator has after the newest one cached here. Above 10,000 "
-        "partitions, of those behind alone.",
+        "partitions, only for those above 0.",
         ("topic", "partition"),
     ),
     Exported(
         "kafka_broker_diskless_preferred_broker_hit_ratio",
         GAUGE,
-        "Of the diskless partitions in produce and fetch requests of clients that name a rack: the "
-        "share that this broker served in that rack.",
+        "Share of the diskless partitions in produce and fetch requests of clients with a known "
+        "rack that this broker served in that rack.",
         ("topic",),
     ),
     Exported(
@@ -228,19 +237,19 @@ METRICS: tuple[Exported, ...] = (
     Exported(
         "anabranch_diskless_client_az_hit_total",
         COUNTER,
-        "Diskless partitions told to clients with a leader in the client's rack.",
+        "Diskless partitions in Metadata responses with a leader in the client's rack.",
         ("topic",),
     ),
     Exported(
         "anabranch_diskless_client_az_miss_total",
         COUNTER,
-        "Diskless partitions told to clients with a leader outside the client's rack.",
+        "Diskless partitions in Metadata responses with a leader outside the client's rack.",
         ("topic",),
     ),
     Exported(
         "anabranch_diskless_client_az_unaware_total",
         COUNTER,
-        "Diskless partitions told to clients whose rack is not known.",
+        "Diskless partitions in Metadata responses to clients whose rack is not known.",
         ("topic",),
     ),
     Exported(
@@ -282,7 +291,7 @@ METRICS: tuple[Exported, ...] = (
     Exported(
         "kafka_network_socketserver_sentbytes_total",
         COUNTER,
-        "Bytes of answers handed to the network.",
+        "Bytes of responses sent.",
         ("role",),
     ),
     Exported(
@@ -303,24 +312,24 @@ METRICS: tuple[Exported, ...] = (
     Exported(
         "kafka_network_socketserver_hungup_total",
         COUNTER,
-        "Connections that the node closed because of what came on them.",
+        "Connections that the node closed because of invalid input.",
         ("listener",),
     ),
     Exported(
         "kafka_network_socketserver_unsentbytes",
         GAUGE,
-        "Bytes of answers that clients have not taken yet.",
+        "Bytes of responses that clients have not read yet.",
         ("listener",),
     ),
     Exported(
         "kafka_network_socketserver_memorypoolused",
         GAUGE,
-        "Bytes of requests that are not run yet: what `queued.max.request.bytes` bounds.",
+        "Bytes of requests that wait to be run, limited by `queued.max.request.bytes`.",
     ),
     Exported(
         "kafka_server_delayedoperationpurgatory_size",
         GAUGE,
-        "Requests that wait for records, acknowledgements or time.",
+        "Requests that wait for records, acknowledgements or a timeout.",
         ("role",),
     ),
     Exported(
@@ -330,7 +339,7 @@ METRICS: tuple[Exported, ...] = (
     Exported(
         "kafka_server_replicamanager_offlinereplicacount",
         GAUGE,
-        "Partitions that this node should host and cannot.",
+        "Partitions that this node should host but cannot.",
     ),
     Exported(
         "kafka_log_logmanager_offlinelogdirectorycount",
@@ -340,7 +349,7 @@ METRICS: tuple[Exported, ...] = (
     Exported(
         "anabranch_log_folder_full",
         GAUGE,
-        "1 for a folder of log.dirs that has no room for records, else 0.",
+        "1 for a folder of log.dirs that has no space for records, else 0.",
         ("broker", "folder"),
     ),
     Exported(
@@ -361,22 +370,22 @@ METRICS: tuple[Exported, ...] = (
     Exported(
         "kafka_server_replicamanager_isrshrinks_total",
         COUNTER,
-        "Times that a leader here took a follower out of the in-sync replicas.",
+        "Number of times that a leader here removed a follower from the in-sync replicas.",
     ),
     Exported(
         "kafka_server_replicamanager_isrexpands_total",
         COUNTER,
-        "Times that a leader here took a follower back into the in-sync replicas.",
+        "Number of times that a leader here added a follower to the in-sync replicas.",
     ),
     Exported(
         "kafka_server_replicamanager_failedisrupdates_total",
         COUNTER,
-        "Changes of in-sync replicas that a leader here asked for and did not get.",
+        "Changes of in-sync replicas that a leader here requested and that failed.",
     ),
     Exported(
         "anabranch_replication_truncations_total",
         COUNTER,
-        "Times that a follower here dropped records that its leader does not have.",
+        "Number of times that a follower here truncated records that its leader does not have.",
     ),
     Exported(
         "kafka_cluster_partition_underreplicated",
@@ -402,7 +411,7 @@ METRICS: tuple[Exported, ...] = (
     Exported(
         "kafka_log_log_logendoffset",
         GAUGE,
-        "Offset that a partition's next record gets.",
+        "Offset of a partition's next record.",
         ("topic", "partition"),
     ),
     Exported(
@@ -414,12 +423,12 @@ METRICS: tuple[Exported, ...] = (
     Exported(
         "kafka_log_logcleanermanager_max_dirty_percent",
         GAUGE,
-        "Dirty share of the log that needs compaction most.",
+        "Largest dirty share of any log.",
     ),
     Exported(
         "kafka_log_logcleanermanager_time_since_last_run_ms",
         GAUGE,
-        "Time since it was last looked for logs to compact.",
+        "Time since the last search for logs to compact.",
     ),
     Exported(
         "kafka_log_logcleanermanager_uncleanable_partitions_count",
@@ -434,47 +443,47 @@ METRICS: tuple[Exported, ...] = (
     Exported(
         "kafka_log_logcleaner_cleaner_recopy_percent",
         GAUGE,
-        "Bytes written by the last pass of compaction, in percent of those read.",
+        "Bytes written by the last compaction pass, as a percentage of those read.",
     ),
     Exported(
         "kafka_log_logcleaner_max_clean_time_secs",
         GAUGE,
-        "How long the last pass of compaction took.",
+        "Duration of the last compaction pass.",
     ),
     Exported(
-        "anabranch_cleaner_passes_total", COUNTER, "Passes of compaction since the node started."
+        "anabranch_cleaner_passes_total", COUNTER, "Compaction passes since the node started."
     ),
     Exported("anabranch_cleaner_readbytes_total", COUNTER, "Bytes that compaction has read."),
     Exported("anabranch_cleaner_writtenbytes_total", COUNTER, "Bytes that compaction has written."),
     Exported(
         "anabranch_diskless_garbage_age_seconds",
         GAUGE,
-        "Time since the last round of diskless garbage collection of this broker that succeeded.",
+        "Time since the last successful round of diskless garbage collection of this broker.",
     ),
     Exported(
         "anabranch_diskless_garbage_waiting_objects",
         GAUGE,
-        "Objects that the last round of garbage collection left to the next one.",
+        "Objects that the last round of garbage collection left for the next one.",
     ),
     Exported(
         "anabranch_diskless_garbage_deleted_total",
         COUNTER,
-        "Diskless objects that this broker has deleted, as nothing needs them.",
+        "Diskless objects that this broker has deleted as garbage.",
     ),
     Exported(
         "anabranch_diskless_foreign_objects",
         GAUGE,
-        "Objects in the store that another coordinator named, by this broker's last listing.",
+        "Objects of another coordinator's database in this broker's last listing of the store.",
     ),
     Exported(
         "anabranch_diskless_manifest_age_seconds",
         GAUGE,
-        "Time since this broker stored a manifest of what it had committed.",
+        "Time since this broker stored a manifest.",
     ),
     Exported(
         "anabranch_diskless_unnoted_objects_total",
         COUNTER,
-        "Objects that no manifest names, as the store took none for too long.",
+        "Objects that are in no manifest, because the store refused manifests for too long.",
     ),
     Exported(
         "kafka_coordinator_group_groupmetadatamanager_numgroups",
@@ -505,13 +514,13 @@ METRICS: tuple[Exported, ...] = (
     Exported(
         "kafka_coordinator_group_groupcoordinatormetrics_rebalancecount_total",
         COUNTER,
-        "Rebalances that were begun since the node started.",
+        "Rebalances since the node started.",
     ),
     Exported("anabranch_group_members", GAUGE, "Members of the groups that this node coordinates."),
     Exported(
         "anabranch_group_partitions_loading",
         GAUGE,
-        "Partitions of __consumer_offsets whose groups are still being read.",
+        "Partitions of __consumer_offsets that are still being loaded.",
     ),
     Exported(
         "kafka_server_brokermetadatametrics_lastappliedrecordoffset",
@@ -521,27 +530,27 @@ METRICS: tuple[Exported, ...] = (
     Exported(
         "kafka_controller_kafkacontroller_activecontrollercount",
         GAUGE,
-        "1 on the node that holds the controller's lease, 0 elsewhere.",
+        "1 on the active controller, else 0.",
     ),
     Exported(
         "kafka_controller_kafkacontroller_offlinepartitionscount",
         GAUGE,
-        "Partitions without a leader, from the active controller alone.",
+        "Partitions without a leader; only on the active controller.",
     ),
     Exported(
         "kafka_controller_kafkacontroller_preferredreplicaimbalancecount",
         GAUGE,
-        "Partitions not led by their preferred replica, from the active controller alone.",
+        "Partitions not led by their preferred replica; only on the active controller.",
     ),
     Exported(
         "anabranch_controller_missing_replicas",
         GAUGE,
-        "Replicas that no broker has yet, from the active controller alone.",
+        "Missing replicas; only on the active controller.",
     ),
     Exported(
         "anabranch_controller_rack_violations",
         GAUGE,
-        "Partitions in fewer racks than they could be in, from the active controller alone.",
+        "Partitions in fewer racks than possible; only on the active controller.",
     ),
     Exported(
         "kafka_controller_controllerstats_leaderelectionrateandtimems",
@@ -560,12 +569,12 @@ METRICS: tuple[Exported, ...] = (
     Exported(
         "kafka_controller_kafkacontroller_activebrokercount",
         GAUGE,
-        "Brokers that are registered and not fenced.",
+        "Registered brokers that are not fenced.",
     ),
     Exported(
         "kafka_controller_kafkacontroller_fencedbrokercount",
         GAUGE,
-        "Brokers that are registered and fenced.",
+        "Registered brokers that are fenced.",
     ),
     Exported(
         "anabranch_flush_rounds_total", COUNTER, "Rounds of fdatasync that requests waited for."
@@ -573,7 +582,7 @@ METRICS: tuple[Exported, ...] = (
     Exported(
         "anabranch_cold_reads_total",
         COUNTER,
-        "Reads that missed the page cache and left the event loop.",
+        "Reads from disk, outside the event loop.",
         ("role",),
     ),
     Exported(

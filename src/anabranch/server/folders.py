@@ -102,9 +102,7 @@ class HeldFolders:
         except FileNotFoundError:
             return None
         except InvalidCheckpoint as fault:
-            raise FolderFault(
-                f"{name}: {fault}; give the node another folder in log.dirs"
-            ) from None
+            raise FolderFault(f"{name}: {fault}; set another folder in log.dirs") from None
         except OSError as fault:
             raise UnusableFolder(folder_sentence(path, fault)) from None
         if meta.node_id != self._node_id:
@@ -152,7 +150,7 @@ def hold(config: NodeConfig) -> HeldFolders:
         if len(clusters) > 1:
             raise FolderFault(
                 f"the folders in log.dirs belong to clusters {', '.join(sorted(clusters))}, "
-                "and a node is part of one; correct log.dirs"
+                "but a node belongs to one cluster; correct log.dirs"
             )
     except BaseException:
         held.release()
@@ -173,8 +171,8 @@ def lock(path: str) -> int:
     except OSError:
         os.close(descriptor)
         raise FolderFault(
-            f"folder {path} is in use by another node; stop that one, or give this one another "
-            "folder in log.dirs"
+            f"folder {path} is in use by another node; stop that node, or set another folder in "
+            "log.dirs"
         ) from None
     return descriptor
 
@@ -204,7 +202,7 @@ def folder_sentence(path: str, fault: OSError) -> str:
     if fault.errno == errno.EROFS:
         return f"folder {path} is on a read-only volume; remount it or correct log.dirs"
     if fault.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"the volume of folder {path} is full; make room or move log.dirs"
+        return f"the volume of folder {path} is full; free space or move log.dirs"
     if fault.errno in (errno.ENOTDIR, errno.EEXIST):
         return f"{path} is not a folder; correct log.dirs"
     return f"folder {path} cannot be used: {fault.strerror or fault}; correct log.dirs"

@@ -65,7 +65,7 @@ class HttpProtocol(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """Say in the node's own log what uvicorn would say in another one."""
         peer = self.client[0] if self.client else ""
-        LOG.warning("a bad HTTP request was refused", listener="http", peer=peer, why=msg)
+        LOG.warning("an invalid HTTP request was refused", listener="http", peer=peer, why=msg)
         super().send_400_response(msg)
 
 

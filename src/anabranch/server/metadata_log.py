@@ -89,7 +89,7 @@ class MetadataFollower(Performer):
         try:
             self.copy.close()
         except StorageFault as fault:  # the next start reads it through, as after a kill
-            LOG.error("the copy of the metadata was not closed in order", why=str(fault))
+            LOG.error("the copy of the metadata was not closed cleanly", why=str(fault))
 
     def registered(self, broker_epoch: int) -> None:
         """The controller gave this process its broker epoch."""

@@ -55,7 +55,8 @@ async def restore_store(files: Files, metadata_log_dirs: Sequence[str], store_ur
         clusters = {copy.cluster_id for copy in copies}
         if len(clusters) > 1:
             raise StorageFault(
-                f"the folders belong to clusters {', '.join(sorted(clusters))}; name those of one"
+                f"the folders belong to clusters {', '.join(sorted(clusters))}; give those of one "
+                "cluster"
             )
         longest = max(copies, key=lambda copy: copy.end_offset)
         store = await open_store(store_url)
@@ -75,13 +76,14 @@ def _read(files: Files, metadata_log_dir: str, held: contextlib.ExitStack) -> _C
     cluster_id = _cluster_id(files, metadata_log_dir)
     folder = f"{metadata_log_dir}/{PARTITION}"
     if not files.is_dir(folder):
-        raise StorageFault(f"{folder} does not exist; name the log folder of a node")
+        raise StorageFault(f"{folder} does not exist; give the log folder of a node")
     held.callback(os.close, lock(metadata_log_dir))
     try:
         copy = MetadataCopy.open(files, metadata_log_dir, time.time_ns() // 1_000_000)
     except Bug as fault:
         raise StorageFault(
-            f"{folder} holds what this version cannot follow: {fault}; nothing was changed"
+            f"{folder} contains records that this version cannot replay: {fault}; nothing was "
+            "changed"
         ) from None
     try:
         snapshot, batches = copy.content()
@@ -106,4 +108,4 @@ def _cluster_id(files: Files, metadata_log_dir: str) -> str:
             name, _, value = line.partition("=")
             if name.strip() == "cluster.id":
                 return value.strip()
-    raise StorageFault(f"{path} names no cluster.id; name the log folder of a node")
+    raise StorageFault(f"{path} has no cluster.id; give the log folder of a node")

@@ -316,7 +316,7 @@ class Node:
                 try:
                     await end()
                 except Exception as fault:
-                    LOG.error("a part of the node did not stop in order", why=str(fault))
+                    LOG.error("a part of the node did not stop cleanly", why=str(fault))
                     faults.append(fault)
         finally:
             if self._folders is not None:

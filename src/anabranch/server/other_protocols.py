@@ -12,22 +12,24 @@ from __future__ import annotations
 GREETINGS = {
     **dict.fromkeys(
         (b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI", b"DELE", b"PATC", b"CONN", b"TRAC"),
-        "an HTTP request came to a listener that speaks the Kafka protocol; "
+        "an HTTP request arrived on a listener for the Kafka protocol; "
         "metrics and health are served on http.listener",
     ),
-    b"PRI ": "an HTTP/2 client came to a listener that speaks the Kafka protocol; "
+    b"PRI ": "an HTTP/2 client connected to a listener for the Kafka protocol; "
     "metrics and health are served on http.listener",
-    b"SSH-": "an SSH client came to a listener that speaks the Kafka protocol; correct its port",
+    b"SSH-": "an SSH client connected to a listener for the Kafka protocol; correct its port",
     **dict.fromkeys(
         (b"PROX", b"\r\n\r\n"),
-        "a load balancer sent a PROXY header, which this listener does not read; "
-        "switch the PROXY protocol off there",
+        "a load balancer sent a PROXY header, which this listener does not support; disable the "
+        "PROXY protocol there",
     ),
 }
 """The first four bytes of other protocols, and what to say of them."""
 
 TLS_HANDSHAKE = b"\x16\x03"
-TLS = "a TLS handshake came to a plaintext listener; set security.protocol=PLAINTEXT in the client"
+TLS = (
+    "a TLS handshake arrived on a plaintext listener; set security.protocol=PLAINTEXT in the client"
+)
 OLD_TLS_HELLO = 1
 """SSLv2's message type, behind two bytes of length whose highest bit is set."""
 
@@ -47,7 +49,7 @@ def other_protocol(first: bytes) -> str:
 def kafka_on_http(first: bytes) -> str:
     """A sentence about bytes that came to the HTTP port and begin no HTTP request, else ""."""
     if first[:2] == TLS_HANDSHAKE:
-        return "a TLS handshake came to http.listener, which speaks plain HTTP; use http://"
+        return "a TLS handshake arrived on http.listener, which supports plain HTTP; use http://"
     if first[:1] == b"\0":
-        return "a Kafka client came to http.listener; give it the port of a listener in listeners"
+        return "a Kafka client connected to http.listener; use the port of one of listeners"
     return ""

@@ -33,7 +33,7 @@ LOG = logger("partitions")
 
 FIRST_SLICE_S = 0.02
 """What `publish` itself may take: enough for a topic of ordinary size to be ready at once."""
-NOT_REMOVED = "what was deleted was not removed"
+NOT_REMOVED = "deleted files were not removed"
 SLICE_S = 0.005
 """What each later slice may take from the loop."""
 
@@ -241,7 +241,7 @@ class PartitionShell(Performer):
             try:
                 self.hosting.close(folder)
             except StorageFault as fault:
-                LOG.error("a folder was not closed in order", path=folder.path, why=str(fault))
+                LOG.error("a folder was not closed cleanly", path=folder.path, why=str(fault))
         for waiter in self._settled:
             waiter.cancel()
 

@@ -31,7 +31,7 @@ def shown_place(url: str, setting: str) -> str:
         parts = conninfo_to_dict(url)
     except psycopg.Error:
         raise StorageFault(
-            f"{setting} is no PostgreSQL URL; write postgresql://user@host:5432/database"
+            f"{setting} is not a PostgreSQL URL; write postgresql://user@host:5432/database"
         ) from None
     port = f":{parts['port']}" if "port" in parts else ""
     return f"postgresql://{parts.get('host', '')}{port}/{parts.get('dbname', '')}"
@@ -84,7 +84,7 @@ def check_facts(facts: tuple[Any, ...], what: str) -> bool:
     COMMIT_TO_DISK. Raises StorageFault, which begins with `what`."""
     in_recovery, fsync, synchronous_names, synchronous_commit, standbys = facts
     if in_recovery:
-        raise StorageFault(f"{what}: it is a standby; name the primary")
+        raise StorageFault(f"{what}: it is a standby; use the primary")
     if fsync == "off":
         raise StorageFault(f"{what}: it runs with fsync=off and could lose commits; set fsync=on")
     if standbys and not synchronous_names:

@@ -53,7 +53,7 @@ def read_properties(path: str) -> tuple[dict[str, Entry], list[str]]:
             if isinstance(item, javaproperties.KeyValue):
                 origin = f"{path}:{line}"
                 if item.key in entries:
-                    warnings.append(f"{origin}: {item.key} is there twice; the last one counts")
+                    warnings.append(f"{origin}: {item.key} appears twice; the last value applies")
                 entries[item.key] = Entry(item.value, origin)
             line += item.source.count("\n")
     except javaproperties.InvalidUEscapeError as error:
@@ -86,7 +86,7 @@ def without_aliases(entries: Mapping[str, Entry]) -> tuple[dict[str, Entry], lis
     warnings = []
     for key, entry in entries.items():
         if key in ALIASES:
-            warnings.append(f"{entry.origin}: {key} is taken as {ALIASES[key]}; write that name")
+            warnings.append(f"{entry.origin}: {key} is read as {ALIASES[key]}; use that name")
             if ALIASES[key] not in entries:
                 known[ALIASES[key]] = entry
         elif key in NEVER_EXISTED:
@@ -94,7 +94,9 @@ def without_aliases(entries: Mapping[str, Entry]) -> tuple[dict[str, Entry], lis
         else:
             known[key] = entry
             if not is_known(key):
-                warnings.append(f"{entry.origin}: {key} is no setting and is ignored{nearest(key)}")
+                warnings.append(
+                    f"{entry.origin}: {key} is not a setting and is ignored{nearest(key)}"
+                )
     return known, warnings
 
 

@@ -158,7 +158,7 @@ class ReplicationShell:
             async with asyncio.timeout(limit_s):
                 response = await self._channel.send(effect.request, effect.version)
         except Exception as fault:  # as above
-            LOG.warning("no controller took a change of in-sync replicas", why=_said(fault))
+            LOG.warning("no controller accepted a change of in-sync replicas", why=_said(fault))
         self._begin()
         if response is None:
             self._broker.replication.alter_failed(effect, self._broker.steady_ms)

@@ -290,7 +290,7 @@ class BrokerRole:
         try:
             await self._channel.send(wish.message)
         except Exception as fault:
-            LOG.warning("the controller did not take a request", why=str(fault))
+            LOG.warning("the controller did not accept a request", why=str(fault))
         finally:
             wish.done()
 

@@ -22,11 +22,11 @@ BUSY_TIMEOUT_S = 5.0
 """How long a statement waits for another process's transaction; those take milliseconds."""
 
 REMEDIES = {
-    "SQLITE_FULL": "make room on its volume",
+    "SQLITE_FULL": "free space on its volume",
     "SQLITE_READONLY": "its volume or the file is read-only; make it writable for this user",
-    "SQLITE_CANTOPEN": "see that its folder is there and writable for this user",
+    "SQLITE_CANTOPEN": "check that its folder exists and is writable for this user",
     "SQLITE_BUSY": "another program has locked it; end that program's transaction",
-    "SQLITE_IOERR": "look at its disk",
+    "SQLITE_IOERR": "check its disk",
 }
 """What helps, by the begin of SQLite's name of an error."""
 

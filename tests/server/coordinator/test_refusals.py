@@ -63,7 +63,9 @@ async def test_a_database_is_made_only_for_who_makes_one(url: str) -> None:
 async def test_a_newer_schema_is_refused_and_left_alone(url: str) -> None:
     await opened_once(url)
     execute(url, f"UPDATE facts SET value = '{NEWEST + 1}' WHERE name = 'schema.version'")
-    with pytest.raises(StorageFault, match=f"version {NEWEST + 1}, this program knows only"):
+    with pytest.raises(
+        StorageFault, match=f"version {NEWEST + 1}, but this version of Anabranch supports only"
+    ):
         await open_coordinator(url, CLUSTER)
     found = execute(url, "SELECT value FROM facts WHERE name = 'schema.version'")
     assert found == [(str(NEWEST + 1),)]
@@ -90,7 +92,7 @@ async def test_a_schema_of_no_version_gets_all_steps(url: str) -> None:
         ("sqlite://", "names no file; write"),
         (":memory:", "names no file; write"),
         ("mysql://me:river@host/db", "names no known coordinator; write"),
-        ("postgresql://me:river@127.0.0.1:1/db?nonsense=1", "is no PostgreSQL URL; write"),
+        ("postgresql://me:river@127.0.0.1:1/db?nonsense=1", "is not a PostgreSQL URL; write"),
     ],
 )
 async def test_what_is_no_coordinator_is_said(url: str, said: str) -> None:

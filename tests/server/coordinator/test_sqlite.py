@@ -53,7 +53,7 @@ async def test_a_full_volume_is_said_and_nothing_is_half_done(
     apart = [each for _ in range(300) for each in (batch(), batch(producer=4, sequence=9))]
     assert coordinator._connection is not None
     coordinator._connection.execute("PRAGMA max_page_count=1")  # SQLite takes the present count
-    with pytest.raises(CoordinatorAway, match=r"full; make room on its volume"):
+    with pytest.raises(CoordinatorAway, match=r"full; free space on its volume"):
         await coordinator.commit(placed(prepared, *apart))
     assert await coordinator.states([RIVER]) == [LogState(0, 0)]
     assert (await coordinator.outcome(prepared.object_key)).state is CommitState.PENDING
@@ -81,7 +81,7 @@ async def test_a_turn_that_does_not_come_is_away_and_the_commit_may_still_happen
     prepared = await prepare(coordinator)
     monkeypatch.setattr(sqlite, "CALL_TIMEOUT_S", 0.1)
     with turn_taken(path):
-        with pytest.raises(CoordinatorAway, match="a process that was stopped holds its lock"):
+        with pytest.raises(CoordinatorAway, match="a suspended process holds its lock"):
             await coordinator.commit(placed(prepared, batch(count=3)))
         with pytest.raises(CoordinatorAway):
             await coordinator.prepare(1, 7, 1000, 1)

@@ -65,7 +65,7 @@ with LocalCluster(processes=True, folder=folder / "node", config=config) as clus
     print(*(message.value()[:9].decode() for message in consumer.consume(3, 30)))
     consumer.close()
     said = [line for line in cluster.log.splitlines() if "diskless records wait" in line]
-    print(any("No space left" in line and "make room" in line for line in said))
+    print(any("No space left" in line and "free space" in line for line in said))
 disks.close()
 """
 

@@ -58,8 +58,8 @@ async def test_where_there_is_no_room_to_make_the_remedy_is_said(store):
     Full(store)
     answer = await store.append(lease, 0, [StoredBatch(0, 3, lease.epoch, LARGE)])
     assert isinstance(answer, Unknown)
-    assert "make room on its volume" in answer.cause
-    with pytest.raises(StorageFault, match="make room on its volume"):
+    assert "free space on its volume" in answer.cause
+    with pytest.raises(StorageFault, match="free space on its volume"):
         await store.save_snapshot(Snapshot(5, 1, LARGE), keep_log_from=0)
 
 

@@ -66,7 +66,7 @@ async def test_commits_wait_for_the_standby_whatever_the_server_s_default(
 
 
 async def test_a_standby_is_no_store(pair: tuple[PostgresServer, PostgresServer]) -> None:
-    with pytest.raises(StorageFault, match="it is a standby; name the primary"):
+    with pytest.raises(StorageFault, match="it is a standby; use the primary"):
         await open_store(pair[1].url("metadata"))
 
 
@@ -86,7 +86,9 @@ async def test_an_older_or_newer_schema_is_refused_and_left_alone(
         postgres.execute(database, f"UPDATE anabranch.facts SET value = {version} {where}")
     shown = "none" if version is None else version.strip("'")
     for _ in range(2):
-        with pytest.raises(StorageFault, match=f"version {shown}, this program knows only 1"):
+        with pytest.raises(
+            StorageFault, match=f"version {shown}, but this version of Anabranch supports only 1"
+        ):
             await open_store(url)
     postgres.execute(database, f"DELETE FROM anabranch.facts {where}")
     postgres.execute(database, "INSERT INTO anabranch.facts VALUES ('schema.version', '1')")

@@ -19,7 +19,7 @@ from anabranch.server.objects.keys import shown
         ("http://host/bucket", "names no known store"),
         ("file://objects", "must be absolute"),
         ("file://", "must be absolute"),
-        ("file:///no/such/folder", "make the folder, or mount"),
+        ("file:///no/such/folder", "create the folder, or mount"),
     ],
 )
 async def test_a_url_that_names_no_store_is_refused(url, said):

@@ -92,7 +92,7 @@ async def test_a_put_that_comes_again_syncs_the_name_that_was_not(store, calls, 
 
     with monkeypatch.context() as patched:
         patched.setattr(folder, "sync_folder", refuse)
-        with pytest.raises(StorageFault, match="health of the disk"):
+        with pytest.raises(StorageFault, match="check the disk"):
             await store.put(KEY + "4", [b"y"])
     calls.clear()
     await store.put(KEY + "4", [b"y"])
@@ -120,10 +120,10 @@ async def test_partial_writes_go_on_where_they_ended(store, monkeypatch):
 @pytest.mark.parametrize(
     ("number", "kind", "said"),
     [
-        (errno.ENOSPC, ObjectsAway, "make room"),
-        (errno.EDQUOT, ObjectsAway, "make room"),
+        (errno.ENOSPC, ObjectsAway, "free space"),
+        (errno.EDQUOT, ObjectsAway, "free space"),
         (errno.EACCES, StorageFault, "broker's user"),
-        (errno.EIO, StorageFault, "health of the disk"),
+        (errno.EIO, StorageFault, "check the disk"),
     ],
 )
 async def test_a_disk_that_refuses_leaves_nothing(
@@ -155,7 +155,7 @@ async def test_a_folder_that_goes_away_is_not_taken_for_missing_objects(store, t
     await store.put(KEY, [b"x"])
     tmp_path.rename(tmp_path.with_name("away"))
     for call in (store.read(KEY, [(0, 1)]), store.size(KEY), store.put("o", [b"x"])):
-        with pytest.raises(StorageFault, match="mount the volume") as raised:
+        with pytest.raises(StorageFault, match="mount its volume") as raised:
             await call
         assert not isinstance(raised.value, ObjectMissing)
 

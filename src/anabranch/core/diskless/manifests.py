@@ -152,7 +152,7 @@ class ManifestLog:
         self._since_ms: int | None = None
         self._waiting: list[Frozen] = []
         self.given_up_objects = 0
-        """Objects that no manifest names, as the store took none for too long."""
+        """Objects that are in no manifest, because the store refused manifests for too long."""
 
     def committed(self, commit: Commit, answer: Committed, now_ms: int) -> None:
         """An object of this broker was committed."""

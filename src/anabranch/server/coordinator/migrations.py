@@ -103,8 +103,8 @@ def steps_from(version: int, dialect: Dialect, name: str) -> list[str]:
     """The statements that bring a database of a version to the newest one. Raises StorageFault."""
     if version > NEWEST:
         raise StorageFault(
-            f"coordinator {name}: its schema has version {version}, this program knows only "
-            f"{NEWEST}; run the version of Anabranch that made it, or a newer one"
+            f"coordinator {name}: its schema has version {version}, but this version of Anabranch "
+            f"supports only {NEWEST}; run the version that created it, or a newer one"
         )
     return [
         statement.format(**dialect._asdict()) for step in MIGRATIONS[version:] for statement in step

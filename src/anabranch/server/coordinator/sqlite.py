@@ -199,7 +199,7 @@ class SqliteCoordinator(Front):
         except TimeoutError:
             raise CoordinatorAway(
                 f"coordinator {self.path}: no answer within {CALL_TIMEOUT_S:g} s; its disk is "
-                "slow, or a process that was stopped holds its lock: continue or end that process"
+                "slow, or a suspended process holds its lock: resume or end that process"
             ) from None
 
     async def _changes_after(self, after: int) -> tuple[bytes, list[tuple[int, list[Change]]]]:
@@ -239,7 +239,7 @@ class SqliteCoordinator(Front):
             raise kind(f"coordinator {self.path}: {sentence(error, REMEDIES)}") from error
         except OSError as error:
             raise StorageFault(
-                f"coordinator {self.path}: {error.strerror}; see that its folder is writable"
+                f"coordinator {self.path}: {error.strerror}; check that its folder is writable"
             ) from error
 
     def _in_turn(self, call: Callable[[SqliteTables], ResultT]) -> ResultT:

@@ -93,7 +93,7 @@ class LogRowsShell:
         if self.machine.trouble != self._said:
             self._said = self.machine.trouble
             if self._said:
-                LOG.warning("rows of diskless topics are not made or deleted", why=self._said)
+                LOG.warning("rows of diskless topics are not created or deleted", why=self._said)
         self._go_on()
 
     def _call(self, effect: Effect) -> Awaitable[Any]:

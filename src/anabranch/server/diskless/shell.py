@@ -176,7 +176,7 @@ class DisklessShell:
             self._refuse(OlderCopy(f"the coordinator: {result}, with other bytes: {OLDER}"))
         self._say(type(effect).__name__, result)
         if isinstance(result, Committed) and result.state is CommitState.REFUSED:
-            LOG.warning("an object was refused: its producers send again", why=result.why)
+            LOG.warning("an object was refused; its producers retry", why=result.why)
         self._step(partial(self._machine.answered, effect, result))
 
     def _step(self, step: Callable[[int], object]) -> None:
@@ -206,7 +206,7 @@ class DisklessShell:
                 LOG.warning("diskless records wait", call=name, why=str(result))
         elif name in self._said:
             self._said.discard(name)
-            LOG.info("diskless records go on", call=name)
+            LOG.info("diskless records are accepted again", call=name)
 
     async def _prepare(self, stores: Stores, effect: does.PrepareObjects) -> Any:
         _, broker_id, epoch = self._machine.writing.identity

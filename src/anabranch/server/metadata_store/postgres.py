@@ -240,7 +240,7 @@ class PostgresStore:
         if have > offered:
             raise StorageFault(
                 f"metadata store {self.name} ends at offset {have}, the copy only at {offered}: "
-                "nothing was changed; restore from the node whose copy is longest"
+                "nothing was changed; restore from the node with the longest copy"
             )
 
 

@@ -66,6 +66,6 @@ async def make_schema(on: psycopg.AsyncConnection[Any], name: str) -> None:
     have = "none" if version is None else str(version[0])
     if have != str(SCHEMA_VERSION):
         raise StorageFault(
-            f"metadata store {name}: its schema has version {have}, this program knows only "
-            f"{SCHEMA_VERSION}; run the version of Anabranch that made it"
+            f"metadata store {name}: its schema has version {have}, but this version of Anabranch "
+            f"supports only {SCHEMA_VERSION}; run the version that created it"
         )

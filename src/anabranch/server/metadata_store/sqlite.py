@@ -319,12 +319,13 @@ class SqliteStore:
         if have > offered:
             raise StorageFault(
                 f"metadata store {self.path} ends at offset {have}, the copy only at {offered}: "
-                "nothing was changed; restore from the node whose copy is longest"
+                "nothing was changed; restore from the node with the longest copy"
             )
 
 
 REMEDIES = {
     "SQLITE_NOTADB": "name another file in metadata.store.url",
-    "SQLITE_CORRUPT": "restore it with `anabranch metadata restore` from the node that knows most",
+    "SQLITE_CORRUPT": "restore it with `anabranch metadata restore` from the node with the "
+    "longest copy",
 }
 """What helps beside what helps any SQLite file."""

@@ -76,7 +76,7 @@ def open_cloud(url: str) -> CloudStore:
         )
     except (BaseError, ValueError, TypeError):
         raise StorageFault(
-            f"diskless.storage.url={shown(url)}: its options are not understood "
+            f"diskless.storage.url={shown(url)}: its options are not valid "
             f"({', '.join(sorted(options)) or 'there are none'}); obstore's documentation lists "
             f"those of {scheme}"
         ) from None

@@ -51,7 +51,7 @@ def fault_of(problem: Exception, url: str, what: str, *, is_put: bool) -> Storag
         )
     if code in NO_BUCKET or (is_put and isinstance(problem, FileNotFoundError)):
         return StorageFault(
-            f"{place}: there is no such bucket ({said}); make it, or correct diskless.storage.url"
+            f"{place}: there is no such bucket ({said}); create it, or correct diskless.storage.url"
         )
     if isinstance(problem, FileNotFoundError):
         return ObjectMissing(f"{place}: there is no such object")
@@ -74,7 +74,7 @@ def _by_status(status: int, place: str, said: str, cause: str) -> StorageFault:
             "diskless.storage.url and the network"
         )
     if status in PASSING:
-        return ObjectsAway(f"{place}: the store cannot answer now ({said}); it will be tried again")
+        return ObjectsAway(f"{place}: the store cannot answer now ({said}); the broker tries again")
     if status in ELSEWHERE and place.startswith("s3://"):
         return StorageFault(
             f"{place}: refused ({said}); check the options region and endpoint of "

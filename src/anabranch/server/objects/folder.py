@@ -81,7 +81,7 @@ class FolderStore:
         except TimeoutError:
             raise ObjectsAway(
                 f"{self.url}: the disk has not answered for {PATIENCE_S:g} s; "
-                "look at its health, or at the network if the folder is mounted from afar"
+                "check the disk, or the network if the folder is on a network file system"
             ) from None
         except OSError as problem:
             raise self._fault(problem) from None
@@ -89,12 +89,14 @@ class FolderStore:
     def _fault(self, problem: OSError) -> StorageFault:
         place = f"{self.url}: {problem.filename or self._path}: {problem.strerror or problem}"
         if problem.errno in NO_SPACE:
-            return ObjectsAway(f"{place}; make room on the volume, or shorten topics' retention")
+            return ObjectsAway(
+                f"{place}; free space on the volume, or shorten the retention of topics"
+            )
         if problem.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            return StorageFault(f"{place}; let the broker's user write in this folder")
+            return StorageFault(f"{place}; allow the broker's user to write to this folder")
         if problem.errno in (errno.ENOENT, errno.ENOTDIR):
-            return StorageFault(f"{place}; make the folder, or mount the volume that has it")
-        return StorageFault(f"{place}; look at the health of the disk")
+            return StorageFault(f"{place}; create the folder, or mount its volume")
+        return StorageFault(f"{place}; check the disk")
 
     async def remove_leftovers(self) -> None:
         """Remove temporary files of puts that were cut off long ago."""
@@ -136,8 +138,8 @@ class FolderStore:
         except OSError as problem:
             if problem.errno in _NO_LINKS and problem.filename2:
                 raise StorageFault(
-                    f"{self.url}: this file system has no hard links, without which an object "
-                    "might be replaced; use another one"
+                    f"{self.url}: this file system does not support hard links, which prevent the "
+                    "replacement of objects; use another one"
                 ) from None
             raise
         finally:

@@ -89,7 +89,7 @@ class Collector:
         await self._perform(sweep(self.rounds))
         if foreign := self.rounds.foreign_objects:
             LOG.warning(
-                "the store has objects that another coordinator named; none is deleted: "
+                "the store has objects of another coordinator's database, which are not deleted: "
                 "see `anabranch diskless verify`",
                 objects=foreign,
             )

@@ -96,7 +96,7 @@ class Manifests:
             try:
                 await self._put(frozen)
             except StorageFault as fault:
-                LOG.warning("a manifest was not stored; it is tried again", why=str(fault))
+                LOG.warning("a manifest was not stored; the broker tries again", why=str(fault))
                 return False
             self._notes.stored(frozen)
             self.stored_ms = self._clock()
@@ -119,7 +119,7 @@ class Manifests:
             older = sorted(self._noted_keys - {key})
             self._noted_keys.difference_update(await self._store.delete(older))
         except StorageFault as fault:
-            LOG.warning("the last commit was not noted; the next one will be", why=str(fault))
+            LOG.warning("the last commit was not recorded; the next one will be", why=str(fault))
 
     async def _put(self, frozen: Frozen) -> None:
         try:
@@ -127,7 +127,7 @@ class Manifests:
         except ObjectTaken:
             self.lost_objects += frozen.object_count
             LOG.error(
-                "another process has stored a manifest of this broker; see that no two brokers "
-                "run with one id",
+                "another process has stored a manifest of this broker; check that no two brokers "
+                "run with the same id",
                 manifest=frozen.key,
             )

@@ -157,15 +157,15 @@ async def _claim(store: ObjectStore, cluster_id: str) -> str:
 async def _probe(store: ObjectStore, key: str) -> None:
     [held] = await store.read(key, [(9, len(_PROBE) - 9)])
     if bytes(held) != _PROBE[9:]:
-        raise StorageFault(f"{store.url}: a range of an object is not what was put there")
+        raise StorageFault(f"{store.url}: a range of an object differs from the stored bytes")
     listed = [each.key async for page in store.list(key) for each in page]
     if listed != [key]:
-        raise StorageFault(f"{store.url}: an object that was put is not listed")
+        raise StorageFault(f"{store.url}: a stored object is not listed")
     try:
         await store.put(key, [b"another"])
     except ObjectTaken:
         return
     raise StorageFault(
-        f"{store.url}: it replaces an object that exists, although told not to "
-        "(If-None-Match is ignored); use a store that has conditional writes"
+        f"{store.url}: it replaces an existing object despite If-None-Match; use a store that "
+        "supports conditional writes"
     )

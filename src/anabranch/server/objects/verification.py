@@ -96,7 +96,7 @@ async def owner_of(store: ObjectStore) -> str:
         size = await store.size(CLAIM_KEY)
     except ObjectMissing:
         raise StorageFault(
-            f"{store.url}: no cluster has used this store: there is no object {CLAIM_KEY}; check "
+            f"{store.url}: no cluster has used this store: it has no object {CLAIM_KEY}; check "
             "the storage URL"
         ) from None
     [held] = await store.read(CLAIM_KEY, [(0, min(size, CLAIM_MOST))])
@@ -254,8 +254,8 @@ async def restore(
     if gaps and later and not with_unknown:
         raise StorageFault(
             f"{store.url}: {gaps} times offsets are missing between others; "
-            f"{len(later)} objects are in no manifest and may have them; restore with "
-            "--append-unknown, or take the objects away to go on without those records"
+            f"{len(later)} objects are in no manifest and may contain them; restore with "
+            "--append-unknown, or remove the objects to continue without their records"
         )
     if later and with_unknown:
         guess, damage = await _guess(store, held, rebuilt, later, now_ms)
