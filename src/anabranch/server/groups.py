@@ -88,7 +88,7 @@ class GroupShell:
             self._step()
             if load.end(wall_ms()) and load.loader.unknown_keys:
                 LOG.warning(
-                    "records that this version does not know were passed over",
+                    "records that this version does not know were skipped",
                     partition=load.shard.place, records=load.loader.unknown_keys,
                 )  # fmt: skip
             self._settle()
