@@ -24,10 +24,11 @@ BAD = {"differs", "fails", "stale", "broken"}
 INTRODUCTION = """\
 # Compatibility
 
-Apache Kafka {kafka} and Anabranch, started by the same script with the same settings, and what
-tools and clients of other projects saw of each. A row is a tool and a scenario; it passes when
-both servers gave the same, apart from addresses, ids and times. `make compat` wrote this page:
-{summary}. "owed": Anabranch lacks the feature that the note names.
+This page shows which tools and clients work with Anabranch in the same way as with Apache Kafka
+{kafka}. `make compat` starts both servers with the same settings and runs each row, a scenario of
+one tool, with both. A row is "same" if both results are equal, apart from addresses, ids and times,
+and "owed" if Anabranch lacks the feature in the note.
+{summary}.
 
 Versions: Kafka's tools {kafka}{clients}.
 """

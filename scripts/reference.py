@@ -61,14 +61,14 @@ def setting_rows(settings: Mapping[str, Any]) -> Iterable[Sequence[object]]:
 
 def settings_page() -> str:
     """Settings of brokers and topics."""
-    headings = ("name", "default", "what it does (type, how it changes, importance)")
+    headings = ("name", "default", "meaning (type, scope, importance)")
     parts = []
     for kind, title in (("broker", "Broker settings"), ("topic", "Topic settings")):
         parts += [f"## {title}", "", table(headings, setting_rows(settings_of(kind)))]
     return page(
         "Settings",
-        "Names, types, defaults and limits are Kafka 4.1's. A setting that is *accepted* is "
-        "validated, stored and described, and changes nothing yet.",
+        "This page lists every setting. Names, types, defaults and limits are those of Kafka 4.1. A "
+        "setting marked *accepted* is validated, stored and described, but has no effect yet.",
         *parts,
     )
 
@@ -107,7 +107,7 @@ def cli_page() -> str:
     parts: list[str] = []
     for name, command in verbs().items():
         parts += [f"## anabranch {name}", "", "```text", help_of(name, command), "```", ""]
-    return page("Command line", "Every verb, as its `--help` prints it.", *parts)
+    return page("Command line", "This page contains the `--help` of every command.", *parts)
 
 
 def metrics() -> list[tuple[str, str, str]]:
@@ -121,8 +121,8 @@ def metrics_page() -> str:
     rows = ((f"`{name}`", kind, sentence) for name, kind, sentence in metrics())
     return page(
         "Metrics",
-        "What `/metrics` of a node shows, in Prometheus' format, when `http.listener` is set.",
-        table(("name", "kind", "what it says"), rows),
+        "If `http.listener` is set, a node serves these metrics for Prometheus at `/metrics`.",
+        table(("name", "kind", "meaning"), rows),
     )
 
 
@@ -135,8 +135,8 @@ def errors_page() -> str:
     )
     return page(
         "Errors",
-        "Kafka's error codes as a client meets them, and what each says here.",
-        table(("code", "name", "retriable", "what it says"), rows),
+        "This page lists Kafka's error codes, and the meaning of each in Anabranch.",
+        table(("code", "name", "retriable", "meaning"), rows),
     )
 
 
@@ -174,7 +174,7 @@ def apis_page() -> str:
         )
         parts += [f"## {handler.name}", "", f"API key {handler.api_key}.", "", *prose(docstring)]
     summary = table(("key", "name", "served", "advertised", "listeners"), rows)
-    return page("API keys", "Every request a node answers.", summary, *parts)
+    return page("API keys", "This page lists every request that a node answers.", summary, *parts)
 
 
 def prose(docstring: str) -> list[str]:
@@ -202,15 +202,15 @@ def ledger_page() -> str:
             if is_public(setting) and not setting.in_force:
                 accepted.append((f"`{name}`", kind, setting.sentence))
     return page(
-        "What is skipped",
-        "Features of served requests that are not there, and settings that are accepted without "
-        "being in force. Tests keep both lists true.",
+        "Skipped features",
+        "This page lists the features of supported requests that Anabranch lacks, and settings that "
+        "are accepted but have no effect. Tests keep both lists up to date.",
         "## Requests",
         "",
-        table(("request", "what is skipped"), skipped()),
-        "## Settings accepted, not in force",
+        table(("request", "skipped feature"), skipped()),
+        "## Settings without effect",
         "",
-        table(("setting", "of", "what it does in Kafka"), accepted),
+        table(("setting", "level", "meaning in Kafka"), accepted),
     )
 
 

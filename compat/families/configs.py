@@ -136,7 +136,8 @@ def describes_all_of_a_broker(peer: Peer) -> object:
 
 @row("configs-broker-refused")
 def refuses_bad_broker_settings(peer: Peer) -> object:
-    """Settings that need a restart, bad values and unknown brokers are refused alike."""
+    """Settings that need a restart, bad values and unknown brokers are refused with the same
+    error."""
     one, bad = of("brokers", "1"), ("broker.id=7", "log.cleaner.threads=none", "num.io.threads=0")
     why = {each: refused(peer, *one, "--alter", "--add-config", each) for each in bad}
     why["nobody"] = refused(
@@ -147,7 +148,7 @@ def refuses_bad_broker_settings(peer: Peer) -> object:
 
 @row("configs-loggers")
 def alters_log_levels(peer: Peer) -> object:
-    """A broker's log levels are described, changed and given back; bad ones are refused."""
+    """A broker's log levels are described, changed and reset; bad ones are refused."""
     entity = of("broker-loggers", "1")
     found = configs(peer, *entity, "--describe").lines[1:]
     name = next(line.partition("=")[0] for line in found if not line.startswith("root="))

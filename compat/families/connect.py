@@ -148,7 +148,7 @@ def carries_a_file(peer: Peer) -> object:
 
 @row("connect-restart", prepare=fetch)
 def goes_on_after_a_restart(peer: Peer) -> object:
-    """A worker that starts again goes on where source and sink had stopped."""
+    """A restarted worker continues where source and sink had stopped."""
     name = "connect-restart"
     create(peer, name)
     append(peer, name, 0, 50)
@@ -165,7 +165,7 @@ def goes_on_after_a_restart(peer: Peer) -> object:
 
 @row("connect-dead-letters", prepare=fetch)
 def sets_aside_what_it_cannot_read(peer: Peer) -> object:
-    """A sink goes on past records that are no JSON, and writes them to a topic that it makes."""
+    """A sink skips records that are not JSON, and writes them to a topic that it creates."""
     name = "connect-letters"
     create(peer, name)
     produce(peer, name, '{"good": 1}\nbad\n{"good": 2}\nworse\n')

@@ -118,7 +118,7 @@ def carries_a_large_record(peer: Peer) -> object:
 
 @row("console-auto-create")
 def creates_on_first_use(peer: Peer) -> object:
-    """A topic that nobody created is there after the first record."""
+    """A topic is created automatically by the first record."""
     produce(peer, "console-new", "first\n")
     return read(peer, "console-new", 1)
 
@@ -133,7 +133,7 @@ def reads_committed_records(peer: Peer) -> object:
 
 @row("console-group")
 def consumes_in_a_group(peer: Peer) -> object:
-    """Two runs in one group go on where the first one stopped."""
+    """The second run of a group continues where the first one stopped."""
     create(peer, "console-group")
     fill(peer, "console-group", 30)
     in_group = ("--topic", "console-group", "--group", "console", "--from-beginning")

@@ -325,7 +325,7 @@ def validates_a_pattern(peer: Peer) -> object:
 
 @row("groups-consume-after-reset")
 def consumes_after_a_reset(peer: Peer) -> object:
-    """A consumer of the group goes on where the reset put it."""
+    """A consumer of the group starts at the reset offsets."""
     create(peer, "reset-read")
     fill(peer, "reset-read", 20)
     words = ("--topic", "reset-read", "--group", "reset-read", "--from-beginning")

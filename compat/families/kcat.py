@@ -32,7 +32,7 @@ def shown(peer: Peer, topic: str, *words: object) -> list[str]:
 
 @row("kcat-list", prepare=fetch_kcat)
 def lists(peer: Peer) -> object:
-    """kcat -L: brokers, topics, leaders, replicas; a topic that nobody made."""
+    """kcat -L: brokers, topics, leaders, replicas; an unknown topic."""
     produce(peer, "kcat-list")
     listed = json.loads(kcat(peer, "-L", "-J", "-t", "kcat-list").out)
     quiet = ("-X", "allow.auto.create.topics=false")
@@ -93,7 +93,7 @@ def is_idempotent(peer: Peer) -> object:
 
 @row("kcat-group", prepare=fetch_kcat)
 def joins_a_group(peer: Peer) -> object:
-    """kcat -G: a group reads to the end, and its next member goes on where it committed."""
+    """kcat -G: a group reads to the end, and its next member starts at the committed offsets."""
     produce(peer, "kcat-group")
     member = ("-G", "kcat-group", "-e", "-q", "-X", "auto.offset.reset=earliest")
     first = kcat(peer, *member, *SHOWN, "kcat-group").lines

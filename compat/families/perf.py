@@ -66,7 +66,7 @@ def measures_a_consumer(peer: Peer) -> object:
 
 @row("end-to-end-latency")
 def measures_latency(peer: Peer) -> object:
-    """The end-to-end latency test gets each record back before it sends the next."""
+    """The end-to-end latency test reads each record before it sends the next."""
     create(peer, "latency")
     output = peer.tool(LATENCY, peer.bootstrap, "latency", 200, "all", 100)
     return [re.sub(r"[\d.]+", "<n>", line) for line in output.lines if "ercentile" in line]

@@ -97,7 +97,7 @@ def splits_partitions(peer: Peer) -> object:
 
 @row("spark-stream", prepare=fetch_spark)
 def streams(peer: Peer) -> object:
-    """A Spark stream copies a topic in micro-batches and goes on from its checkpoint."""
+    """A Spark stream copies a topic in micro-batches and continues from its checkpoint."""
     return scenario(peer, "streams")
 
 

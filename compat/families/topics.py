@@ -61,7 +61,7 @@ def creates(peer: Peer) -> object:
 
 @row("topics-create-existing")
 def refuses_an_existing_topic(peer: Peer) -> object:
-    """A topic that exists is refused, and with --if-not-exists passed over."""
+    """A topic that exists is refused, and ignored with --if-not-exists."""
     create(peer, "twice")
     why = refused(peer, "--create", "--topic", "twice")
     return why, topics(peer, "--create", "--topic", "twice", "--if-not-exists").lines
@@ -69,7 +69,7 @@ def refuses_an_existing_topic(peer: Peer) -> object:
 
 @row("topics-create-default-partitions")
 def creates_with_the_brokers_defaults(peer: Peer) -> object:
-    """Without --partitions and --replication-factor the broker's defaults count."""
+    """Without --partitions and --replication-factor the broker's defaults apply."""
     topics(peer, "--create", "--topic", "defaults")
     return topics(peer, "--describe", "--topic", "defaults").lines
 
@@ -120,7 +120,7 @@ def lists(peer: Peer) -> object:
 
 @row("topics-describe")
 def describes(peer: Peer) -> object:
-    """Topics are described by pattern and by id, with overrides only, and by what ails them."""
+    """Topics are described by pattern and by id, with overrides only, and filtered by problems."""
     create(peer, "described-a", 2)
     create(peer, "described-b", retention_bytes=1000000)
     raw = topics(peer, "--describe", "--topic", "described-a", raw=True)
@@ -141,7 +141,7 @@ def describes(peer: Peer) -> object:
 
 @row("topics-describe-unknown")
 def describes_no_unknown_topic(peer: Peer) -> object:
-    """A topic that does not exist is refused, and with --if-exists passed over."""
+    """A topic that does not exist is refused, and ignored with --if-exists."""
     why = refused(peer, "--describe", "--topic", "nobody")
     passed = topics(peer, "--describe", "--topic", "nobody", "--if-exists").lines
     return why, passed, refused(peer, "--describe", "--topic-id", "AAAAAAAAAAAAAAAAAAAAAQ")
@@ -149,7 +149,7 @@ def describes_no_unknown_topic(peer: Peer) -> object:
 
 @row("topics-alter-partitions")
 def adds_partitions(peer: Peer) -> object:
-    """A topic gets more partitions; fewer, as many, and those of nobody are refused."""
+    """A topic gets more partitions; fewer, as many, and those of an unknown topic are refused."""
     create(peer, "widened", 2)
     topics(peer, "--alter", "--topic", "widened", "--partitions", 5)
     return {

@@ -114,7 +114,7 @@ class Known:
         if not ids:
             known = sorted(set(self.racks.values()))
             racks = f" Racks are {', '.join(known)}." if known else " The cluster has no racks."
-            raise item.fault(f"{item.text!r} names nobody: expected {WHO_EXAMPLES}.{racks}")
+            raise item.fault(f"{item.text!r} names no broker: expected {WHO_EXAMPLES}.{racks}")
         return BrokerChoice(f"rack {name}", ids)
 
 

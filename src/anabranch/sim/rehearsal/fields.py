@@ -174,7 +174,7 @@ class Section:
             if name not in self._asked:
                 known = sorted(set(self._asked))
                 raise item.fault(
-                    f"Nobody knows `{name}` here.{nearest(name, known)} "
+                    f"`{name}` is not known here.{nearest(name, known)} "
                     f"Known are {', '.join(known)}."
                 )
 

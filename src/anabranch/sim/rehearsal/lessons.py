@@ -18,10 +18,11 @@ FELT_US = SECOND_US
 """What is shorter, a client's retries bridge without anybody noticing."""
 
 REMEDIES = {
-    ONLY_THE_LEADER: " Use acks=all for what must not be lost.",
-    UNCLEAN_ELECTION: " Leave unclean election off for what must not be lost.",
+    ONLY_THE_LEADER: " Use acks=all for records that must not be lost.",
+    UNCLEAN_ELECTION: " Leave unclean election disabled for records that must not be lost.",
     DISKS: " Empty the disks of one broker at a time, and wait until it is in sync again.",
-    POWER: " Set flush.messages=1 for what must not be lost, or give the replicas power apart.",
+    POWER: " Set flush.messages=1 for records that must not be lost, or use separate power "
+    "supplies.",
 }
 """What to do about a rule."""
 
@@ -38,8 +39,8 @@ def lessons(plan: Rehearsal, answers: Answers) -> list[str]:
 def _broken(_plan: Rehearsal, answers: Answers) -> Iterator[str]:
     if answers.violation:
         yield (
-            f"An invariant was broken: {answers.violation}. That is a defect of Anabranch: please "
-            f"report it with this file and seed {answers.seed}."
+            f"An invariant was violated: {answers.violation}. This is a defect in Anabranch: "
+            f"please report it with this file and seed {answers.seed}."
         )
 
 
@@ -51,28 +52,27 @@ def _lost(_plan: Rehearsal, answers: Answers) -> Iterator[str]:
     for (rule, acks), count in sorted(by_rule.items()):
         what = f"{_records(count)} acknowledged with acks={acks_text(acks)}"
         if not rule:
-            yield f"{what} went away, and no rule allows it. Report this with seed {answers.seed}."
+            yield f"{what} were lost, and no rule allows it. Report this with seed {answers.seed}."
         else:
-            yield f"{what} went away.{REMEDIES.get(rule, '')}"
+            yield f"{what} were lost.{REMEDIES.get(rule, '')}"
 
 
 def _offline(plan: Rehearsal, answers: Answers) -> Iterator[str]:
     at_end = answers.at_end(Condition.OFFLINE)
     if at_end:
         yield (
-            f"{_partitions(at_end)} nobody to serve them at the end. Bring back a broker that "
-            f"was in sync; or, where staying down is worse than losing the newest records, set "
-            f"{UNCLEAN}=true for the topic, or elect with `anabranch partitions elect-leaders "
-            "--type unclean`."
+            f"{_partitions(at_end)} no leader at the end. Start a broker that was in sync. If "
+            f"availability is more important than the newest records, set {UNCLEAN}=true for the "
+            "topic, or run `anabranch partitions elect-leaders --type unclean`."
         )
     elif answers.longest_us(Condition.OFFLINE) >= FELT_US:
         longest = say_duration(answers.longest_us(Condition.OFFLINE) / SECOND_US)
         yield (
-            f"The longest time that no broker served a partition was {longest}. Producers need a "
-            "delivery.timeout.ms well above that, or they give up records that could be written."
+            f"The longest time that a partition was offline was {longest}. Set "
+            "delivery.timeout.ms of producers well above that, so that they do not drop records."
         )
     elif answers.moves and answers.longest_us(Condition.READ_ONLY) < FELT_US:
-        yield "Leadership moved so fast that a producer that retries does not notice."
+        yield "Leadership moved so fast that producers with retries do not notice it."
 
 
 def _read_only(plan: Rehearsal, answers: Answers) -> Iterator[str]:
@@ -83,8 +83,8 @@ def _read_only(plan: Rehearsal, answers: Answers) -> Iterator[str]:
         if topic.is_diskless:
             yield (
                 f"{topic.name} acknowledged nothing for up to {say_duration(longest / SECOND_US)}: "
-                "the object store or the coordinator was away. What brokers had in memory could be "
-                "read. Producers need a delivery.timeout.ms well above such an outage."
+                "the object store or the coordinator was unavailable. Records in brokers' memory "
+                "could be read. Set delivery.timeout.ms of producers well above such an outage."
             )
             continue
         count = len(answers.places(Condition.READ_ONLY, topic.name))
@@ -94,9 +94,9 @@ def _read_only(plan: Rehearsal, answers: Answers) -> Iterator[str]:
             f"more than {spare} of them are out of sync" if spare else "any of them is out of sync"
         )
         yield (
-            f"{topic.name} took no acks=all for up to {say_duration(longest / SECOND_US)} in "
+            f"{topic.name} refused acks=all for up to {say_duration(longest / SECOND_US)} in "
             f"{count} of {answers.topics[topic.name]} partitions: with {replication} replicas and "
-            f"{MIN_IN_SYNC}={required}, writes stop when {limit}. Reads went on."
+            f"{MIN_IN_SYNC}={required}, writes stop when {limit}. Reads continued."
             + _by_racks(plan, topic, required)
         )
 
@@ -115,8 +115,8 @@ def _by_racks(plan: Rehearsal, topic: TopicPlan, required: int) -> str:
     if most == 0 or not 0 < left < required:
         return ""
     return (
-        f" A rack that is lost takes {most} replicas and leaves {left}: to write on, set "
-        f"{MIN_IN_SYNC}={left}, or put the replicas into more racks."
+        f" The loss of a rack removes {most} replicas and leaves {left}: to stay writable, set "
+        f"{MIN_IN_SYNC}={left}, or distribute the replicas over more racks."
     )
 
 
@@ -125,8 +125,8 @@ def _claims(_plan: Rehearsal, answers: Answers) -> Iterator[str]:
         if not verdict.holds:
             measure = verdict.claim.measure.replace("_", " ")
             yield (
-                f"“{verdict.claim.says}” does not hold: {measure} would have to be "
-                f"{verdict.claim.expected:,}, and was {verdict.seen:,}."
+                f"“{verdict.claim.says}” does not hold: {measure} should be "
+                f"{verdict.claim.expected:,}, but was {verdict.seen:,}."
             )
 
 

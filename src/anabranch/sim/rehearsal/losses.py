@@ -25,17 +25,15 @@ READ_BYTES = 1 << 20
 FAR = 1 << 62
 
 ONLY_THE_LEADER = (
-    "acks=1 promises only the leader's copy, and the leader went before another had it"
+    "acks=1 waits only for the leader, and the leader failed before another replica had the record"
 )
-NO_PROMISE = "acks=0 promises nothing"
+NO_PROMISE = "acks=0 guarantees nothing"
 UNCLEAN_ELECTION = (
-    "an unclean election (unclean.leader.election.enable, or an operator's) let a replica lead "
-    "that lacked them"
+    "an unclean election (by unclean.leader.election.enable or an operator) made a replica leader "
+    "that lacked the records"
 )
-POWER = (
-    "so many replicas lost their power that whoever could lead afterwards lacked unsynced records"
-)
-DISKS = "so many replicas lost their disks that nobody who could lead afterwards had them"
+POWER = "so many replicas lost power that every possible leader lacked unsynced records"
+DISKS = "so many replicas lost their disks that no possible leader had the records"
 
 
 def values_of(replica: Replica) -> dict[int, bytes]:

@@ -101,7 +101,7 @@ class Row:
             "served": self.state.serves,
             "changes": "; then ".join(self._settled),
             "cuts": "; ".join(sorted(self.cuts)),
-            "the client is told": "; ".join(self.told),
+            "response to client": "; ".join(self.told),
         }
 
     @property
@@ -164,7 +164,7 @@ class Outcome:
         brokers = broker_titles(self.plan)
         head = (
             f"{'what happens':<{WHAT_WIDTH}} {'leader':<6} {'epoch':<5} {'ISR':<7} {'ELR':<5} "
-            f"{brokers} {'served':<{SERVES_WIDTH}} the client is told"
+            f"{brokers} {'served':<{SERVES_WIDTH}} response to client"
         )
         lost = f" (offsets {ranges(self.lost)})" if self.lost else ""
         lines = [line for row in self.rows for line in row.lines]
@@ -174,7 +174,7 @@ class Outcome:
 
 def cut(broker: int, before: int, after: int) -> str:
     """A log that got shorter, in words."""
-    return f"broker {broker} cuts its log from {before} to {after}"
+    return f"broker {broker} truncates its log from {before} to {after}"
 
 
 def watched(plan: Rehearsal) -> tuple[int, ...]:

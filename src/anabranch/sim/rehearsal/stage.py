@@ -233,7 +233,7 @@ class Stage:
         leader = self.probe.states[event.topic, event.partition].leader
         told = self.on_look or (lambda _text: None)
         if leader < 0:
-            told("nobody to read from")
+            told("no leader to read from")
             return
         topic = (event.topic, client.topic_id)
         look(self.cluster, client.name, leader, topic, event.partition, told)

@@ -91,7 +91,7 @@ class Transcript:
 
     def _truncated(self, broker: int, place: Place, before: int, after: int) -> None:
         if self._began and place == self.place and before > after:
-            self._step(f"broker {broker} cuts its log from {before} to {after}")
+            self._step(f"broker {broker} truncates its log from {before} to {after}")
 
     def _heard(self, sent: Sent) -> None:
         if self._began and sent.place == self.place:
@@ -99,7 +99,7 @@ class Transcript:
 
     def _told(self, text: str) -> None:
         if self._open is None:
-            self._step("an answer comes")
+            self._step("a response arrives")
         assert self._open is not None
         self._open.told.append(text)
 
@@ -137,7 +137,7 @@ class Transcript:
         brokers = broker_titles(self.stage.plan)
         what = f"{'at':>6}    {'what happens':<{WHAT_WIDTH}}"
         return (
-            f"{what} {'leader':<6} {'epoch':<5} {'ISR':<7} {'ELR':<5} {brokers} the client is told"
+            f"{what} {'leader':<6} {'epoch':<5} {'ISR':<7} {'ELR':<5} {brokers} response to client"
         )
 
 
@@ -202,15 +202,15 @@ def difference(before: PartitionImage, state: PartitionImage) -> str:
     if state.leader != before.leader:
         how = manner(before, state)
         elected = f"{state.leader} is elected {how}".rstrip()
-        parts.append("nobody may lead" if state.leader < 0 else elected)
+        parts.append("no replica can lead" if state.leader < 0 else elected)
     elif state.leader_epoch != before.leader_epoch:
-        parts.append(f"{state.leader} leads on in a new epoch")
+        parts.append(f"{state.leader} stays leader in a new epoch")
     gone = [each for each in before.replicas if each not in state.replicas]
     new = [each for each in state.replicas if each not in before.replicas]
     if new:
         parts.append(f"{ids(tuple(new))} gets a replica")
     if gone:
-        parts.append(f"{ids(tuple(gone))} has a replica no more")
+        parts.append(f"{ids(tuple(gone))} loses its replica")
     out = [each for each in before.isr if each not in (*state.isr, *gone)]
     back = [each for each in state.isr if each not in (*before.isr, *new)]
     if out:
@@ -220,7 +220,7 @@ def difference(before: PartitionImage, state: PartitionImage) -> str:
     if state.elr != before.elr:
         parts.append(f"ELR is {ids(state.elr)}" if state.elr else "ELR is empty")
     if state.recovery_state != before.recovery_state and state.recovery_state != RECOVERING:
-        parts.append("it has recovered")
+        parts.append("the leader has recovered")
     return "; ".join(parts)
 
 
@@ -232,7 +232,7 @@ def describe(event: Event, brokers: tuple[int, ...]) -> str:
 def named(brokers: tuple[int, ...]) -> str:
     """`broker 1`, or `brokers 1,2`."""
     if not brokers:
-        return "nobody"
+        return "no broker"
     return f"broker{'s' if len(brokers) > 1 else ''} {ids(brokers)}"
 
 
@@ -248,12 +248,12 @@ _DESCRIPTIONS: dict[Action, Callable[[Event, str], str]] = {
     Action.PAUSE: lambda _, who: f"{who} frozen",
     Action.RESUME: lambda _, who: f"{who} resumed",
     Action.START: lambda _, who: f"{who} started",
-    Action.SHUT_DOWN: lambda _, who: f"{who} told to shut down",
-    Action.RESTART: lambda _, who: f"{who} restarted in order",
+    Action.SHUT_DOWN: lambda _, who: f"{who} shut down",
+    Action.RESTART: lambda _, who: f"{who} restarted",
     Action.WIPE: lambda _, who: f"{who} started with empty disks",
     Action.ROLL: lambda _, who: f"{who} restarted one after the other",
     Action.CUT: lambda event, who: f"links of {who} to {event.to.text if event.to else ''} cut",
-    Action.HEAL: lambda _event, _who: "all links whole again",
+    Action.HEAL: lambda _event, _who: "all links restored",
     Action.ELECT: lambda event, _: f"an operator asks for a {event.election} election",
     Action.SET: lambda event, _: ", ".join(f"{k}={v}" for k, v in sorted(event.settings.items())),
     Action.CREATE: lambda event, _: f"topic {event.topic} is created",

@@ -129,7 +129,7 @@ class RehearsalClients:
         """How far a consumer sees that asks the leader, in words."""
         partition = self.looking.partition
         if partition is None or partition.leader < 0:
-            return "nobody to read from"
+            return "no leader to read from"
         try:
             return in_words(await self.looking.fetched(partition.leader))
         except ConnectionLost:
