@@ -67,8 +67,8 @@ def settings_page() -> str:
         parts += [f"## {title}", "", table(headings, setting_rows(settings_of(kind)))]
     return page(
         "Settings",
-        "This page lists every setting. Names, types, defaults and limits are those of Kafka 4.1. A "
-        "setting marked *accepted* is validated, stored and described, but has no effect yet.",
+        "This page lists every setting. Names, types, defaults and limits are those of Kafka 4.1. "
+        "A setting marked *accepted* is validated, stored and described, but has no effect yet.",
         *parts,
     )
 
@@ -203,8 +203,8 @@ def ledger_page() -> str:
                 accepted.append((f"`{name}`", kind, setting.sentence))
     return page(
         "Skipped features",
-        "This page lists the features of supported requests that Anabranch lacks, and settings that "
-        "are accepted but have no effect. Tests keep both lists up to date.",
+        "This page lists the features of supported requests that Anabranch lacks, and settings "
+        "that are accepted but have no effect. Tests keep both lists up to date.",
         "## Requests",
         "",
         table(("request", "skipped feature"), skipped()),

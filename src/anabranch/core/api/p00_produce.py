@@ -6,14 +6,14 @@ KIP: KIP-98 (idempotence, transactions), KIP-110 (zstd), KIP-467 (record errors)
 Versions: 3-13. ApiVersions advertises 0-13, as Kafka 4 does for old librdkafka (KAFKA-18659).
 Behaviour: each partition succeeds or fails by itself, in this order of checks: topic id, WRITE on
     the topic, existence, exactly one batch of format 2, acks, internal topics, leadership,
-    min.insync.replicas, then the log's own (size, CRC, producer sequence, timestamps, keys).
-    acks=0 has no answer, and an error closes the connection. acks=1 is answered when the leader has
-    the batch; acks=all when every in-sync replica has it, or REQUEST_TIMED_OUT after `timeout_ms`.
-    With flush.messages=1 the leader has it when it is flushed.
-    A gap of sequence numbers is told only after what fills it was waited for (`held_up`).
-    The first batch of a transaction waits until the coordinator has said that the partition takes
-    part in it (`core.broker.verifying`); batches of other partitions and producers do not.
-Skipped: telling a gap at once.
+    min.insync.replicas, then the log's own (size, CRC, producer sequence, timestamps, keys). acks=0
+    has no answer, and an error closes the connection. acks=1 is answered when the leader has the
+    batch; acks=all when every in-sync replica has it, or REQUEST_TIMED_OUT after `timeout_ms`. With
+    flush.messages=1 the leader has it when it is flushed. A gap of sequence numbers is reported
+    only after a wait for the missing batch (`held_up`). The first batch of a transaction waits
+    until the coordinator has confirmed that the partition belongs to it (`core.broker.verifying`);
+    batches of other partitions and producers do not.
+Skipped: reporting a gap at once.
 """
 
 from __future__ import annotations

@@ -6,13 +6,13 @@ KIP: KIP-74 (max bytes, first batch always), KIP-227 (sessions), KIP-320 (leader
 Versions: 4-18.
 Behaviour: waits until `min_bytes` are there, a partition has an error, or `max_wait_ms` is over.
     Consumers read up to the high watermark, or the last stable offset with the ranges of aborted
-    transactions; followers up to the log's end, if they may do CLUSTER_ACTION. What a follower asks
-    from is what it has, once its history is known to be the leader's. The first batch is given
-    whole however large it is. Partitions that a session fetched records from go last.
-    A follower or observer serves consumers (version 11 on) up to the high watermark that it knows;
-    OFFSET_NOT_AVAILABLE sends them to the leader for an offset that is beyond it. The leader names
-    a closer replica when it may. What lies beyond the leader's log is out of range only once the
-    controller has confirmed that it leads (`doubts`).
+    transactions; followers up to the log's end, if they may do CLUSTER_ACTION. A follower's fetch
+    offset shows which records it has, once its log is known to agree with the leader's. The first
+    batch is returned whole, whatever its size. Partitions that a session fetched records from go
+    last. A follower or observer serves consumers (version 11 on) up to the high watermark that it
+    knows; OFFSET_NOT_AVAILABLE sends them to the leader for an offset that is beyond it. The leader
+    names a closer replica when it may. An offset beyond the leader's log is out of range only after
+    the controller has confirmed that it leads (`doubts`).
 Skipped: fetching from tiered storage.
 """
 

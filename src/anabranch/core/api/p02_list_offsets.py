@@ -6,8 +6,8 @@ Versions: 1-10.
 Behaviour: -1 latest (high watermark, or last stable offset for read_committed, or the log's end for
     a follower), -2 earliest, -3 the record with the largest timestamp (version 7 on), -4 earliest
     on the local disk (8 on), -5 latest in tiered storage (9 on: none). Specials that a version does
-    not know get UNSUPPORTED_VERSION; a partition named twice gets INVALID_REQUEST. A timestamp that
-    lies after the last record gets offset -1 without an error.
+    not know get UNSUPPORTED_VERSION; a partition named twice gets INVALID_REQUEST. A timestamp
+    after the last record gets offset -1 without an error.
 Skipped: tiered storage, so that earliest local is earliest.
 """
 

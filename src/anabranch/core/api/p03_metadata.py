@@ -5,12 +5,12 @@ Versions: 0-13.
 Behaviour: no topics asked (null; empty in version 0) means all topics. Topics asked by id are not
     created. A topic that does not exist is created when `auto.create.topics.enable` and the request
     allow it: the answer says UNKNOWN_TOPIC_OR_PARTITION and the client asks again. The controller
-    that is named is a broker: every broker forwards (KIP-590). A client that may not DESCRIBE a
-    topic is not told whether it exists. Where this broker's connection to a leader has just broken
-    the answer waits for the controller's verdict, half a second at most; and a broker that was
-    fenced after that stays listed for a session's length (see `suspects`). Of a diskless topic a
-    client that says its rack is shown the replica there. Who asks with a field of ours is told
-    which topics are diskless, with their effective replication factor.
+    in the response is a broker: every broker forwards requests (KIP-590). A client without DESCRIBE
+    on a topic does not learn whether it exists. If this broker's connection to a leader has just
+    broken, the response waits for the controller's decision, half a second at most; a broker that
+    is then fenced stays listed for one session (see `suspects`). For a diskless topic, a client
+    that names its rack sees the replica there. A tagged field of Anabranch returns which topics are
+    diskless, and their effective replication factor.
 Skipped: nothing
 """
 

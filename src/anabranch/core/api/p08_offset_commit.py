@@ -1,12 +1,12 @@
-"""OffsetCommit: a group, or whoever uses its name, stores how far it has read.
+"""OffsetCommit: a group, or a client with its id, stores how far it has read.
 
 KIP: KIP-211 (expiry), KIP-320 (leader epochs), KIP-345 (static members).
 Versions: 2-9.
 Behaviour: needs READ on the group, then READ on each topic. A partition that does not exist is
     refused by itself; so is metadata longer than `offset.metadata.max.bytes`. What is left is
     written as one batch and acknowledged when it is committed, within `offsets.commit.timeout.ms`;
-    NOT_COORDINATOR at once when the group moves away meanwhile.
-    A member's commit counts as its heartbeat. Without a generation, only an empty group takes it.
+    NOT_COORDINATOR at once if the group moves to another coordinator. A member's commit counts as
+    its heartbeat. Without a generation, only an empty group takes it.
 Skipped: members of KIP-848 groups.
 """
 

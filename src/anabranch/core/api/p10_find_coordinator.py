@@ -5,8 +5,8 @@ Versions: 0-6.
 Behaviour: needs DESCRIBE on each group or transactional id. The coordinator is the leader of its
     partition of `__consumer_offsets`, or of `__transaction_state`. When that topic does not exist
     yet it is asked for, and the answer waits a moment for it, where Kafka answers
-    COORDINATOR_NOT_AVAILABLE at once; so a first client need not ask twice. Share groups have no
-    coordinator here: UNSUPPORTED_VERSION, so that a client is told at once.
+    COORDINATOR_NOT_AVAILABLE at once; so the first client need not ask twice. Share groups have no
+    coordinator: UNSUPPORTED_VERSION.
 Skipped: coordinators of share groups (key type 2).
 """
 

@@ -2,8 +2,8 @@
 
 KIP: KIP-430 (authorized operations), KIP-1043 (an error for groups that do not exist).
 Versions: 0-6.
-Behaviour: needs DESCRIBE on each group. Metadata and assignments are told of stable groups only. A
-    group that does not exist is Dead; from version 6 on with GROUP_ID_NOT_FOUND.
+Behaviour: needs DESCRIBE on each group. Metadata and assignments are returned only for stable
+    groups. A group that does not exist is Dead; from version 6 on with GROUP_ID_NOT_FOUND.
 Skipped: nothing
 """
 

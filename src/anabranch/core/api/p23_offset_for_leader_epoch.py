@@ -1,12 +1,12 @@
-"""OffsetForLeaderEpoch: where a leader epoch ended, so that a reader finds where histories part.
+"""OffsetForLeaderEpoch: the offset at which a leader epoch ended, so that readers find divergence.
 
 KIP: KIP-101, KIP-279, KIP-320.
 Versions: 2-4.
 Behaviour: the largest epoch up to the one asked for and the offset at which it ended; the log's end
     for the current epoch; -1 and -1 for an epoch that is not known. Only the leader answers, and
     the client's current leader epoch is compared first. Followers need CLUSTER_ACTION, others
-    DESCRIBE. Of an epoch that is newer than its own the leader knows nothing: consumers that are
-    told so start over, and so the controller is asked first whether it leads (`doubts`).
+    DESCRIBE. For an epoch newer than its own, a leader first asks the controller whether it still
+    leads (`doubts`), because consumers reset their offsets if the epoch is unknown.
 Skipped: nothing
 """
 

@@ -4,8 +4,8 @@ KIP: KIP-98, KIP-890 (the producer's next epoch)
 Versions: 0-5
 Behaviour: needs WRITE on the transactional id. The answer comes when the decision is committed on
     the in-sync replicas of `__transaction_state`; markers are written afterwards. From version 5 on
-    it has the producer id and epoch with which the producer goes on; the same request again has the
-    same answer. Before version 2 PRODUCER_FENCED is INVALID_PRODUCER_EPOCH.
+    it contains the producer id and epoch for the next transaction; a repeated request gets the same
+    response. Before version 2 PRODUCER_FENCED is INVALID_PRODUCER_EPOCH.
 Skipped: nothing
 """
 

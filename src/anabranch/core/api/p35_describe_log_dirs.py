@@ -1,10 +1,10 @@
-"""DescribeLogDirs: the log folders of this broker, the logs in them, and the room that is left.
+"""DescribeLogDirs: the log folders of this broker, the logs in them, and the free space.
 
 KIP: KIP-113, KIP-827 (sizes of volumes).
 Versions: 1-4.
 Behaviour: every folder, also one without logs; an offline one with KAFKA_STORAGE_ERROR. With topics
-    given only their logs are listed. Who asks with a field of ours is told which folders have no
-    room for records. Needs DESCRIBE on the cluster.
+    given only their logs are listed. A tagged field of Anabranch returns which folders have no
+    space for records. Needs DESCRIBE on the cluster.
 Skipped: moving logs between folders, so that no log is a future one.
 """
 

@@ -1,4 +1,4 @@
-"""ElectLeaders: preferred leaders lead again, or somebody leads where nobody does.
+"""ElectLeaders: elect preferred leaders, or any replica if a partition has no leader.
 
 KIP: KIP-183 (preferred), KIP-460 (unclean), KIP-590 (forwarded).
 Versions: 0-2.

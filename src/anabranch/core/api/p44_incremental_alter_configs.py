@@ -4,9 +4,8 @@ KIP: KIP-339, KIP-590 (forwarded)
 Versions: 0-1
 Behaviour: the operations of a resource apply in order, and the resource's whole set is checked
     after them. Each resource succeeds or fails by itself; a setting may be named once. Log levels
-    are the broker's own affair: it changes them at once, and nobody keeps them.
-Skipped: alter.config.policy.class.name; groups and client metrics have
-    settings that do nothing
+    are changed at once by the broker and are not stored.
+Skipped: alter.config.policy.class.name; settings of groups and client metrics have no effect
 """
 
 from __future__ import annotations

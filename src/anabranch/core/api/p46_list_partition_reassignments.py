@@ -1,10 +1,10 @@
-"""ListPartitionReassignments: the partitions of which replicas come or go.
+"""ListPartitionReassignments: the partitions whose replicas are moving.
 
 KIP: KIP-455, KIP-590 (forwarded).
 Versions: 0.
-Behaviour: needs DESCRIBE on the cluster. Only moves that are under way are told; what was asked for
-    and is not moving, or not there, is left out. Who asks with the tagged field of
-    `core/wire/own_fields.py` is told of the newest plan of moves in one.
+Behaviour: needs DESCRIBE on the cluster. Only partitions with a move in progress are listed;
+    requested partitions that are not moving, or do not exist, are omitted. A tagged field
+    (`core/wire/own_fields.py`) returns the newest plan of moves.
 Skipped: nothing
 """
 

@@ -1,12 +1,12 @@
-"""DescribeQuorum: who decides about the metadata, and how far everybody has read it.
+"""DescribeQuorum: the active controller, and the metadata offset of each node.
 
 KIP: KIP-595, KIP-836 (times), KIP-853 (directories, endpoints).
 Versions: 0-2.
-Behaviour: the active controller is the leader; every registered controller is told as a voter,
-    though the metadata store alone commits, since any of them may become active. Brokers that are
-    no controllers are observers. Offsets are those of the last fetch or heartbeat. Any other topic
-    or partition is UNKNOWN_TOPIC_OR_PARTITION. Who asks with the tagged field of
-    `core/wire/own_fields.py` is told the newest reasons in one.
+Behaviour: the active controller is the leader; every registered controller is listed as a voter,
+    because any of them may become active, although only the metadata store commits. Broker-only
+    nodes are observers. Offsets are those of the last fetch or heartbeat. Any other topic or
+    partition is UNKNOWN_TOPIC_OR_PARTITION. A tagged field (`core/wire/own_fields.py`) returns the
+    newest reasons.
 Skipped: nothing
 """
 

@@ -1,10 +1,10 @@
-"""UpdateFeatures: the cluster uses a feature at another level from now on.
+"""UpdateFeatures: change the level of a feature of the cluster.
 
 KIP: KIP-584, KIP-590 (forwarded), KIP-778 (downgrades), KIP-1022 (all or nothing).
 Versions: 0-2.
-Behaviour: needs ALTER on the cluster. All updates are done or none; the first that cannot be is
-    told for the request as a whole. A request may ask for validation only. Features are described
-    by ApiVersions.
+Behaviour: needs ALTER on the cluster. Either all updates are applied or none; the first error is
+    returned for the whole request. A request may ask for validation only. Features are described by
+    ApiVersions.
 Skipped: kraft.version cannot be changed.
 """
 

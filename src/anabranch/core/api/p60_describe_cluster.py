@@ -1,12 +1,12 @@
-"""DescribeCluster: who is in the cluster.
+"""DescribeCluster: the brokers or controllers of the cluster.
 
 KIP: KIP-700, KIP-919 (endpoint types), KIP-1073 (fenced brokers).
 Versions: 0-2.
 Behaviour: the brokers that can be reached on the asking listener, from version 2 on also fenced
     ones if asked. The controller listener answers for controllers, which is how clients with
-    bootstrap.controllers find them. Asked for the other kind, both say MISMATCHED_ENDPOINT_TYPE.
-    Who asks with a field of ours is told which brokers are cordoned, and which have a folder
-    without room.
+    bootstrap.controllers find them. Asked for the other kind, both say MISMATCHED_ENDPOINT_TYPE. A
+    tagged field of Anabranch returns which brokers are cordoned, and which have a folder without
+    space.
 Skipped: nothing
 """
 

@@ -1,11 +1,11 @@
-"""BrokerHeartbeat: a broker is alive, has read this far, and wants to serve, pause or leave.
+"""BrokerHeartbeat: a broker reports its state, and asks to be unfenced, fenced or shut down.
 
 KIP: KIP-631, KIP-858 (offline directories)
 Versions: 0-1
 Behaviour: the contact counts even when nothing changes. A fenced broker is unfenced when it has
-    read its own registration; one that wants to leave first gives its leaderships away. What lies
-    in a folder that is reported as failed gets other leaders. A controller that has given its lease
-    back and may take it again notes the contact, and answers NOT_CONTROLLER as any other.
+    read its own registration; one that shuts down first hands over its leaderships. Partitions in a
+    folder that is reported as failed get other leaders. A controller that has released its lease
+    and may take it again records the contact, and answers NOT_CONTROLLER.
 Skipped: nothing
 """
 

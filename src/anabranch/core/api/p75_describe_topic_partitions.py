@@ -5,9 +5,9 @@ Versions: 0.
 Behaviour: topics in order of name, all of them when none is named; a response holds at most
     `response_partition_limit` partitions (and `max.request.partition.size.limit`), and a cursor
     that says where the next one begins. With topics named, the cursor's must be among them. A topic
-    that may not be described is refused without saying whether it exists. Observers are left out:
-    they are no replicas that could be in sync. Diskless partitions look as in Metadata; who asks
-    with a field of ours is told how they are placed.
+    that may not be described is refused without saying whether it exists. Observers are omitted,
+    because they are never in sync. Diskless partitions look as in Metadata; a tagged field of
+    Anabranch returns their placement.
 Skipped: nothing
 """
 
