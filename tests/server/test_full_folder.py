@@ -151,7 +151,7 @@ def test_a_full_disk_stalls_nobody_and_its_broker_returns_by_itself(running):
         until(lambda: all(SICK not in each.isrs for each in running.states(admin, "u")))
         assert all(each.leader not in (-1, SICK) for each in running.states(admin, "u"))
         said = running.status()
-        assert f"Broker {SICK} has no room in {running.folder}" in said
+        assert f"Broker {SICK} has no space in {running.folder}" in said
         assert f"broker {SICK} has no space in folder" in said
         counts = [len(times) for times in writer.acks.values()]
         until(lambda: min(map(len, writer.acks.values())) > max(counts) + 100)
@@ -166,7 +166,7 @@ def test_a_full_disk_stalls_nobody_and_its_broker_returns_by_itself(running):
     preferred = [each[0] for each in lists]
     until(lambda: [each.leader for each in running.states(admin, "u")] == preferred, "", SECONDS)
     assert not running.is_told()
-    assert "has no room in /" not in running.status()
+    assert "has no space in /" not in running.status()
 
 
 def test_the_metadata_of_a_full_disk_finds_what_is_kept_for_it(running):
@@ -189,7 +189,7 @@ def test_the_metadata_of_a_full_disk_finds_what_is_kept_for_it(running):
 
     until(read, "all have read the metadata", SECONDS)
     assert len(running.states(admin, "m19")) == 20
-    assert f"Broker {SICK} has no room in {running.folder}" in running.status()
+    assert f"Broker {SICK} has no space in {running.folder}" in running.status()
     filler.unlink()
     until(lambda: not running.is_told(), "room again", SECONDS)
     running.create("again", [SICK, 1, 2])

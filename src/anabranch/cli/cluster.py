@@ -289,8 +289,8 @@ def _remedies(told: dict[str, Any], found: Overview) -> list[str]:
     elif told["under_replicated"]:
         said.append("`anabranch topics describe --under-replicated-partitions` lists those behind.")
     said += [
-        f"Broker {each['broker']} has no room in {each['folder']}: what lies there takes no "
-        "records, and others lead it; free space there, or let retention do it."
+        f"Broker {each['broker']} has no space in {each['folder']}: other brokers lead its "
+        "partitions; free space there, or shorten retention."
         for each in told["full_folders"]
     ]
     if told["missing_replicas"]:

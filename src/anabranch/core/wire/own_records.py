@@ -114,12 +114,12 @@ class OwnRecord(NamedTuple):
 
 OWN_RECORD_IDS: Mapping[int, OwnRecord] = MappingProxyType(
     {
-        10_000: OwnRecord("roles of a partition's replicas: who only observes", ROLES_SINCE),
-        10_001: OwnRecord("replicas that a partition should have and nobody holds", MISSING_SINCE),
-        10_002: OwnRecord("where computed assignment goes on", MISSING_SINCE),
-        10_003: OwnRecord("a reviewed plan of moves, and how it fares", PLANS_SINCE),
+        10_000: OwnRecord("observers of a partition", ROLES_SINCE),
+        10_001: OwnRecord("missing replicas of a partition", MISSING_SINCE),
+        10_002: OwnRecord("the position of computed assignment", MISSING_SINCE),
+        10_003: OwnRecord("a plan of moves, and its state", PLANS_SINCE),
         10_004: OwnRecord("the moves of a plan", PLANS_SINCE),
-        10_005: OwnRecord("how far the moves of a plan are", PLANS_SINCE),
+        10_005: OwnRecord("the progress of the moves of a plan", PLANS_SINCE),
     }
 )
 """Every id that is taken."""

@@ -28,10 +28,11 @@ OWN = (
         "heartbeat.",
         INT, "3", MEDIUM, at_least(0), OURS),
     row("controlled.shutdown.retry.backoff.ms",
-        "Kafka 3's pause between shutdown attempts; no effect, as above.",
+        "Kafka 3's pause between shutdown attempts; no effect, because the heartbeat interval "
+        "applies.",
         LONG, "5000", MEDIUM, at_least(0), OURS),
     row("cordoned.log.dirs",
-        "Set it to * to place no new replicas on this broker (KIP-1066); existing ones stay.",
+        "Set to * to place no new replicas on this broker (KIP-1066); existing ones stay.",
         LIST, "", MEDIUM, PER_BROKER, CORDONED, OURS, IN_FORCE),
     row("enable.under.replicated.topic.creation",
         "Set to true to create topics while brokers are missing; their replicas are added when "
