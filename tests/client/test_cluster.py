@@ -103,7 +103,7 @@ async def test_retrying_ends_with_the_last_fault_at_the_deadline(fast_cluster):
 
 
 async def test_an_unknown_broker_is_refused_with_those_that_are_known(fast_cluster):
-    with pytest.raises(ApiError, match=r"Broker 7 is not there; known: none\."):
+    with pytest.raises(ApiError, match=r"Broker 7 does not exist; known: none\."):
         await fast_cluster.connection_to(7)
 
 

@@ -64,5 +64,5 @@ def test_what_breaks_ends_the_rehearsal_and_is_told(monkeypatch, fault):
     assert f"Invariants: {'L6: A log was cut' if isinstance(fault, Violation) else 'KeyError'}" in (
         said.stdout
     )
-    assert "An invariant was broken" in said.stdout
+    assert "An invariant was violated" in said.stdout
     assert "Traceback" not in said.output
