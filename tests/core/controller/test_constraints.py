@@ -74,8 +74,8 @@ def test_constraints_that_cannot_be_met_name_rack_wanted_and_there() -> None:
     refused = made(world, "replicas=east:3")
     assert refused.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
     assert refused.error_message == (
-        "The placement constraints want 3 replica(s) in rack east; brokers there that can be given "
-        "one: 1, 2."
+        "The placement constraints want 3 replica(s) in rack east; brokers there that can get one: "
+        "1, 2."
     )
     set_cordon(world, 3)
     set_cordon(world, 4)
