@@ -111,7 +111,7 @@ def written(printed) -> str:
     blocks = []
     for number, (example, text) in enumerate(printed.items()):
         if number == 1:
-            blocks.append("## Verbs\n")
+            blocks.append("## Commands\n")
         pretty = json.dumps(short(json.loads(text)), indent=2, ensure_ascii=False)
         blocks.append(f"### `anabranch {example}`\n\n```json\n{pretty}\n```\n")
     return "\n" + "\n".join(blocks)

@@ -144,7 +144,7 @@ HANDLER = Handler(
     charge=Charge.MUTATION,
     kips=("KIP-4", "KIP-525", "KIP-590", "KIP-599"),
     skipped=(
-        "create.topic.policy.class.name has no effect.",
+        "The policy class create.topic.policy.class.name has no effect.",
         "Mutation quotas are not applied.",
     ),
 )

@@ -65,7 +65,7 @@ HANDLER = Handler(
     ),
     kips=("KIP-133", "KIP-226", "KIP-590"),
     skipped=(
-        "alter.config.policy.class.name has no effect.",
+        "The policy class alter.config.policy.class.name has no effect.",
         "Log levels of a broker are not altered.",
         "Settings of groups and of subscriptions to client metrics are stored, but have no effect.",
     ),

@@ -105,7 +105,7 @@ HANDLER = Handler(
     ),
     kips=("KIP-339", "KIP-590"),
     skipped=(
-        "alter.config.policy.class.name has no effect.",
+        "The policy class alter.config.policy.class.name has no effect.",
         "Log levels can be altered only in a request of their own.",
         "Settings of groups and of subscriptions to client metrics are stored, but have no effect.",
     ),
