@@ -119,7 +119,7 @@ async def test_what_is_no_record_batch_is_told_at_once(anabranch_session_cluster
     async with Cluster(anabranch_session_cluster.bootstrap_servers) as cluster:
         await filled(cluster, "ranges-damaged", 1)
         monkeypatch.setattr("anabranch.client.ranges.whole_batches", lambda records: (0, -1))
-        with pytest.raises(ReadingStalled, match="for offset 0 is no whole record batch"):
+        with pytest.raises(ReadingStalled, match="for offset 0 is not a complete record batch"):
             await offsets_of(read_range(cluster, "ranges-damaged", 0, 0, 5, reading=SMALL))
 
 

@@ -194,7 +194,7 @@ def test_every_surface_tells_the_same(racks):
         "topics", "describe", "--topic", name
     )
     assert "100%" in racks.verb("placement", name)
-    assert "no bytes move" in racks.verb("explain", f"{name}-0")
+    assert "copies no records" in racks.verb("explain", f"{name}-0")
 
 
 def test_a_rack_goes_past_the_threshold_and_comes_back(racks):

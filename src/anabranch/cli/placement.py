@@ -50,7 +50,7 @@ def _print(found: DisklessTopic) -> None:
     racks = ", ".join(found.target_racks) or "none"
     click.echo(
         f"{found.name}: diskless, effective replication factor {found.effective_rf}, "
-        f"target racks {racks}; no bytes move with its replicas"
+        f"target racks {racks}; moves copy no records"
     )
     print_table(HEADS, [_row(each) for each in found.partitions])
     for each in found.partitions:

@@ -65,7 +65,7 @@ def test_a_factor_that_says_the_same_is_taken_and_another_one_is_not() -> None:
     assert made(world, factor=2).error_code == ErrorCode.NONE
     refused = create(world, "u", factor=3, confluent_placement_constraints=EAST_AND_WEST)
     assert refused.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
-    assert "make 2 replica(s), and replication factor 3 was asked for" in refused.error_message
+    assert "require 2 replica(s), and replication factor 3 was requested" in refused.error_message
     assert world.image.topic("u") is None
 
 

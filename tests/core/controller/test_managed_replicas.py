@@ -288,7 +288,7 @@ def test_a_reassignment_is_done_with_the_request():
     assert world.partition("t").replicas == (4, 2, 3)
     check_all(world)
     (sentence,) = world.sentences("REASSIGNMENT_DONE")
-    assert "no bytes move" in sentence
+    assert "no records move" in sentence
     code, _ = reassign(world, "t", 0, None)
     assert code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 

@@ -188,7 +188,7 @@ def test_nothing_is_said_without_a_code_of_the_table(told: World) -> None:
         "rack c is UNAVAILABLE: all its brokers are unavailable; its diskless replicas are "
         "removed; "
         "effective replication factor 2",
-        "the replica of d-0 on broker 3 is removed, because rack c is unavailable",
+        "d-0 loses the replica on broker 3, because rack c is unavailable",
         "1 diskless partition(s) come closer to one replica in each rack; no records move",
     ],
 )

@@ -90,7 +90,7 @@ def test_what_a_full_broker_led_is_led_by_others_at_once_and_it_waits_for_no_lag
         partition = world.partition("t", index)
         assert sorted(partition.isr) == [2, 3]
         assert partition.leader == next(each for each in replicas if each != 1)
-    assert world.sentences("FOLDER_FULL") and "no room" in world.sentences("ISR_CHANGED")[0]
+    assert world.sentences("FOLDER_FULL") and "no space" in world.sentences("ISR_CHANGED")[0]
     before = world.image
     tell(world, 1, folder_of(1))
     assert world.image is before, "nothing new, nothing written"

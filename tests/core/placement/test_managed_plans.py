@@ -1,4 +1,4 @@
-"""Plans for diskless topics: one replica a rack, no bytes move, and that is said."""
+"""Plans for diskless topics: one replica a rack, no records move, and that is said."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def test_a_drain_stays_in_the_rack_and_copies_nothing():
     plan = drain(managed(sites("a: 1 2", "b: 3 4", "5 6"), (1, 3, 5), classic=[(1, 3)]), [1])
     after = {move.place: set(move.after) for move in plan.moves}
     assert after[T0] == {2, 3, 5}
-    assert "no bytes move" in next(move.sentence for move in plan.moves if move.place == T0)
-    assert "no bytes move" not in next(move.sentence for move in plan.moves if move.place == C0)
+    assert "no records move" in next(move.sentence for move in plan.moves if move.place == T0)
+    assert "no records move" not in next(move.sentence for move in plan.moves if move.place == C0)
     assert plan.sentence.endswith("2 partition(s) move, 1 replica(s) copied")
     (move,) = drain(managed(sites("a: 1 2", "5 6"), (1, 5)), [5]).moves
     assert set(move.after) == {1, 6}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 FOLLOWS = {
     RackState.HEALTHY: "one of its brokers can get replicas",
-    RackState.DEGRADED: "none of its brokers can get replicas; those that it has stay",
+    RackState.DEGRADED: "none of its brokers can get replicas; existing ones stay",
     RackState.UNAVAILABLE: "all its brokers are unavailable; its diskless replicas are removed",
 }
 
@@ -92,7 +92,7 @@ def was_stepped(
         yield Reason(Code.DISKLESS_REPLICA_ADDED, sentence, details)
     else:
         names = ", ".join(f"{each}, {_why(each, racks)}" for each in step.went)
-        sentence = f"the replica of {place} on broker {names} is removed"
+        sentence = f"{place} loses the replica on broker {names}"
         yield Reason(Code.DISKLESS_REPLICA_REMOVED, sentence, details)
     yield from _leads(place, before, record, "its replicas changed")
 
@@ -122,7 +122,7 @@ def frozen_reason(count: int) -> Reason:
 def _why(broker_id: int, racks: Racks) -> str:
     name = racks.rack_of.get(broker_id)
     if name is None:
-        return "which is not registered"
+        return "because it is not registered"
     if racks.state(broker_id) is RackState.UNAVAILABLE:
         return f"because rack {name} is unavailable"
     return f"because rack {name} has another"

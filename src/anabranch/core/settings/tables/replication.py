@@ -50,8 +50,7 @@ REPLICATION = (
     row("replica.lag.time.max.ms", "A follower that lags for this long leaves the ISR.",
         LONG, "30000", HIGH, IN_FORCE),
     row("replica.selector.class",
-        "Replicas that serve consumers: the leader, or with Kafka's RackAwareReplicaSelector one "
-        "in the consumer's rack.",
+        "Who serves consumers: leaders, or (RackAwareReplicaSelector) replicas in the consumer's rack.",
         STRING, None, MEDIUM, IN_FORCE),
     row("replica.socket.receive.buffer.bytes",
         "Kernel receive buffer of a follower's connection; unless given, the system sizes it.",
