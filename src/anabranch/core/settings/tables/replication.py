@@ -50,7 +50,7 @@ REPLICATION = (
     row("replica.lag.time.max.ms", "A follower that lags for this long leaves the ISR.",
         LONG, "30000", HIGH, IN_FORCE),
     row("replica.selector.class",
-        "Who serves consumers: leaders, or (RackAwareReplicaSelector) replicas in the consumer's rack.",
+        "Who serves consumers: the leader, or (RackAwareReplicaSelector) a replica in their rack.",
         STRING, None, MEDIUM, IN_FORCE),
     row("replica.socket.receive.buffer.bytes",
         "Kernel receive buffer of a follower's connection; unless given, the system sizes it.",
