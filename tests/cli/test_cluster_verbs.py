@@ -48,7 +48,7 @@ def test_a_broker_that_serves_is_forgotten_only_by_force(verb):
     assert "broker 1 is running: stop it first" in refused.output
     assert "fenced" not in verb("cluster", "brokers").output
     forced = verb("cluster", "unregister", "1", "--force")
-    assert (forced.exit_code, forced.output) == (0, "node 1 is forgotten\n")
+    assert (forced.exit_code, forced.output) == (0, "node 1 is unregistered\n")
 
 
 def test_a_broker_that_is_not_there_cannot_be_forgotten(verb):

@@ -201,7 +201,7 @@ def test_r6_an_unclean_leader_is_elected_by_request_only(verb, nodes):
     ("words", "sentence"),
     [
         ([], "Give either --topic NAME or --all-topic-partitions"),
-        (["--topic", "t", "--all-topic-partitions"], "one of both"),
+        (["--topic", "t", "--all-topic-partitions"], "Give either"),
         (["--all-topic-partitions", "--partition", "1"], "--partition needs --topic"),
         (["--type", "any", "--topic", "t"], "'preferred', 'unclean'"),
     ],

@@ -117,7 +117,7 @@ def test_a_file_of_something_else_is_no_metadata(tmp_path):
     (tmp_path / "notes.txt").write_text("bootstrap.servers=127.0.0.1:9092\n" * 5)
     done = run("metadata", "dump", tmp_path / "notes.txt")
     assert done.exit_code == 1
-    assert "no batch" in done.output and "Traceback" not in done.output
+    assert "no record batch" in done.output and "Traceback" not in done.output
 
 
 def test_the_log_of_a_topic_is_no_metadata(copy):
