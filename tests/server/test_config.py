@@ -186,7 +186,7 @@ def test_line_numbers_count_continued_lines(load):
         (["listeners=foo"], "Unable to parse foo"),
         (["listeners=PLAINTEXT://a..b:1"], "a..b is not a host name"),
         (["listeners=TLS://127.0.0.1:1"], "No security protocol defined for listener TLS"),
-        (["listeners=SSL://127.0.0.1:1"], "which this version does not speak"),
+        (["listeners=SSL://127.0.0.1:1"], "which this version does not support"),
         (["controller.listener.names=FOO"], "a controller needs a listener"),
         (["advertised.listeners=PLAINTEXT://0.0.0.0:1"], "nonroutable meta-address 0.0.0.0"),
         (["advertised.listeners=SSL://h:1"], "is not in `listeners`"),

@@ -174,7 +174,7 @@ async def test_a_copy_with_records_that_nothing_here_follows_is_refused(
     copy.log.append_as_follower(bytearray(batch), now_ms=1)
     copy.close()
     (tmp_path / "copy" / "meta.properties").write_text("cluster.id=test-cluster\n")
-    with pytest.raises(StorageFault, match=r"cannot follow: .*AbortTransactionRecord; nothing was"):
+    with pytest.raises(StorageFault, match=r"cannot replay: .*AbortTransactionRecord; nothing was"):
         await restore_store(RealFiles(), [str(tmp_path / "copy")], f"sqlite://{tmp_path}/new.db")
     assert not (tmp_path / "new.db").exists()
 

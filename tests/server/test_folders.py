@@ -34,7 +34,7 @@ def test_a_fresh_folder_needs_no_format_step(tmp_path):
 
 def test_a_folder_is_held_by_one_node_also_in_one_process(tmp_path):
     held = hold(config(tmp_path))
-    with pytest.raises(FolderFault, match=re.escape("in use by another node; stop that one")):
+    with pytest.raises(FolderFault, match=re.escape("in use by another node; stop that node")):
         hold(config(tmp_path))
     held.release()
     hold(config(tmp_path)).release()

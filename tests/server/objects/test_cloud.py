@@ -246,9 +246,9 @@ async def test_many_objects_are_deleted_and_listed_in_pages(s3, monkeypatch):
         ("s3://", "names no bucket"),
         ("s3:///prefix", "names no bucket"),
         (f"s3://id:{SECRET}@bucket/prefix", "names no bucket"),
-        (f"s3://bucket/prefix?no_such_option={SECRET}", "not understood.*no_such_option"),
-        (f"az://container?account_key={SECRET}", "not understood.*account_key"),
-        (f"gs://bucket?service_account_key={SECRET}", "not understood.*service_account_key"),
+        (f"s3://bucket/prefix?no_such_option={SECRET}", "not valid.*no_such_option"),
+        (f"az://container?account_key={SECRET}", "not valid.*account_key"),
+        (f"gs://bucket?service_account_key={SECRET}", "not valid.*service_account_key"),
     ],
 )
 async def test_a_wrong_url_is_refused_without_its_secrets(url, said):
