@@ -116,7 +116,7 @@ def url_of(endpoint, bucket="bucket"):
 
 def test_a_bucket_that_is_missing(folder):
     with s3_endpoint() as endpoint:
-        refused(folder, ("there is no such bucket", "make it"), storage=url_of(endpoint, "none"))
+        refused(folder, ("there is no such bucket", "create it"), storage=url_of(endpoint, "none"))
 
 
 class Forbidding(BaseHTTPRequestHandler):

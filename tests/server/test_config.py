@@ -167,7 +167,7 @@ def test_r7_the_imbalance_percentage_is_accepted():
 def test_a_key_that_is_there_twice_warns(load):
     config = load("num.partitions=1\nnum.partitions=2\n")
     assert config.broker.num_partitions == 2
-    assert "is there twice" in config.warnings[0]
+    assert "appears twice" in config.warnings[0]
 
 
 def test_line_numbers_count_continued_lines(load):
@@ -192,7 +192,7 @@ def test_line_numbers_count_continued_lines(load):
         (["advertised.listeners=SSL://h:1"], "is not in `listeners`"),
         (["inter.broker.listener.name=FOO"], "FOO is no advertised listener"),
         (["log.dirs="], "At least one log directory"),
-        (["log.dirs=/a,/a"], "there twice"),
+        (["log.dirs=/a,/a"], "appears twice"),
         (["log.retention.ms=0"], "must be unlimited (-1) or"),
         (["broker.session.timeout.ms=1000"], "broker.heartbeat.interval.ms"),
         (["cordoned.log.dirs=*"], "run `anabranch cluster cordon --broker ID`"),

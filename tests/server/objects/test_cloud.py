@@ -153,7 +153,7 @@ async def test_what_only_a_person_can_mend_is_said_at_once_with_a_remedy(
 async def test_a_missing_bucket_is_said_before_the_first_object(s3):
     store = await open_objects(s3_url(s3, "no-such-bucket"))
     with pytest.raises(
-        StorageFault, match=r"s3://no-such-bucket/.*no such bucket.*make it"
+        StorageFault, match=r"s3://no-such-bucket/.*no such bucket.*create it"
     ) as raised:
         await store.check("cluster")
     assert not isinstance(raised.value, ObjectMissing)
