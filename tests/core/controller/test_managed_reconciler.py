@@ -424,6 +424,38 @@ def test_a_look_that_comes_late_makes_no_larger_step():
     assert pace.allowed(5_000, 60_050) == 250
 
 
+def test_moves_that_took_long_are_followed_by_a_longer_pause():
+    """Else a busy machine would do nothing but move, and clients would wait."""
+    world = racked_world(1, 2)
+    diskless(world, partitions=3_000)
+    live(world, 4_000, 1, 2)
+    world.register(3, rack="c")
+    state, config = world.controller.state, world.controller.config
+    reconciling = world.controller.duties.diskless
+    for _ in range(100):
+        if not reconciling.todo:
+            live(world, 10, 1, 2, 3)
+
+    def moves(now_ms):
+        result = reconciling.due(state, config, now_ms, hears=True)
+        return 0 if result is None else len(result.records)
+
+    moves(world.now_ms + 1_000)
+    moves(world.now_ms + 1_001)  # whatever was moved before is over
+    moved_ms = world.now_ms + 2_000
+    assert moves(moved_ms) > 100
+    assert moves(moved_ms + 10) == 0
+    assert reconciling.due_ms == moved_ms + 50, "it took a moment, so that the pace holds"
+    moved_ms += 50
+    assert moves(moved_ms) > 100
+    assert moves(moved_ms + 100) == 0
+    assert reconciling.due_ms == moved_ms + 300
+    assert moves(moved_ms + 299) == 0
+    assert moves(moved_ms + 300) > 100
+    assert moves(moved_ms + 5_000) == 0
+    assert reconciling.due_ms == moved_ms + 5_500, "but never for long"
+
+
 def test_what_partitions_on_the_same_brokers_want_is_found_once(monkeypatch):
     world = racked_world(1, 2)
     diskless(world, partitions=600)

@@ -215,6 +215,15 @@ MUTANTS = (
         caught_by=f"{CONTROLLER}::test_a_look_that_comes_late_makes_no_larger_step",
     ),
     Mutant(
+        name="moves-without-a-rest",
+        rule="moves that took long are followed by a longer pause",
+        module="anabranch.core.controller.diskless.reconciler",
+        old="            self.due_ms = max(self.due_ms, now_ms + pause_ms)\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by=f"{CONTROLLER}::test_moves_that_took_long_are_followed_by_a_longer_pause",
+    ),
+    Mutant(
         name="wishes-outlive-the-racks",
         rule="what partitions want is found anew when the racks have changed",
         module="anabranch.core.controller.diskless.reconciler",

@@ -41,6 +41,7 @@ from anabranch.core.controller.diskless.reconciliation import (
 )
 from anabranch.core.controller.history import MOST_A_DECISION
 from anabranch.core.controller.result import Reason, Result
+from anabranch.core.types import NEVER_MS
 from anabranch.core.wire.metadata_records import MetadataRecord, NoOpRecord
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ MOST_MOVED = 1_000
 """Steps in one batch of records, so that it stays small."""
 MOST_LATE = 120
 """Percent of a look's worth that one look may make: timers ring a little late."""
+REST = 2
+"""How many times as long as a batch of moves took the pause behind it is, at least."""
 MOST_ALIKE = 10_000
 """Lists of replicas whose wishes are kept: partitions on the same brokers want the same."""
 MOST_SAID = MOST_A_DECISION - 1
@@ -92,6 +95,8 @@ class ReconcilerDuty:
 
     def __init__(self, now_ms: int) -> None:
         self.due_ms = now_ms + IDLE_MS
+        self._moved_ms = NEVER_MS
+        """When the last batch of moves was decided, until the controller has asked again."""
         self.racks: Racks | None = None
         """The racks as of the last look."""
         self.todo: dict[PartitionKey, None] = {}
@@ -130,6 +135,7 @@ class ReconcilerDuty:
         self, state: ClusterState, config: BrokerConfig, now_ms: int, *, hears: bool
     ) -> Result[None] | None:
         """What is to be written down now. `hears` says whether the controller hears any broker."""
+        self._rest(now_ms)
         if now_ms < self.due_ms:
             return None
         absences, reasons = self._counted(state, config, now_ms, hears=hears)
@@ -140,11 +146,21 @@ class ReconcilerDuty:
                 result = self._stepped(state, config, now_ms)
         if absences or reasons:
             result = Result((NoOpRecord(absences=absences),), None, tuple(reasons))
+        elif result is not None:
+            self._moved_ms = now_ms
         is_busy = self.todo or state.diskless.touched
         self.due_ms = now_ms + (BUSY_MS if is_busy else IDLE_MS)
         return result
 
     # Time.
+
+    def _rest(self, now_ms: int) -> None:
+        """Pause for longer than the last batch of moves took, which is over when the controller
+        asks again: on a busy machine clients would else wait for one batch after the other."""
+        moved_ms, self._moved_ms = self._moved_ms, NEVER_MS
+        if moved_ms != NEVER_MS:
+            pause_ms = min(REST * (now_ms - moved_ms), IDLE_MS)
+            self.due_ms = max(self.due_ms, now_ms + pause_ms)
 
     def _counted(
         self, state: ClusterState, config: BrokerConfig, now_ms: int, *, hears: bool
