@@ -60,7 +60,9 @@ def test_the_header_is_whole(api_file):
 def test_what_is_skipped_is_said_twice_or_not_at_all(api_file):
     path, handler, docstring = api_file
     says_nothing = headings(docstring).get("Skipped", "").lower().startswith("nothing")
-    assert says_nothing == (handler.skipped == ()), path.name
+    assert says_nothing == (handler.skipped == ()), (
+        f"{path.name}: `Skipped:` of its header and `skipped` of its HANDLER say the same, or nothing"
+    )
     for sentence in handler.skipped:
         assert sentence[0].isupper(), f"{path.name}: {sentence!r}"
         assert sentence.endswith("."), f"{path.name}: {sentence!r}"
