@@ -21,6 +21,7 @@ from collections import Counter
 from operator import is_
 from typing import TYPE_CHECKING
 
+from anabranch.core.controller.brokers.sessions import AFTER_A_HIT_MS
 from anabranch.core.controller.diskless.absence import Absences, forgotten
 from anabranch.core.controller.diskless.leaders import change_diskless
 from anabranch.core.controller.diskless.racks import HEALTHY, UNAVAILABLE, Rack, Racks
@@ -60,8 +61,9 @@ MOST_MOVED = 1_000
 """Steps in one batch of records, so that it stays small."""
 MOST_LATE = 120
 """Percent of a look's worth that one look may make: timers ring a little late."""
-REST = 2
-"""How many times as long as a batch of moves took the pause behind it is, at least."""
+REST = 4
+"""How many times as long as a batch of moves took the pause behind it is, at least: moves take a
+fifth of a busy controller's time."""
 MOST_ALIKE = 10_000
 """Lists of replicas whose wishes are kept: partitions on the same brokers want the same."""
 MOST_SAID = MOST_A_DECISION - 1
@@ -159,7 +161,8 @@ class ReconcilerDuty:
         asks again: on a busy machine clients would else wait for one batch after the other."""
         moved_ms, self._moved_ms = self._moved_ms, NEVER_MS
         if moved_ms != NEVER_MS:
-            pause_ms = min(REST * (now_ms - moved_ms), IDLE_MS)
+            took_ms = max(0, now_ms - moved_ms - AFTER_A_HIT_MS)
+            pause_ms = min(REST * took_ms, IDLE_MS)
             self.due_ms = max(self.due_ms, now_ms + pause_ms)
 
     def _counted(
