@@ -131,6 +131,14 @@ def test_a_folder_of_others_is_refused_before_a_byte_is_written(tmp_path, broker
     assert [each.name for each in tmp_path.iterdir()] == ["hosts"]
 
 
+@pytest.mark.parametrize("brokers", ["1", "3"])
+def test_a_folder_that_cannot_be_made_is_told_so(tmp_path, brokers):
+    (tmp_path / "file").write_text("")
+    done = run_up(tmp_path / "file" / "data", "--brokers", brokers)
+    assert done.returncode == 1
+    assert f"Error: --dir {tmp_path}/file/data: Not a directory; name a folder" in done.stderr
+
+
 @pytest.mark.parametrize("is_there", [False, True])
 @pytest.mark.parametrize("brokers", ["1", "2"])
 def test_a_start_that_is_refused_leaves_nothing_behind(tmp_path, brokers, is_there):

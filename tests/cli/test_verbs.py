@@ -266,6 +266,10 @@ def test_a_partition_that_is_not_there_is_refused_at_once(verb, words):
         (("transactions", "describe", "--id", "no"), "`anabranch transactions list` shows"),
         (("groups", "describe", "--group", "no"), "`anabranch groups list` shows"),
         (("topics", "create", "--topic", "x", "--config", "retention.m=1"), "mean retention.ms?"),
+        (
+            ("topics", "create", "--topic", "x", "--config", "zzz=1"),
+            "--all` lists them.",
+        ),
         (("topics", "list", "--timeout", "nan"), "'nan' is not a number of seconds."),
         (("topics", "list", "--timeout", "-1"), "-1.0 is not in the range x>0."),
         (("consume", "--topic", "t", "--timeout", "nan"), "'nan' is not a number of seconds."),
@@ -277,6 +281,15 @@ def test_an_error_says_what_helps(verb, tmp_path, words, said):
     no_text = tmp_path / "no-text"
     no_text.write_bytes(b"\xff\xfe")
     refused(verb(*(each.format(no_text=no_text) for each in words)), said)
+
+
+def test_a_topic_of_the_cluster_is_deleted_by_force_alone(verb):
+    lines(verb("topics", "create", "--topic", "counted"))
+    place = ("--group", "counting", "--topic", "counted", "--to-earliest", "--execute")
+    lines(verb("groups", "reset-offsets", *place))
+    refused(verb("topics", "delete", "--topic", "__consumer_offsets"), "Add --force")
+    assert "__consumer_offsets" in lines(verb("topics", "list"))
+    lines(verb("topics", "delete", "--topic", "__consumer_offsets", "--force"))
 
 
 def test_nobody_there_is_one_line_with_what_to_do(verb):

@@ -38,6 +38,9 @@ REMEDIES = {
 """What helps, by the name of an error code; for sentences that do not say it themselves."""
 UNKNOWN_SETTING = re.compile(r"Unknown topic config name: (\S+)")
 """Kafka's words, as tools of Kafka's look for them."""
+ALL_SETTINGS = (
+    "`anabranch configs describe --entity-type topics --entity-name NAME --all` lists them."
+)
 
 
 class Seconds(click.FloatRange):
@@ -139,7 +142,7 @@ def _remedy(fault: ApiError) -> str:
         from anabranch.core.settings.tables.topic import TOPIC
 
         near = get_close_matches(unknown[1], [each.name for each in TOPIC], n=1)
-        return f"Did you mean {near[0]}?" if near else ""
+        return f"Did you mean {near[0]}?" if near else ALL_SETTINGS
     return "" if "`anabranch" in fault.message else REMEDIES.get(fault.code.name, "")
 
 

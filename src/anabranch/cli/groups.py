@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from anabranch.cli.cluster_command import (
+    REMEDIES,
     VerbGroup,
     ask,
     bootstrap_option,
@@ -249,7 +250,10 @@ async def _places(
         known = await cluster.leaders(topic)
         for index in indexes or ():
             if index not in known:
-                raise click.ClickException(f"There is no partition {topic}-{index}.")
+                raise click.ClickException(
+                    f"There is no partition {topic}-{index}. "
+                    f"{REMEDIES['UNKNOWN_TOPIC_OR_PARTITION']}"
+                )
         places += [(topic, index) for index in (known if indexes is None else indexes)]
     return sorted(places)
 

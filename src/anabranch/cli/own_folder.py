@@ -44,10 +44,20 @@ def no_leftovers(folder: Path) -> Iterator[Callable[[], None]]:
     before = {each.name for each in folder.iterdir()} if folder.exists() else None
     started = []
     try:
+        _create(folder)
         yield lambda: started.append(True)
     finally:
         if not started and not (before or set()) - NOTHING:
             _remove_new(folder, before)
+
+
+def _create(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as fault:
+        raise click.ClickException(
+            f"--dir {folder}: {fault.strerror}; name a folder that can be made"
+        ) from None
 
 
 def _remove_new(folder: Path, before: set[str] | None) -> None:

@@ -410,15 +410,21 @@ def alter(
 @timeout_option
 @topic_option
 @click.option("--if-exists", is_flag=True, help="Do nothing if the topic does not exist.")
+@click.option("--force", is_flag=True, help="Delete also what the cluster itself keeps in topics.")
 @json_option
 def delete(
-    bootstrap: str, timeout_seconds: float, topic: str, if_exists: bool, as_json: bool
+    bootstrap: str, timeout_seconds: float, topic: str, if_exists: bool, force: bool, as_json: bool
 ) -> None:
     """Delete a topic and its records."""
     from anabranch.client.admin import delete_topic
     from anabranch.core.errors import ApiError, ErrorCode
 
     async def work(cluster: Cluster) -> bool:
+        if not force and (await cluster.metadata([topic])).topics[0].is_internal:
+            raise click.ClickException(
+                f"{topic} belongs to the cluster: committed offsets or transactions of every "
+                "client would go with it. Add --force to delete it nevertheless."
+            )
         try:
             await delete_topic(cluster, topic)
         except ApiError as fault:
