@@ -123,6 +123,7 @@ class BrokerRole:
         )
         self.partitions = PartitionShell(self.broker, node.files, config.log_dirs, clock_ms=wall_ms)
         self.broker.partitions.offline_folders |= held.unusable.keys()
+        self.broker.partitions.directory_ids = held.directories
         self.partitions.on_changed = self._partitions_changed
         self.partitions.on_fatal = node.stop_because
         self.assignments = AssignmentShell(self.broker, channel, held.directories)

@@ -57,6 +57,7 @@ class HostingPerformer:
         self._random = self.world.random(f"{node.name}/disk-time")
         self._is_performing = False
         self.broker.partitions.folders = list(node.folders)
+        self.broker.partitions.directory_ids = node.directory_ids
 
     @property
     def flushes_late(self) -> bool:

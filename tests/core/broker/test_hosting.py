@@ -206,6 +206,50 @@ def test_a_replica_that_moved_away_meanwhile_is_set_aside():
     assert stage.count(does.OpenLog) == 0, "its old log is not taken for the new one"
 
 
+@pytest.mark.parametrize("away", FOLDERS)
+def test_a_topic_made_again_while_a_folder_was_away_is_opened_where_it_lies(away):
+    """What the folder brings back is of the deleted topic."""
+    stage = Stage()
+    stage.publish(stage.create("t", partitions=len(FOLDERS)))
+    old = next(each.topic_partition for each in stage.partitions if each.folder == away)
+    stage.hosting.folders.failed(away, StorageFault("no disk"))
+    stage.publish(stage.delete("t"))
+    stage.publish(stage.create("t", partitions=len(FOLDERS)))
+    stage.append(old)
+    folder = stage.folder_of(old)
+    stage.start()
+    stage.publish()
+    assert (stage.folder_of(old), stage.partitions.get(*old).log.end_offset) == (folder, 1)
+    assert [each.path for each in stage.done if isinstance(each, does.SetAside)] == [away]
+
+
+@pytest.mark.parametrize("named", [None, "/a", "/b"])
+def test_of_two_copies_of_a_replica_the_one_that_the_metadata_names_is_opened(named):
+    """Else the one of which more was synced; the other is set aside."""
+    stage = Stage()
+    stage.partitions.folders = ["/b"]
+    stage.publish(stage.create("t"))
+    stage.append(PLACE)
+    stage.files.make_dirs(f"/a/{PLACE}")
+    for name in stage.files.list(f"/b/{PLACE}"):
+        stage.files.write_atomic(
+            f"/a/{PLACE}/{name}", stage.files.read(f"/b/{PLACE}/{name}"), sync=True
+        )
+    stage.append(PLACE)
+    stage.sync()
+    stage.hosting.folders.by_path["/b"].checkpoint()
+    topic = stage.topics["t"]
+    ids = {"/a": b"a" * 16, "/b": b"b" * 16}
+    directories = (ids.get(named, bytes(16)),)
+    state = replace(topic.partitions[0], directories=directories)
+    stage.topics["t"] = replace(topic, partitions=topic.partitions.set(0, state))
+    stage.start()
+    stage.partitions.directory_ids = ids
+    stage.publish()
+    assert stage.folder_of(PLACE) == (named or "/b")
+    assert stage.count(does.SetAside) == 1
+
+
 @pytest.mark.parametrize("kind", ["full", "failed"])
 def test_what_cannot_be_set_aside_is_neither_opened_nor_removed(kind):
     """A full or failed disk refuses to rename what lies where a new log is to begin."""
@@ -310,6 +354,8 @@ class Life(RuleBasedStateMachine):
         super().__init__()
         self.stage = Stage()
         self.stage.publish()
+        self.ends = {}
+        """(topic id, partition) -> where its log ends."""
 
     def _places(self):
         return [
@@ -353,6 +399,8 @@ class Life(RuleBasedStateMachine):
         topic = self.stage.topics[data.draw(st.sampled_from(sorted(self.stage.topics)))]
         index = data.draw(st.sampled_from(sorted(topic.partitions)))
         delta = self.stage.place(topic.name, index, *brokers)
+        if 1 not in brokers:
+            self.ends.pop((topic.topic_id, index), None)
         if sees:
             self.stage.publish(delta)
         else:
@@ -366,6 +414,7 @@ class Life(RuleBasedStateMachine):
         replica = self.stage.partitions.get(*place)
         if replica.is_leader and not replica.log.room.is_full:
             self.stage.append(place)
+            self.ends[replica.topic_id, place.partition] = replica.log.end_offset
 
     @rule()
     def sync(self):
@@ -432,6 +481,13 @@ class Life(RuleBasedStateMachine):
             assert replica.topic_id == topic.topic_id == parse_partition_metadata(marker)
             assert replica.folder not in self.stage.partitions.offline_folders
             assert replica.log.fault is None
+
+    @invariant()
+    def a_hosted_log_has_what_was_appended(self):
+        """Whatever lay in another folder under its name meanwhile."""
+        for replica in self.stage.partitions:
+            term = replica.topic_id, replica.topic_partition.partition
+            assert replica.log.end_offset == self.ends.get(term, replica.log.end_offset)
 
     @invariant()
     def folders_are_known_to_be_full_as_their_logs_know_it(self):

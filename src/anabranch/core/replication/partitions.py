@@ -96,6 +96,8 @@ class Partitions:
         self.full_folders: set[str] = set()
         """Those that take no records until they have room again."""
         self.folders: list[str] = []
+        self.directory_ids: Mapping[str, bytes] = {}
+        """Folder -> the id by which the metadata names it."""
         self._offline_by_id: dict[TopicId, set[TopicPartition]] = {}
 
     def __iter__(self) -> Iterator[Replica]:

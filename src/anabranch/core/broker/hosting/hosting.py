@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from anabranch.core.broker.hosting import events
@@ -117,7 +118,7 @@ class Hosting:
                 self.folders.opened(event)
                 for place, topic_id in found:
                     if place.topic != CLUSTER_METADATA_TOPIC:
-                        self.logs.found.setdefault(place, Found(folder.path, topic_id))
+                        self.logs.note_found(place, Found(folder.path, topic_id))
             case events.FolderFailed(path, fault):
                 self.folders.failed(path, fault)
             case events.Refused(path, fault):
@@ -215,7 +216,8 @@ class Hosting:
 
     def may_be_marked_clean(self, folder: LogFolder) -> bool:
         """Whether a folder that is closed in order may be marked as clean."""
-        has_unread = any(each.path == folder.path for each in self.logs.found.values())
+        found = chain.from_iterable(self.logs.found.values())
+        has_unread = any(each.path == folder.path for each in found)
         return self.folders.may_be_marked_clean(folder, has_unread=has_unread)
 
     def close(self, folder: LogFolder) -> None:

@@ -24,6 +24,7 @@ from anabranch.core.broker.hosting.effects import (
 )
 from anabranch.core.broker.hosting.folders import Folders
 from anabranch.core.broker.hosting.states import HostedEvent, HostedState, after
+from anabranch.core.controller.brokers.membership import directory_of
 from anabranch.core.errors import Bug, CorruptLog, StorageFault
 from anabranch.core.log.files import DiskFull
 from anabranch.core.replication.replica import Replica
@@ -42,6 +43,7 @@ ANYWHERE = ""
 """Where a log that has no folder yet waits for room."""
 ANOTHER_TOPIC = "another topic of that name"
 MOVED_AWAY = "a replica that was moved away"
+SECOND_COPY = "a replica of which another folder has the log"
 
 
 class Found(NamedTuple):
@@ -63,11 +65,12 @@ class PendingOpen(NamedTuple):
 
 
 class Logs:
-    """The logs of one broker. `found` are those that lie in folders and are not open,
-    `flushed_late` the hosted partitions with flush.ms, `compacted` those that are compacted."""
+    """The logs of one broker. `found` are those that lie in folders and are not open: several of a
+    partition where a folder was away while the topic was made anew in another. `flushed_late` are
+    the hosted partitions with flush.ms, `compacted` those that are compacted."""
 
     def __init__(self, broker: Broker, effects: list[Effect]) -> None:
-        self.found: dict[TopicPartition, Found] = {}
+        self.found: dict[TopicPartition, tuple[Found, ...]] = {}
         self.flushed_late: dict[TopicPartition, Replica] = {}
         self.compacted: dict[TopicPartition, Replica] = {}
         self.touched: list[TopicPartition] = []
@@ -105,17 +108,30 @@ class Logs:
 
     def sort_out_found(self, image: MetadataImage) -> None:
         """What lies in the folders and is not hosted, once everything is followed."""
-        for place, (path, topic_id) in sorted(self.found.items()):
-            topic = image.topic(place.topic)
-            known = image.partition(place.topic, place.partition)
-            if known and topic is not None and topic_id == topic.topic_id:
-                if not self._partitions.is_placed_here(known):
-                    del self.found[place]
-                    self._set_aside(path, place, MOVED_AWAY)
-                continue
-            why = "is of another topic" if known else "is not in the metadata"
-            sentence = f"ignored a log whose partition {why}"
-            self._effects.append(Report("warning", sentence, path=f"{path}/{place}"))
+        for place, found in sorted(self.found.items()):
+            for each in found:
+                self._sort_out(image, place, each)
+
+    def _sort_out(self, image: MetadataImage, place: TopicPartition, found: Found) -> None:
+        topic = image.topic(place.topic)
+        known = image.partition(place.topic, place.partition)
+        if known and topic is not None and found.topic_id == topic.topic_id:
+            if not self._partitions.is_placed_here(known):
+                self._no_more_found(place, found)
+                self._set_aside(found.path, place, MOVED_AWAY)
+            return
+        why = "is of another topic" if known else "is not in the metadata"
+        sentence = f"ignored a log whose partition {why}"
+        self._effects.append(Report("warning", sentence, path=f"{found.path}/{place}"))
+
+    def note_found(self, place: TopicPartition, found: Found) -> None:
+        """A log lies in a folder."""
+        self.found[place] = (*self.found.get(place, ()), found)
+
+    def _no_more_found(self, place: TopicPartition, gone: Found) -> None:
+        left = tuple(each for each in self.found.pop(place) if each != gone)
+        if left:
+            self.found[place] = left
 
     def _set_aside(self, path: str, place: TopicPartition, what: str) -> None:
         self._effects.append(SetAside(path, place, what))
@@ -142,14 +158,13 @@ class Logs:
         place, topic_id, _ = assignment
         if self._partitions.offline.get(place, topic_id) != topic_id:
             self._come_to(assignment, HostedEvent.REMOVE)  # of an older topic of that name
-        found, another = self.found.pop(place, None), None
-        if found is not None and found.topic_id not in (None, topic_id):
-            another, found = found, None
-        if found is not None and self._may_be_anothers(found, assignment):
-            another, found = found, None
-        if another is not None:
-            self._set_aside(another.path, place, ANOTHER_TOPIC)
-        if found is None and not is_new and self._is_missing(assignment, another):
+        lying = self.found.pop(place, ())
+        found = self._own_of(lying, assignment)
+        others = [each for each in lying if each is not found]
+        for each in others:
+            is_second = found is not None and each.topic_id == topic_id
+            self._set_aside(each.path, place, SECOND_COPY if is_second else ANOTHER_TOPIC)
+        if found is None and not is_new and self._is_missing(assignment, others):
             return
         folder = self.folders.roomiest() if found is None else self.folders.by_path[found.path]
         if folder is None or folder.fault is not None:
@@ -166,6 +181,25 @@ class Logs:
         settings = log_config(config, self._broker.config)
         self._effects.append(make(folder.path, place, topic_id, settings))
 
+    def _own_of(self, lying: tuple[Found, ...], assignment: Assignment) -> Found | None:
+        """The log that is this replica's: of several, that in the folder that the metadata names,
+        else the one of which more was synced."""
+        place, topic_id, state = assignment
+        own = [each for each in lying if each.topic_id == topic_id] or [
+            each
+            for each in lying
+            if each.topic_id is None and not self._may_be_anothers(each, assignment)
+        ]
+        if len(own) < 2:
+            return own[0] if own else None
+        named = directory_of(state, self._broker.broker_id)
+
+        def standing(found: Found) -> tuple[bool, int]:
+            is_named = self._partitions.directory_ids.get(found.path) == named
+            return is_named, self.folders.by_path[found.path].promised(place)
+
+        return max(own, key=standing)
+
     def _may_be_anothers(self, found: Found, assignment: Assignment) -> bool:
         """Whether a log that does not say whose it is is copied anew instead: its name goes to disk
         with its first records, so nothing in it was ever synced, and the controller counts on
@@ -175,13 +209,12 @@ class Logs:
             return False
         return self._partitions.may_begin_anew(state)
 
-    def _is_missing(self, assignment: Assignment, another: Found | None) -> bool:
+    def _is_missing(self, assignment: Assignment, others: list[Found]) -> bool:
         """Whether a log that was not found may not begin anew now; says why. What was promised in a
-        folder that held `another` topic's log was promised of that one."""
+        folder that held another topic's log was promised of that one."""
         place, _, state = assignment
         promised = {folder.path: folder.promised(place) for folder in self.folders.working()}
-        if another is not None:
-            promised[another.path] = 0
+        promised |= dict.fromkeys((each.path for each in others), 0)
         why = self._partitions.why_not_anew(assignment, promised)
         if why:
             sentence = "a partition is offline: its log is missing"
@@ -273,7 +306,7 @@ class Logs:
         self.opening = opening
         self._opening_ended(opening, HostedEvent.NO_ROOM)
         if opening.found is not None:
-            self.found[place] = opening.found
+            self.found[place] = (opening.found,)
         path = ANYWHERE if opening.found is None else opening.path
         self._waiting.setdefault(path, {})[place] = None
 
@@ -345,7 +378,7 @@ class Logs:
 
     def _waits_in(self, place: TopicPartition) -> str:
         found = self.found.get(place)
-        return ANYWHERE if found is None else found.path
+        return found[0].path if found else ANYWHERE
 
     def topic_config(self, image: MetadataImage, topic: str) -> TopicConfig:
         """The settings of a topic in force."""
