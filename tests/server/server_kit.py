@@ -108,6 +108,9 @@ def handler(api_key, run):
 
 async def eventually(condition):
     """Wait on a condition, not on a time."""
-    async with asyncio.timeout(SECONDS):
-        while not condition():  # noqa: ASYNC110 - the condition has no event of its own
-            await asyncio.sleep(0.001)
+    try:
+        async with asyncio.timeout(SECONDS):
+            while not condition():  # noqa: ASYNC110 - the condition has no event of its own
+                await asyncio.sleep(0.001)
+    except TimeoutError:
+        raise AssertionError(f"what was awaited did not happen within {SECONDS} s") from None

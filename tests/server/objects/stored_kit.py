@@ -24,9 +24,12 @@ LEASE_MS = 60_000
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
     """Wait for what a task does in the background."""
-    async with asyncio.timeout(10):
-        while not await condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    try:
+        async with asyncio.timeout(10):
+            while not await condition():  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+    except TimeoutError:
+        raise AssertionError("what was awaited did not happen within 10 s") from None
 
 
 def records(count: int) -> bytes:

@@ -12,6 +12,8 @@ Rule kept: the rows are made from what is seen alone. Not here: their printer (`
 from __future__ import annotations
 
 import asyncio
+import re
+from collections.abc import Iterable
 
 from anabranch.client.admin import create_topic
 from anabranch.client.cluster import Cluster
@@ -27,6 +29,7 @@ from anabranch.testing.rehearsal.clients import RehearsalClients
 from anabranch.testing.rehearsal.machines import Machines
 from anabranch.testing.rehearsal.probe import PartitionProbe
 
+LEFT = re.compile(r"([\d,]+) out of the ISR")
 PATIENCE_SECONDS = 45.0
 """More than a lease and a session that run out, one after the other."""
 LOOK_SECONDS = 0.05
@@ -50,6 +53,17 @@ def performed(
         raise ClusterError(f"The cluster did not do what was asked of it: {fault}") from fault
     finally:
         machines.end()
+
+
+def as_noticed(brokers: Iterable[int], changes: Iterable[str]) -> tuple[int, ...]:
+    """Brokers in the order in which they left the ISR in the simulation, the others last.
+
+    A controller hears of the deaths of one moment one after the other, in any order, and what
+    follows differs: the last to leave the ISR is eligible to lead."""
+    left = [each for line in changes for ids in LEFT.findall(line) for each in ids.split(",")]
+    return tuple(
+        sorted(brokers, key=lambda each: left.index(f"{each}") if f"{each}" in left else len(left))
+    )
 
 
 class _Stage:
@@ -109,6 +123,7 @@ class _Stage:
             brokers = () if event.who is None else await self.acting.who(event.who)
             meant.append((event, brokers))
             row.what = title(meant)
+            brokers = as_noticed(brokers, self.foretold.rows[len(self.rows) - 1].changes)
             if event.action in (Action.SEND, Action.READ):
                 task = asyncio.ensure_future(self._ask(event, row))
                 self._answers.append(task)
