@@ -129,7 +129,7 @@ FILES = {
     ),
     "a partition twice": (json.dumps({"partitions": [entry(), entry()]}), "a second time"),
     "a folder": (json.dumps({"partitions": [entry(log_dirs=["/d"])]}), 'only "any" is served'),
-    "bytes": (b"\xff\xfe{}", "decode"),
+    "bytes": (b"\xff\xfe{}", "it is not text in UTF-8"),
 }  # fmt: skip
 
 
@@ -188,7 +188,7 @@ STRANGERS = {
         "No broker with id 77 found; known: 1.",
     ),
     "unregister": (["cluster", "unregister", NOBODY], STRANGER),
-    "election": (["partitions", "elect-leaders", "--topic", "nobodys"], "Topic 'nobodys': "),
+    "election": (["partitions", "elect-leaders", "--topic", "nobodys"], "There is no topic 'nobodys'."),
     "explain": (["explain", "nobodys-0"], "There is no partition nobodys-0."),
     "rack": (
         ["configs", "alter", "--entity-type", "topics", "--entity-name", TOPIC,

@@ -416,8 +416,8 @@ def test_an_older_copy_of_the_coordinator(diskless):
         said = [code_of(client, "written", batch()), code_of(client, "written", batch())]
     assert said[-1] == ErrorCode.KAFKA_STORAGE_ERROR and ErrorCode.NONE not in said
     assert "anabranch diskless restore" in diskless.says("diskless records are refused")
-    create(diskless, "classic", num_partitions=1, config={})
-    assert code_of_new(diskless, "classic") == 0
+    create(diskless, "another", num_partitions=1, config={})
+    assert code_of_new(diskless, "another") == 0
     assert place.read_bytes() == set_back
     diskless.close()
     place.write_bytes(newest)

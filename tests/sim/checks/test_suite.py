@@ -46,7 +46,7 @@ def test_a_leader_that_crashes_and_one_that_loses_power():
     scene.write(10)
     first = scene.leader
     first.crash(power=False)
-    assert "does not serve" in scene.suite.unrest()
+    assert "is not ready" in scene.suite.unrest()
     scene.wait(15)
     scene.write(5)
     second = scene.leader
