@@ -134,6 +134,32 @@ def test_an_unclean_election_that_changes_nothing_deleted_is_no_fork_there():
     assert stage.logs.truths[KEY].forks == [(3, UNCLEAN)]
 
 
+def test_what_was_deleted_may_be_gone_again_after_a_leader_brought_it_back():
+    """Seed 731422: a leader that had lost its log start with the power served deleted records, and
+    its successor had them deleted still."""
+    stage = Stage(unclean_leader_election_enable="true", min_isr=1)
+    stage.write(3)
+    stage.change(isr=[1, 2])
+    for node_id in (1, 2):
+        stage.log(node_id).delete_records_before(3)
+        stage.look(node_id)
+    stage.write(1, followers=(2,))
+    stage.elect(3, [3], 1, 2, leader_recovery_state=1)
+    stage.follow(3)
+    truth = stage.logs.truths[KEY]
+    assert (truth.start, truth.high) == (0, 3)
+    stage.commit(unfenced(stage, 1))
+    stage.follow(1)
+    stage.log(1).truncate_fully(3)
+    stage.replica(1).high_watermark = 3
+    stage.look(1)
+    stage.change(isr=[3, 1])
+    stage.follow(1, 3)
+    stage.elect(1, [1], 3)
+    stage.follow(1)
+    assert (truth.start, truth.high) == (3, 3)
+
+
 def test_what_the_last_known_leader_lost_is_counted_under_its_name():
     stage = Stage()
     stage.change(isr=[1, 2])

@@ -130,6 +130,9 @@ class ReplicaChecks:
             return
         start = max(truth.start, replica.log.start_offset if truth.expires else 0)
         missing = truth.missing_in(copy.entries, start, truth.high)
+        while missing in truth.deleted and missing.end <= replica.log.start_offset:
+            # A leader that had lost its log start had brought it back.
+            missing = truth.missing_in(copy.entries, missing.end, truth.high)
         ends_early = truth.expires and replica.log.end_offset < truth.high
         rule = truth.reset_rule if truth.led_epoch < truth.reset_epoch <= epoch else ""
         if rule:
