@@ -41,7 +41,7 @@ class OnSlowStore(Anabranch):
     def prepare(self) -> None:
         """Start the S3 server."""
         sys.path.insert(0, str(ROOT))
-        from chaos.s3_server import S3Server
+        from bench.s3_server import S3Server
 
         self.store = S3Server()
         self.settings |= {
@@ -59,7 +59,7 @@ class OnSlowStore(Anabranch):
 
     def slow_down(self) -> None:
         """Let few bytes pass from now on."""
-        from chaos.slow_link import Condition
+        from bench.slow_link import Condition
 
         self.store.become(Condition(bytes_per_second=RATE))
 

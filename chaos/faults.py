@@ -4,7 +4,7 @@ What: one context manager a kind; it yields a sentence for the protocol once it 
 left when its time is over. A fault that meets nothing (its node is dead already) raises `Nothing`.
 Rule kept: every fault is one that the promise of acks=all with two in-sync replicas survives: files
 stay as the kernel has them, and no election is unclean. Several at once are welcome. Not here: when
-and how many (`plan`).
+and how many (`plan`), what they happen to (`scene`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import sqlite3
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass, field
 from itertools import permutations
 from typing import TypeVar
 
@@ -26,27 +25,21 @@ from anabranch.client import admin
 from anabranch.client.cluster import Cluster
 from anabranch.client.elections import Election, elect_leaders
 from anabranch.client.reassignments import reassign
-from anabranch.core.coordination.transactions.topic import TRANSACTION_TOPIC
 from anabranch.core.errors import ApiError, StorageFault
 from anabranch.core.types import TopicPartition
 from anabranch.testing import ClusterError
 from anabranch.testing.fault_calls import Undo
-from chaos.crowd import Crowd
-from chaos.diskless import DisklessStorage
-from chaos.disks import SmallDisks
 from chaos.faults_diskless import kill_between, outlive_lease
-from chaos.network import Network
-from chaos.nodes import IDS, Nodes
-from chaos.objects import OF_VOLUMES, S3Objects
-from chaos.operator_log import OperatorLog, now_us
+from chaos.nodes import IDS
+from chaos.operator_log import now_us
 from chaos.plan import FAMILIES, Fault
-from chaos.stores import Nothing, PostgresDatabase, SqliteFile, wait_at_most
+from chaos.scene import Scene
+from chaos.stores import Nothing, PostgresDatabase, wait_at_most
 from chaos.streams import ROLE as STREAMS
 from chaos.topics import create
-from chaos.watch import Watch
 
 Happening = contextlib.AbstractContextManager[str]
-Act = Callable[["Scene", Fault], Happening]
+Act = Callable[[Scene, Fault], Happening]
 T = TypeVar("T")
 ADMIN_SECONDS = 5.0
 TIMES = 4
@@ -56,82 +49,7 @@ ROWS = [row for size in (2, 3) for row in permutations(IDS, size)]
 MOST_SLACK_BYTES = 2 << 20
 ALONE = "moving"
 """A topic that may be left with a single replica: one in sync is enough for its writers."""
-OF_OBJECTS = OF_VOLUMES | S3Objects.kinds
 STORE_FAULTS = (StorageFault, sqlite3.Error, psycopg.Error)
-
-
-@dataclass
-class Scene:
-    """Everything that faults happen to."""
-
-    nodes: Nodes
-    watch: Watch
-    store: SqliteFile | PostgresDatabase
-    crowd: Crowd
-    places: list[tuple[str, int]]
-    movable: list[tuple[str, int]]
-    reborn: tuple[str, ...]
-    """Topics that may be deleted."""
-    operator: OperatorLog
-    diskless: DisklessStorage
-    disks: SmallDisks | None = None
-    """Real file systems that can run out of room."""
-    network: Network | None = None
-    """Links between hosts that can fail."""
-    over: threading.Event = field(default_factory=threading.Event)
-    """No fault lasts longer than the round."""
-
-    def kinds(self) -> frozenset[str]:
-        """What can happen here."""
-        possible = {kind for kinds in FAMILIES.values() for kind in kinds} & set(ACTS)
-        absent = (PostgresDatabase.kinds | SqliteFile.kinds) - self.store.kinds
-        absent |= {each for each in OF_OBJECTS if each not in self.diskless.objects.kinds}
-        if self.disks is None:
-            absent |= {"no-room"}
-        if self.network is None:
-            absent |= {*FAMILIES["wires"], "part-objects"}
-        elif not isinstance(self.store, PostgresDatabase):
-            absent |= {"part-store"}
-        if self.crowd.one_of(STREAMS) is None:
-            absent |= set(FAMILIES["streams"])
-        if not isinstance(self.diskless.objects, S3Objects):
-            absent |= {"part-objects"}
-        return frozenset(possible - absent)
-
-    def some(self, aim: float) -> int:
-        """A broker."""
-        return IDS[int(aim * len(IDS)) % len(IDS)]
-
-    def leader(self, aim: float) -> int:
-        """The leader of some partition."""
-        topic, index = self.places[int(aim * len(self.places)) % len(self.places)]
-        partition = self.watch.partition(topic, index)
-        return partition.leader if partition is not None and partition.leader > 0 else IDS[0]
-
-    def transactions(self, aim: float) -> int:
-        """Who coordinates some transactional ids."""
-        found = self.watch.image.topic(TRANSACTION_TOPIC)
-        leaders = [each.leader for each in found.partitions.values()] if found else []
-        if not leaders or (leader := leaders[int(aim * len(leaders)) % len(leaders)]) < 0:
-            raise Nothing("nobody coordinates these transactional ids")
-        return leader
-
-    def controller(self) -> int:
-        """Who holds the lease."""
-        found = self.watch.controller
-        if found not in IDS:
-            raise Nothing("nobody holds the lease")
-        return found
-
-    def role(self, broker_id: int) -> str:
-        """For the protocol: a broker, and what ends with it."""
-        led = sum(
-            each.leader == broker_id
-            for topic in self.watch.image.topics_by_id.values()
-            for each in topic.partitions.values()
-        )
-        holds = ", holds the lease" if broker_id == self.watch.controller else ""
-        return f"{broker_id} (leads {led}{holds})"
 
 
 # Processes.

@@ -10,13 +10,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from chaos.plan import Fault
+from chaos.scene import Scene
 from chaos.stores import Nothing
-
-if TYPE_CHECKING:
-    from chaos.faults import Scene
 
 WAITING_SECONDS = 1.0
 """Until objects are stored whose commits wait; a broker stores one in milliseconds."""

@@ -13,10 +13,11 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from bench.s3_server import LOCAL, S3Server
+from bench.slow_link import WELL, Condition
+
 from anabranch.server.one_machine import OBJECTS
 from chaos.network import Host
-from chaos.s3_server import LOCAL, S3Server
-from chaos.slow_link import WELL, Condition
 from chaos.stores import Nothing, Turn
 from chaos.volume import Volume
 

@@ -24,7 +24,7 @@ from chaos import check, replicas
 from chaos.crowd import Acks, Crowd
 from chaos.diskless import DisklessStorage
 from chaos.disks import SmallDisks
-from chaos.faults import Scene, carry_out_round, restore
+from chaos.faults import carry_out_round, restore
 from chaos.network import Network
 from chaos.node_logs import NodeLogs
 from chaos.nodes import IDS, Nodes
@@ -34,6 +34,7 @@ from chaos.operator_log import OperatorLog
 from chaos.plan import draw_config, draw_round
 from chaos.private import Private
 from chaos.report import PartReport
+from chaos.scene import Scene
 from chaos.stores import PostgresDatabase, SqliteFile, wait_at_most
 from chaos.streams import ROLE as STREAMS
 from chaos.streams import Program, StreamsClient

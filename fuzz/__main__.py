@@ -15,7 +15,7 @@ coverage.install()
 
 from fuzz import minimise, store  # noqa: E402
 from fuzz.engine import Fuzzer  # noqa: E402
-from fuzz.targets import TARGETS  # noqa: E402
+from fuzz.table import TARGETS  # noqa: E402
 from fuzz.verdict import Broken  # noqa: E402
 
 

@@ -1,4 +1,4 @@
-"""Writes docs/reference/ from the code: settings, verbs, metrics, errors, API keys, the ledger.
+"""Writes docs/reference/ from the code: settings, verbs, metrics, errors, APIs, ledger, mutants.
 
 Nothing here is typed twice: a page is only what the tables of the code say, and a test fails when
 a setting, verb, metric, error or skipped feature has no sentence.
@@ -29,6 +29,11 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     lines = ["| " + " | ".join(headings) + " |", "|" + " --- |" * len(headings)]
     lines += ["| " + " | ".join(cell(each) for each in row) + " |" for row in rows]
     return "\n".join(lines) + "\n"
+
+
+def names_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table whose first column has long names: they may wrap on a phone."""
+    return f'<div class="names" markdown>\n\n{table(headings, rows)}\n</div>\n'
 
 
 def page(title: str, introduction: str, *parts: str) -> str:
@@ -64,7 +69,7 @@ def settings_page() -> str:
     headings = ("name", "default", "meaning (type, scope, importance)")
     parts = []
     for kind, title in (("broker", "Broker settings"), ("topic", "Topic settings")):
-        parts += [f"## {title}", "", table(headings, setting_rows(settings_of(kind)))]
+        parts += [f"## {title}", "", names_table(headings, setting_rows(settings_of(kind)))]
     return page(
         "Settings",
         "This page lists every setting. Names, types, defaults and limits are those of Kafka 4.1. "
@@ -122,7 +127,7 @@ def metrics_page() -> str:
     return page(
         "Metrics",
         "If `http.listener` is set, a node serves these metrics for Prometheus at `/metrics`.",
-        table(("name", "kind", "meaning"), rows),
+        names_table(("name", "kind", "meaning"), rows),
     )
 
 
@@ -210,7 +215,34 @@ def ledger_page() -> str:
         table(("request", "skipped feature"), skipped()),
         "## Settings without effect",
         "",
-        table(("setting", "level", "meaning in Kafka"), accepted),
+        names_table(("setting", "level", "meaning in Kafka"), accepted),
+    )
+
+
+def mutant_rows(room: Any) -> Iterable[Sequence[object]]:
+    """One row a mutant: the rule it breaks, its name, and the check or the test that notices."""
+    directed = importlib.import_module("anabranch.sim.mutants.mutant").NO_SCHEDULE
+    for mutant in room.MUTANTS:
+        check = f"`{mutant.caught_by.rpartition('::')[2]}`"
+        seed = "" if mutant.seed == directed else f", seed {mutant.seed}"
+        yield mutant.rule, f"`{mutant.name}`", f"{check}{seed}"
+
+
+def mutants_page() -> str:
+    """The mutants, by subject."""
+    subjects = importlib.import_module("anabranch.sim.mutants.table").SUBJECTS
+    count = sum(len(room.MUTANTS) for _, room in subjects)
+    parts = []
+    for title, room in subjects:
+        headings = ("rule that it breaks", "mutant", "caught by")
+        parts += [f"## {title}", "", room.__doc__ or "", "", table(headings, mutant_rows(room))]
+    return page(
+        "Mutants",
+        f"Each of these {count} mutants reverts one decision of the production code, and a check "
+        "must notice: [why](../concepts/simulation.md#how-mutants-prove-the-checks). With a seed, "
+        "the simulator's schedule of that seed violates the named [check](simulator.md#checks), "
+        "and is clean without the mutant. Without a seed, the named test fails.",
+        *parts,
     )
 
 
@@ -221,6 +253,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "errors.md": errors_page,
     "api-keys.md": apis_page,
     "ledger.md": ledger_page,
+    "mutants.md": mutants_page,
 }
 
 

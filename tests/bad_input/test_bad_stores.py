@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from bad_kit import SECONDS, Raw, RunningNode, batch, code_of, eventually
-from chaos.s3_moto import s3_endpoint
+from bench.s3_moto import s3_endpoint
 from cluster_kit import refusal
 from confluent_kafka import (
     OFFSET_BEGINNING,

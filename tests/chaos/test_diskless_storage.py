@@ -10,10 +10,10 @@ import time
 from pathlib import Path
 
 import pytest
+from bench.s3_server import S3Server
+from bench.slow_link import WELL, Condition
 from chaos.diskless import DisklessStorage
 from chaos.objects import FolderObjects
-from chaos.s3_server import S3Server
-from chaos.slow_link import WELL, Condition
 from chaos.stores import Nothing, SqliteFile
 from chaos.volume import is_possible
 

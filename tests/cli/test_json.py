@@ -1,16 +1,15 @@
-"""`--json` on every verb that talks to a cluster, faults included; unknown verbs are answered."""
+"""`--json` on every verb, faults included; unknown verbs are answered."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import click
 import pytest
 
 from anabranch.cli.main import main
-
-WITHOUT_JSON = {"serve", "demo", "completion"}
-"""They serve, tell a story, or print a script."""
 
 
 def leaves(command, path=()):
@@ -24,8 +23,26 @@ def leaves(command, path=()):
 
 @pytest.mark.parametrize(("verb_name", "leaf"), list(leaves(main)), ids=lambda each: str(each))
 def test_every_verb_prints_json_for_programs(verb_name, leaf):
-    has_json = any("--json" in each.opts for each in leaf.params)
-    assert has_json != (verb_name in WITHOUT_JSON)
+    assert any("--json" in each.opts for each in leaf.params), verb_name
+
+
+def test_a_script_for_a_shell_is_json_for_programs(verb):
+    told = json.loads(verb("completion", "bash", "--json").stdout)
+    assert told == {"shell": "bash", "script": verb("completion", "bash").stdout.removesuffix("\n")}
+
+
+@pytest.mark.parametrize("start", [("serve", "--set", "node.id=2"), ("up", "--set", "node.id=2")])
+def test_a_node_that_cannot_start_says_so_in_json(start, tmp_path):
+    """The folder belongs to another node: the configuration is sound, and the start fails."""
+    (tmp_path / "meta.properties").write_text("version=1\nnode.id=7\ncluster.id=abc\n")
+    words = (*start, "--dir", str(tmp_path), "--port", "0", "--json")
+    done = subprocess.run(
+        [sys.executable, "-m", "anabranch", *words], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 1
+    error = json.loads(done.stdout)["error"]
+    assert "belongs to node 7" in error["message"]
+    assert "Error" not in done.stderr
 
 
 def test_what_was_done_is_json(verb):

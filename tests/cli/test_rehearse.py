@@ -9,6 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from anabranch.cli.main import main
+from anabranch.sim.rehearsal.orders import Turn, in_turns
+from anabranch.sim.rehearsal.outcome import rehearsed
 
 
 @pytest.fixture
@@ -119,7 +121,7 @@ def plan_file(tmp_path):
 
 
 def test_real_processes_that_do_the_same_are_said_to(rehearse, plan_file, monkeypatch):
-    monkeypatch.setattr("anabranch.testing.rehearsal.stage.performed", lambda _plan, told: told)
+    monkeypatch.setattr("anabranch.testing.rehearsal.stage.performed", lambda _plan, told: told.met)
     said = rehearse(plan_file, "--real")
     assert said.exit_code == 0 and said.stdout.endswith("As rehearsed.\n")
     assert said.stdout.startswith("orders-0\n") and "0-1 acknowledged (acks=all)" in said.stdout
@@ -128,7 +130,7 @@ def test_real_processes_that_do_the_same_are_said_to(rehearse, plan_file, monkey
 
 def test_real_processes_that_do_otherwise_are_shown_beside_it(rehearse, plan_file, monkeypatch):
     def less(_plan, told):
-        return replace(told, rows=told.rows[:1])
+        return replace(told.met, rows=told.met.rows[:1])
 
     monkeypatch.setattr("anabranch.testing.rehearsal.stage.performed", less)
     said = rehearse(plan_file, "--real")
@@ -146,9 +148,11 @@ def unwrapped(text):
 
 def test_what_differs_is_said_event_by_event(rehearse, plan_file, monkeypatch):
     def otherwise(_plan, told):
-        first, last = told.rows
+        first, last = told.met.rows
         state = replace(last.state, logs=("2/2", "0/1", "2/2"), serves="reads")
-        return replace(told, rows=[first, replace(last, state=state, cuts=["a cut"])], lost=(1,))
+        return replace(
+            told.met, rows=[first, replace(last, state=state, cuts=["a cut"])], lost=(1,)
+        )
 
     monkeypatch.setattr("anabranch.testing.rehearsal.stage.performed", otherwise)
     said = rehearse(plan_file, "--real")
@@ -169,7 +173,8 @@ def test_replicas_that_join_one_after_another_may_do_so_in_either_order(
     def joined(order):
         def made(_plan, told):
             changes = [f"{each} into the ISR" for each in order]
-            return replace(told, rows=[replace(told.rows[0], changes=changes), *told.rows[1:]])
+            first, *others = told.met.rows
+            return replace(told.met, rows=[replace(first, changes=changes), *others])
 
         return made
 
@@ -181,8 +186,24 @@ def test_replicas_that_join_one_after_another_may_do_so_in_either_order(
     assert "changes: rehearsed nothing; seen 2 into the ISR; then 3 into" in unwrapped(shown[0])
 
 
+def test_an_order_that_was_met_instead_is_said(rehearse, plan_file, monkeypatch):
+    plan_file.write_text(PLAN + "  - {at: 2s, kill: [2, 3]}\n")
+
+    def in_another_order(plan, told):
+        other = rehearsed(in_turns(plan, {1: Turn((2, 3), (3_000_000,))}), plan)
+        assert other.text() != told.met.text() and told.search(other.rows)
+        return told.met
+
+    monkeypatch.setattr("anabranch.testing.rehearsal.stage.performed", in_another_order)
+    said = rehearse(plan_file, "--real")
+    assert said.exit_code == 0, said.output
+    order = "brokers 2,3 killed: 2, then 3"
+    assert said.stdout.endswith(f"in another order within a moment: {order}.\nAs rehearsed.\n")
+    assert json.loads(rehearse(plan_file, "--real", "--json").stdout)["order"] == order
+
+
 def test_what_processes_leave_out_is_said(rehearse, plan_file, monkeypatch):
-    monkeypatch.setattr("anabranch.testing.rehearsal.stage.performed", lambda _plan, told: told)
+    monkeypatch.setattr("anabranch.testing.rehearsal.stage.performed", lambda _plan, told: told.met)
     plan_file.write_text(PLAN.replace("]]}", "]], produce: {acks: all}, retained: 1 GB}"))
     said = rehearse(plan_file, "--real")
     assert said.exit_code == 0
@@ -190,9 +211,7 @@ def test_what_processes_leave_out_is_said(rehearse, plan_file, monkeypatch):
 
 
 def test_what_real_processes_cannot_do_is_told_in_one_line(rehearse, plan_file):
-    plan_file.write_text(
-        PLAN.replace("brokers: 3", "brokers: 4, later: [4]") + "  - {at: 2s, add: 4}\n"
-    )
+    plan_file.write_text(PLAN.replace("brokers: 3", "brokers: 10"))
     said = rehearse(plan_file, "--real")
     assert said.exit_code == 1
-    assert said.stderr.startswith("Error: Line 6: `add` is for simulated nodes only.")
+    assert said.stderr == "Error: At most 9 brokers run as processes of one machine.\n"

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import click
 import psutil
@@ -16,9 +19,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.server.three_kit import partitions_of
 
 from anabranch.cli import local_brokers
-from anabranch.cli.up import left_out
+from anabranch.cli.up import left_out, say_cluster
 
 SECONDS = 60
+QUICK_START = Path(__file__).parents[2] / "docs/start/quick-start.md"
 
 
 def hear_interrupts():
@@ -153,6 +157,17 @@ def test_a_start_that_is_refused_leaves_nothing_behind(tmp_path, brokers, is_the
     assert "Traceback" not in done.stderr
     assert folder.exists() == is_there
     assert not is_there or [each.name for each in folder.iterdir()] == ["lost+found"]
+
+
+def test_the_process_of_each_broker_is_told_as_the_quick_start_shows_it(capsys):
+    shown = re.search(r"^broker 3 serves at .*pid (\d+).*$", QUICK_START.read_text(), re.MULTILINE)
+    node = SimpleNamespace(
+        node_id=3, bootstrap="127.0.0.1:9094", rack="c", pid=int(shown[1]),
+        log_dir="anabranch-data-3/broker-3",
+    )  # fmt: skip
+    say_cluster(SimpleNamespace(nodes=[node], bootstrap="127.0.0.1:9092"), as_json=False)
+    assert capsys.readouterr().out.splitlines()[0] == shown[0]
+    assert f"$ kill -KILL {shown[1]}\n" in QUICK_START.read_text()
 
 
 def run_up(folder, *words, port=0):

@@ -82,6 +82,7 @@ def wire(tmp_path_factory):
         running.admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(SECONDS)
         sender = OverTheWire(running)
         until(sender.coordinates, "coordinators")
+        Talk(sender, "first").init()  # producer id 0, which answers about unknown ids have too
         yield sender
         sender.close()
     finally:

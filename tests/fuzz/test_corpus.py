@@ -8,7 +8,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from fuzz.targets import TARGETS
+from fuzz.table import TARGETS
 
 from fuzz import havoc, store
 

@@ -324,8 +324,7 @@ def test_a_killed_python_worker_loses_and_repeats_nothing(topics, stream, tmp_pa
 
     def kill_readers():
         daemons = [each for each in jvm.children(recursive=True) if "pyspark.daemon" in line(each)]
-        workers = [child for each in daemons for child in each.children()]
-        for each in workers:
+        for each in (child for daemon in daemons for child in children(daemon)):
             if any(place.laddr and place.raddr for place in connections(each)):
                 each.kill()
                 killed.set()
@@ -344,6 +343,14 @@ def line(process):
         return " ".join(process.cmdline())
     except psutil.Error:
         return ""
+
+
+def children(process):
+    """What it has started; nothing when it has just ended."""
+    try:
+        return process.children()
+    except psutil.Error:
+        return []
 
 
 def connections(process):

@@ -136,7 +136,7 @@ def test_a_mistake_is_told_with_file_line_key_and_remedy(load):
         load("# one\n\nnode.id=1\nnum.partitions=many\n")
     message = str(caught.value)
     assert "server.properties:4: num.partitions: Invalid value many" in message
-    assert "give a INT [1,...]; default 1" in message
+    assert "allowed: int [1,...]; default 1" in message
     assert "--set: num.partitions" in refusal("num.partitions=0")
 
 

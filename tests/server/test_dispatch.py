@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import struct
 import threading
@@ -14,13 +15,14 @@ from anabranch.core.access.principal import ANONYMOUS, Principal
 from anabranch.core.broker.gate import Session, SessionEvent
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.log.files import ColdRead
-from anabranch.core.outcome import Cold, Forward
+from anabranch.core.outcome import Cold, Forward, Wait
 from anabranch.core.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from anabranch.core.wire.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
 from anabranch.core.wire.messages.metadata import MetadataRequest
+from anabranch.server.connection import Connection
 
 
 def cluster(name="c"):
@@ -38,6 +40,41 @@ async def test_unknown_version_of_api_versions_is_answered_in_version_0(serve):
     assert [(each.api_key, each.max_version) for each in answer.api_keys] == [(18, 4)]
     client.send(8, ApiVersionsRequest(), 0)
     assert (await client.answer(18, 0))[0] == 8
+
+
+@pytest.mark.parametrize("is_urgent", [True, False])
+async def test_an_answer_that_others_wait_for_is_sent_before_the_next_is_looked_at(
+    serve, monkeypatch, is_urgent
+):
+    """A follower copies while the leader reads for the next one."""
+    told, send = [], Connection._send
+
+    def sends(connection):
+        told.append("sent")
+        send(connection)
+
+    def poll(_now_ms, _expired):
+        told.append("looked at")
+        return cluster()
+
+    both_wait = asyncio.Event()
+
+    def parked(_node, _request, now_ms):
+        if len(service.dispatcher.purgatory) == 1:
+            both_wait.set()
+        return Wait(("news",), now_ms + 60_000, poll, is_urgent=is_urgent)
+
+    service = await serve(handler(60, parked))
+    clients = [await service.connect() for _ in range(2)]
+    for client in clients:
+        client.send(1, DescribeClusterRequest(), 0)
+    await both_wait.wait()
+    monkeypatch.setattr(Connection, "_send", sends)
+    service.dispatcher.wake("news")
+    at_the_end = ["looked at", "looked at", "sent", "sent"]
+    assert told == (["looked at", "sent"] * 2 if is_urgent else at_the_end)
+    for client in clients:
+        assert (await client.answer(60, 0))[0] == 1
 
 
 class ColdFile:

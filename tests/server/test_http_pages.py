@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
+from types import SimpleNamespace
 
 import pytest
 from prometheus_client.core import GaugeMetricFamily
+from tests.server.server_kit import eventually
 
+from anabranch.core.types import TopicPartition
 from anabranch.server import http, main
+from anabranch.server.metrics import NodeCollector
 
 
 class Figures:
@@ -66,3 +70,51 @@ def test_a_thread_that_computes_gives_way_to_the_loop_soon(monkeypatch):
         sys.setswitchinterval(before)
     assert seen == [pytest.approx(main.SWITCH_SECONDS)]
     assert seen[0] < before
+
+
+async def test_connections_that_ask_nothing_end_and_there_are_never_too_many(monkeypatch):
+    """Monitoring that hangs, and clients that vanish in the midst of a request."""
+    monkeypatch.setattr(http, "MOST_CONNECTIONS", 4)
+    monkeypatch.setattr(http, "registry_of", lambda _node: Figures())
+    listener = await http.HttpListener.start(SimpleNamespace(is_ready=True), "127.0.0.1", 0)
+    host, port = listener.address.split(":")
+    await eventually(lambda: listener._server.started)
+    held = listener._server.server_state.connections
+    many = [await asyncio.open_connection(host, int(port)) for _ in range(7)]
+    await eventually(lambda: sum(is_over(reader) for reader, _ in many) == 3)
+    for _, writer in many:
+        writer.close()
+    await eventually(lambda: not held)
+
+    monkeypatch.setattr(http, "PATIENCE_SECONDS", 0.2)
+    silent = [await asyncio.open_connection(host, int(port)) for _ in range(2)]
+    silent[1][1].write(b"GET /readyz HTTP/1.1\r\n")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    for _ in range(4):  # one that is used stays
+        writer.write(b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert b"200 OK" in await reader.readuntil(b"}")
+        await asyncio.sleep(0.1)
+    await eventually(lambda: all(is_over(each) for each, _ in silent))
+    for _, each in (*silent, (reader, writer)):
+        each.close()
+    await listener.stop()
+
+
+def is_over(reader):
+    return reader.at_eof() or reader.exception() is not None
+
+
+def test_topics_that_are_gone_have_no_series():
+    """A month of topics that come and go: as many labels as topics are there."""
+    node = SimpleNamespace(broker=None)
+    collector = NodeCollector(node)
+
+    def replica(name, end):
+        place = TopicPartition(name, 0)
+        log = SimpleNamespace(end_offset=end)
+        return SimpleNamespace(topic_id=name.encode(), topic_partition=place, log=log)
+
+    for number in range(1_000):
+        collector._count_records([replica("stays", number), replica(f"t{number}", 3)])
+    assert collector._records == {"stays": 999, "t999": 3}
+    assert len(collector._ends) == 2

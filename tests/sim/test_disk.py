@@ -182,3 +182,45 @@ def test_a_reserve_is_space_that_can_be_given_back():
     with pytest.raises(DiskFull):
         disk.reserve("x/d0", size_bytes + 1)
     assert not disk.give_back("x/d0")
+
+
+def change_names(disk: SimDisk, random: Random) -> None:
+    """Something that a process does to names, or a power cut."""
+    folder, other = random.sample(("x/s", "x/t", "x/t/u"), 2)
+    path = f"{folder}/{random.choice(FILES)}"
+    if not disk.is_dir(folder):
+        disk.make_dirs(folder)
+        return
+    match random.randrange(8):
+        case 0:
+            disk.write_atomic(path, b"1", sync=random.random() < 0.5)
+        case 1 | 2:
+            disk.open(path, create=True).write(0, (b"1",))
+        case 3:
+            disk.make_empty(path)
+        case 4:
+            disk.remove(path)
+        case 5:
+            disk.remove_tree(folder)
+        case 6 if not disk.exists(other) and not other.startswith(folder):
+            disk.rename(folder, other)
+        case 7 if random.random() < 0.2:
+            disk.cut_power()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_synced_folder_s_names_are_stored_as_a_process_sees_them(seed):
+    random = Random(seed)
+    disk = disk_with("x/t", seed)
+    for _ in range(200):
+        change_names(disk, random)
+        folder = random.choice(("x", "x/s", "x/t", "x/t/u"))
+        if disk.is_dir(folder) and random.random() < 0.3:
+            disk.sync_dir(folder)
+            seen, stored = (
+                {name: names[name] for name in names if name.rpartition("/")[0] == folder}
+                for names in (disk.names, disk.stored_names)
+            )
+            assert stored == seen
+            assert disk.list(folder) == sorted(name.rpartition("/")[2] for name in seen)
+            assert disk.stored_names.get(folder, ...) is disk.names.get(folder, ...)

@@ -19,11 +19,11 @@ from anabranch.sim.checks.managed import ManagedChecks
 from anabranch.sim.checks.marks import Marks
 from anabranch.sim.checks.model import Model, Partition
 from anabranch.sim.checks.violation import Violation
-from anabranch.sim.diskless import Remotes
 from anabranch.sim.diskless_plan import EVERY, FIRST_SEED, OF_EACH
 from anabranch.sim.life import draw_plan
 from anabranch.sim.plan import BY_NAME
 from anabranch.sim.remote import LOST, UNANSWERED, RemoteFaults
+from anabranch.sim.remotes import Remotes
 from anabranch.sim.schedule import run_schedule
 from anabranch.sim.world import World
 

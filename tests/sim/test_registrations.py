@@ -9,7 +9,6 @@ from anabranch.core.broker.registration.registration import State as Registered
 from anabranch.sim.machine import Backup
 from anabranch.sim.node import SimNode
 from anabranch.sim.processes import State
-from anabranch.sim.twins import Twin
 
 
 def written(seed: int, **config: str) -> Scene:
@@ -27,8 +26,7 @@ def follower_of(scene: Scene) -> SimNode:
 def test_a_process_on_a_copied_folder_is_refused_while_the_broker_lives() -> None:
     scene = written(21)
     node = follower_of(scene)
-    epoch, twin = node.session.broker_epoch, Twin(node)
-    twin.start()
+    epoch, twin = node.session.broker_epoch, scene.cluster.start_twin(node)
     scene.wait(20)
     assert (twin.session.broker_epoch, node.session.broker_epoch) == (-1, epoch)
     assert node.is_serving
@@ -39,10 +37,9 @@ def test_a_process_on_a_copied_folder_is_refused_while_the_broker_lives() -> Non
 
 def test_a_broker_whose_place_was_taken_while_it_stood_still_stops() -> None:
     scene = written(22)
-    node, twin = follower_of(scene), None
-    twin = Twin(node)
+    node = follower_of(scene)
     node.pause()
-    twin.start()
+    twin = scene.cluster.start_twin(node)
     scene.wait(20)
     assert twin.session.broker_epoch > node.session.broker_epoch
     node.resume()

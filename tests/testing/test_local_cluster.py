@@ -195,6 +195,23 @@ def test_it_starts_again_in_its_own_folder(tmp_path):
     assert tmp_path.exists()
 
 
+def test_a_later_broker_starts_when_it_is_told_to():
+    with LocalCluster(brokers=2, later=[2]) as cluster:
+        assert [cluster.state(each) for each in (1, 2)] == ["running", "stopped"]
+        cluster.create_topic("t", replication_factor=1)
+        with pytest.raises(ClusterError, match="replication factor"):
+            cluster.create_topic("two", replication_factor=2)
+        cluster.start_broker(2)
+        cluster.create_topic("two", replication_factor=2)
+        cluster.wait_in_sync("two")
+
+
+@pytest.mark.parametrize("more", [{"later": [1]}, {"later": [2], "controller": 2}, {"later": [3]}])
+def test_not_all_brokers_are_later(more):
+    with pytest.raises(ClusterError):
+        LocalCluster(brokers=2 if more["later"] != [1] else 1, **more)
+
+
 def test_a_broker_says_where_it_is():
     with LocalCluster(racks=["a"]) as cluster:
         (broker,) = cluster.brokers

@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+TOOLS = ("bench", "chaos", "compat", "fuzz", "scripts")
 
 
 @dataclass(frozen=True)
 class Module:
-    """One module that the wheel ships: `room` is its first folder below anabranch, or its own name;
-    the package that only Spark looks for is a room by itself."""
+    """One module. Of those that the wheel ships, `room` is the first folder below anabranch, or the
+    module's own name, and the package that only Spark looks for is a room by itself; of a tool, it
+    is its folder."""
 
     path: Path
     name: str
@@ -33,7 +35,9 @@ def _module(path: Path, base: Path) -> Module:
     parts = path.relative_to(base).with_suffix("").parts
     parts = parts[:-1] if parts[-1] == "__init__" else parts
     text = path.read_text(encoding="utf-8")
-    room = parts[1] if len(parts) > 1 else "" if parts[0] == "anabranch" else parts[0]
+    room = parts[0]
+    if room == "anabranch":
+        room = parts[1] if len(parts) > 1 else ""
     return Module(path, ".".join(parts), room, text, ast.parse(text, str(path)))
 
 
@@ -42,6 +46,12 @@ def modules() -> list[Module]:
     """Every module that the wheel ships."""
     base = ROOT / "src"
     return [_module(path, base) for path in sorted(base.rglob("*.py"))]
+
+
+@pytest.fixture(scope="session")
+def tools() -> list[Module]:
+    """Every module that measures, tests or describes the package, and is not shipped."""
+    return [_module(path, ROOT) for tool in TOOLS for path in sorted((ROOT / tool).rglob("*.py"))]
 
 
 @pytest.fixture(scope="session")

@@ -56,6 +56,17 @@ CORE_RANDOM_NAMES = {"Random"}
 """A generator that is passed in has a type; nothing else of `random` may be used."""
 
 
+TOOLS_MAY_IMPORT = {
+    "bench": {"bench"},
+    "compat": {"bench", "compat"},
+    "chaos": {"bench", "compat", "chaos"},
+    "fuzz": {"fuzz"},
+    "scripts": {"scripts"},
+}
+"""Tool -> tools that it may import, beside the package itself: what several need is in the first
+one of them."""
+
+
 def imports_of(tree: ast.AST) -> Iterator[tuple[int, str, tuple[str, ...]]]:
     """Every import anywhere in the module: line, module, imported names."""
     for node in ast.walk(tree):
@@ -89,6 +100,26 @@ def test_rooms_import_only_what_the_architecture_allows(modules):
         for module in modules
         for line, name, names in imports_of(module.tree)
         for room in rooms_of(name, names, known) - MAY_IMPORT[module.room]
+    ]
+    assert not breaches, "\n".join(breaches)
+
+
+def test_tools_import_each_other_in_one_direction(tools):
+    breaches = [
+        f"{module.place}:{line}: {module.room} imports {name}"
+        for module in tools
+        for line, name, _ in imports_of(module.tree)
+        if name.split(".")[0] in TOOLS_MAY_IMPORT.keys() - TOOLS_MAY_IMPORT[module.room]
+    ]
+    assert not breaches, "\n".join(breaches)
+
+
+def test_the_package_imports_no_tool(modules):
+    breaches = [
+        f"{module.place}:{line}: imports {name}"
+        for module in modules
+        for line, name, _ in imports_of(module.tree)
+        if name.split(".")[0] in TOOLS_MAY_IMPORT
     ]
     assert not breaches, "\n".join(breaches)
 

@@ -184,6 +184,11 @@ def error_json(fault: click.ClickException) -> dict[str, dict[str, str | None]]:
     return {"error": dict(zip(("code", "message", "remedy"), told, strict=True))}
 
 
+def print_failure(why: str) -> None:
+    """What went wrong with a node, as `--json` prints a fault."""
+    print_json(error_json(click.ClickException(why)))
+
+
 def tell(sentence: str, *, as_json: bool, **fields: object) -> None:
     """What was done: a sentence for people, or its fields as JSON."""
     if as_json:

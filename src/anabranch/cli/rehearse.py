@@ -137,6 +137,7 @@ def _ready(work: Callable[[Rehearsal], T], plan: Rehearsal) -> T:
 
 def _perform(plan: Rehearsal, as_json: bool) -> None:
     """Run a plan in the simulation and on processes; the exit code says whether they agree."""
+    from anabranch.sim.rehearsal.orders import Foretold
     from anabranch.sim.rehearsal.outcome import differences, rehearsed
     from anabranch.testing import ClusterError
     from anabranch.testing.rehearsal.actions import performable
@@ -144,20 +145,21 @@ def _perform(plan: Rehearsal, as_json: bool) -> None:
 
     left_out = performable(plan) != plan
     plan = performable(plan)
-    foretold = _ready(rehearsed, plan)
+    foretold = Foretold(_ready(rehearsed, plan))
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _end_in_order)
     try:
         seen = performed(plan, foretold)
     except ClusterError as fault:
         raise click.ClickException(str(fault)) from None
-    found = differences(foretold, seen)
+    found = differences(foretold.met, seen)
     if as_json:
         print_json(
             {
                 "same": not found,
+                "order": foretold.order,
                 "differences": [each._asdict() for each in found],
-                "rehearsed": foretold.text().splitlines(),
+                "rehearsed": foretold.met.text().splitlines(),
                 "real": seen.text().splitlines(),
             }
         )
@@ -165,6 +167,8 @@ def _perform(plan: Rehearsal, as_json: bool) -> None:
         if left_out:
             click.echo("Steady producers and retained bytes are ignored on processes.\n")
         click.echo(seen.text())
+        if foretold.order:
+            click.echo(f"Simulated in another order within a moment: {foretold.order}.")
         click.echo("Otherwise than rehearsed:" if found else "As rehearsed.")
         for each in found:
             click.echo(SENTENCES.fill(each.sentence))

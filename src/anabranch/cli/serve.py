@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from anabranch.cli.cluster_command import print_failure
+
 if TYPE_CHECKING:
     from anabranch.server.config import NodeConfig
 
@@ -33,6 +35,10 @@ if TYPE_CHECKING:
     help="Format of log lines: key=value text or JSON.",
 )  # fmt: skip
 @click.option(
+    "--json", "as_json", is_flag=True,
+    help="Print JSON for programs: log lines, and the reason if the node fails.",
+)  # fmt: skip
+@click.option(
     "--stop-with-stdin", is_flag=True, hidden=True,
     help="Stop cleanly when standard input ends, because the process that started this one has "
         "ended.",
@@ -44,6 +50,7 @@ def command(
     port: int | None,
     log_level: str,
     log_format: str,
+    as_json: bool,
     stop_with_stdin: bool,
 ) -> None:
     """Run a node until SIGTERM or Ctrl-C.
@@ -53,9 +60,10 @@ def command(
     from anabranch.server import logs
     from anabranch.server.main import run
 
-    logs.configure(log_level, log_format)
+    logs.configure(log_level, "json" if as_json else log_format)
     config = configured(properties_file, [*settings, *shorthand(folder, port)])
-    raise SystemExit(run(config, stop_with_stdin=stop_with_stdin))
+    tell_failure = print_failure if as_json else None
+    raise SystemExit(run(config, stop_with_stdin=stop_with_stdin, tell_failure=tell_failure))
 
 
 def configured(properties_file: str | None, settings: Sequence[str]) -> NodeConfig:

@@ -203,16 +203,32 @@ def _say_scrubbed(report: Report, *, as_json: bool) -> None:
 
 @contextmanager
 def _session(name: str, master: str) -> Iterator[Any]:
-    """A session for one job. Raises ClickException without a Java, or without what jobs need."""
+    """A session for one job. Raises ClickException without a Java, without what jobs need or
+    without a master, and for what Spark tells without a remedy."""
     from anabranch.pipelines.java import NoJava
     from anabranch.pipelines.requirements import MissingPackage
     from anabranch.pipelines.session import job_session
+    from anabranch.pipelines.spark_faults import NoMaster
 
     try:
-        with job_session(name, master) as spark:
+        with faults_with_remedies(), job_session(name, master) as spark:
             yield spark
-    except (NoJava, MissingPackage) as fault:
+    except (NoJava, MissingPackage, NoMaster) as fault:
         raise click.ClickException(str(fault)) from None
+
+
+@contextmanager
+def faults_with_remedies() -> Iterator[None]:
+    """What Spark tells without a remedy becomes a ClickException that has one."""
+    from anabranch.pipelines.spark_faults import remedy
+
+    try:
+        yield
+    except Exception as fault:
+        text = remedy(fault)
+        if not text:
+            raise
+        raise click.ClickException(text) from fault
 
 
 def _teller() -> Callable[[str], None]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from anabranch.cli.cluster_command import print_failure
 from anabranch.cli.own_folder import no_leftovers, refuse_foreign
 from anabranch.cli.serve import configured, shorthand
 
@@ -99,7 +100,8 @@ def command(
             keep()
             say(node)
 
-        raise SystemExit(run(config, on_ready=ready))
+        tell_failure = print_failure if as_json else None
+        raise SystemExit(run(config, on_ready=ready, tell_failure=tell_failure))
 
 
 def _refuse_another_layout(folder: Path, brokers: int) -> None:
@@ -213,7 +215,8 @@ def say_cluster(cluster: LocalBrokers, *, as_json: bool) -> None:
     for node in cluster.nodes:
         rack = f", rack {node.rack}" if node.rack else ""
         click.echo(
-            f"broker {node.node_id} serves at {node.bootstrap}{rack}, data in {node.log_dir}"
+            f"broker {node.node_id} serves at {node.bootstrap}{rack}, pid {node.pid}, data in "
+            f"{node.log_dir}"
         )
     click.echo(f"bootstrap.servers={cluster.bootstrap}")
     click.echo("Stop them with Ctrl-C.")

@@ -33,7 +33,8 @@ class Wait(msgspec.Struct):
     at `deadline_ms`. `poll` returns the outcome, or None to go on waiting; with `expired=True` it
     must answer. `most_bytes` says how large the answer may become, or what the request holds until
     then, where that is much: one client may wait for so much only. `holds_up` keeps what its client
-    sends behind it from being run before there is an answer.
+    sends behind it from being run before there is an answer. `is_urgent`: others wait for what the
+    client does with the answer, which is sent before the next request is looked at.
     """
 
     keys: tuple[Hashable, ...]
@@ -41,6 +42,7 @@ class Wait(msgspec.Struct):
     poll: Callable[[int, bool], Any | None]
     most_bytes: int = 0
     holds_up: bool = False
+    is_urgent: bool = False
 
     def then(self, tell: Callable[[Any], Any]) -> Wait:
         """A Wait for what `tell` makes of the answer."""
@@ -50,7 +52,9 @@ class Wait(msgspec.Struct):
             found = look(now_ms, expired)
             return None if found is None else then(found, tell)
 
-        return Wait(self.keys, self.deadline_ms, poll, self.most_bytes, self.holds_up)
+        return Wait(
+            self.keys, self.deadline_ms, poll, self.most_bytes, self.holds_up, self.is_urgent
+        )
 
 
 @dataclass(slots=True, eq=False)

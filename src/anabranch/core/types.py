@@ -13,6 +13,8 @@ NO_LEADER = BrokerId(-1)
 TopicId = NewType("TopicId", bytes)
 """16 raw bytes: a fast dictionary key."""
 Buffer = bytes | bytearray | memoryview
+Records = Buffer | tuple[Buffer, ...]
+"""Batches in one piece, or in several that follow each other: for whoever only sends them."""
 ZERO_TOPIC_ID = TopicId(bytes(16))
 METADATA_TOPIC_ID = TopicId(bytes(15) + b"\x01")
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"

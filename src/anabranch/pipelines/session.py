@@ -21,6 +21,7 @@ from anabranch.pipelines.datasource import AnabranchDataSource
 from anabranch.pipelines.java import java_home
 from anabranch.pipelines.package_archive import package_archive
 from anabranch.pipelines.requirements import check_executors
+from anabranch.pipelines.spark_faults import refuse_unreachable, unusable
 
 LOOPBACK = "127.0.0.1"
 LOCAL_MASTER = re.compile(r"local(?:\[(\d+|\*)\])?")
@@ -76,7 +77,7 @@ def local_session(
 def job_session(name: str, master: str) -> Iterator[SparkSession]:
     """The session of a job, ended with it: local for a `local…` master, else of that cluster, whose
     executors are given this project's Python. One that this process has already is used as it is,
-    and stays. Raises NoJava, MissingPackage."""
+    and stays. Raises NoJava, MissingPackage, NoMaster."""
     there = SparkSession.getActiveSession()
     spark = there or _made(name, master)
     try:
@@ -90,12 +91,16 @@ def _made(name: str, master: str) -> SparkSession:
     cores = LOCAL_MASTER.fullmatch(master)
     if cores is not None:
         return local_session(name, cores=cores[1] or 1)
+    refuse_unreachable(master)
     prepare_environment()
     builder = SparkSession.builder.appName(name).master(master)
     for key, value in USUAL.items():
         if key not in OF_THIS_MACHINE:
             builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    try:
+        spark = builder.getOrCreate()
+    except Exception as fault:
+        raise unusable(master, fault) from fault
     try:
         ship(spark)
     except BaseException:

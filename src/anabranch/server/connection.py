@@ -346,6 +346,14 @@ class Connection(asyncio.BufferedProtocol):
             self.is_touched = True
             self._dispatcher.mailbox.ready.append(self)
 
+    def send_now(self) -> None:
+        """Send what is ready within the step, not at its end: other clients wait for what the peer
+        does with it. What is queued is run at the end, since the step is in the midst of others."""
+        if self._queue or self.is_touched:
+            self.touch()
+        else:
+            self.flush()
+
     def flush(self) -> None:
         """Send what is ready, in order; run what was queued behind it."""
         self.is_touched = False

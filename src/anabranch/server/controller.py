@@ -22,9 +22,9 @@ from typing import Any
 from anabranch.core.controller.controller import METADATA_KEY, Controller
 from anabranch.core.controller.tenure import effects, events
 from anabranch.core.controller.tenure.lease import LeaseTimes
-from anabranch.core.controller.tenure.performer import Performer
+from anabranch.core.controller.tenure.performer import Performer, refusal
 from anabranch.core.controller.tenure.tenure import Tenure
-from anabranch.core.errors import ApiError, ErrorCode, StorageFault, TooOld
+from anabranch.core.errors import StorageFault, TooOld
 from anabranch.core.metadata.store import MetadataStore
 from anabranch.core.metadata.store_check import UNKNOWN_URL, CopyEnd
 from anabranch.core.outcome import Propose
@@ -208,8 +208,7 @@ class ControllerShell(Performer):
 
     def _refuse(self, effect: effects.Refuse) -> None:
         if not effect.ticket.done():
-            why = "This node is not the controller."
-            effect.ticket.set_exception(ApiError(ErrorCode.NOT_CONTROLLER, why))
+            effect.ticket.set_exception(refusal())
 
     def _moved(self) -> None:
         self.on_changed((METADATA_KEY,))

@@ -25,6 +25,7 @@ from typing import Any, Protocol
 
 from anabranch.core.api.handler import Handler
 from anabranch.core.api.purgatory import Parked, Purgatory
+from anabranch.core.api.unserved import named
 from anabranch.core.broker.gate import Session, Verdict, admit
 from anabranch.core.diskless.reads import FarRead
 from anabranch.core.errors import ErrorCode, ProtocolError, error_code_of
@@ -74,6 +75,9 @@ class Peer(Protocol):
     def touch(self) -> None:
         """Something may be ready to be sent or run."""
 
+    def send_now(self) -> None:
+        """An answer is ready that others wait for."""
+
     def brought(self, *, is_crowded: bool) -> None:
         """Its last request brought what waits for a store."""
 
@@ -93,6 +97,7 @@ class Slot:
         "held_bytes",
         "is_alone",
         "is_done",
+        "is_urgent",
         "last_reads",
         "parked",
         "promised_bytes",
@@ -116,6 +121,7 @@ class Slot:
         self.hang_up = ""
         self.is_alone = False
         self.is_done = False
+        self.is_urgent = False
         self.parked: Parked | None = None
         self.colds = 0
         self.last_reads: set[tuple[str, int]] = set()
@@ -262,7 +268,8 @@ class Dispatcher(Performer):
         handler = self._handlers.get(api_key)
         run = None if handler is None else getattr(handler, self.role)
         if handler is None or run is None:
-            connection.hang_up(f"API key {api_key} is not served on listener {connection.listener}")
+            what = named(api_key, "" if handler is None else handler.name)
+            connection.hang_up(f"{what} is not served on listener {connection.listener}")
             return None
         if version not in handler.versions:
             if api_key == API_VERSIONS_KEY:
@@ -330,12 +337,16 @@ class Dispatcher(Performer):
         slot.is_done = True
         slot.promise(0)
         slot.parked = slot.request = slot.frame = None
-        slot.connection.touch()
+        if slot.is_urgent:
+            slot.connection.send_now()
+        else:
+            slot.connection.touch()
 
     def _park(self, slot: Slot, wait: Wait) -> None:
         deadline = time.monotonic() * 1000 + (wait.deadline_ms - self.now_ms)
         slot.promise(wait.most_bytes)
         slot.is_alone = slot.is_alone or wait.holds_up
+        slot.is_urgent = wait.is_urgent
         slot.frame = None  # its bytes, unless the handler keeps slices of them
         slot.parked = self.purgatory.park(wait, partial(self._resolve, slot), deadline)
 

@@ -39,16 +39,47 @@ from anabranch.server.placement_json import placed_partitions, placed_topics
 
 if TYPE_CHECKING:
     from anabranch.core.settings.broker import BrokerConfig
-    from anabranch.server.node import Node
+    from anabranch.server.observed_node import ObservedNode
 
 STOP_SECONDS = 1
+PATIENCE_SECONDS = 60.0
+"""How long a request, or the answer to it, may be on its way."""
+MOST_CONNECTIONS = 256
+"""Far more than those who watch a node; each may hold a page in memory."""
 LOG = logger("http")
 
 
 class HttpProtocol(H11Protocol):
-    """HTTP/1.1 that names the clients of other protocols."""
+    """HTTP/1.1 that names the clients of other protocols, and ends connections that get nowhere."""
 
     is_known = False
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take a connection, if there is room for it."""
+        super().connection_made(transport)
+        if len(self.connections) > MOST_CONNECTIONS:
+            transport.abort()
+        else:
+            self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It has ended."""
+        if self._timer is not None:
+            self._timer.cancel()
+        super().connection_lost(exc)
+
+    def _watch(self) -> None:
+        """A connection that still waits for the same request, or sends the same answer, in a while
+        is ended: clients that vanish, or never ask, would take one descriptor each for ever."""
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(PATIENCE_SECONDS, self._look, self.cycle)
+
+    def _look(self, before: object) -> None:
+        if self.cycle is before:
+            self.transport.abort()
+        else:
+            self._watch()
 
     def data_received(self, data: bytes) -> None:
         """Look at the first bytes of a connection, then leave the rest to HTTP."""
@@ -87,7 +118,7 @@ class HttpListener:
         self._task = task
 
     @classmethod
-    async def start(cls, node: Node, host: str, port: int) -> HttpListener:
+    async def start(cls, node: ObservedNode, host: str, port: int) -> HttpListener:
         """Bind and serve. Raises BindFault."""
         bound = bind(host, port)
         config = uvicorn.Config(
@@ -129,7 +160,7 @@ class Gathered(Collector):
         return self._families
 
 
-def application(node: Node) -> Starlette:
+def application(node: ObservedNode) -> Starlette:
     """The routes over one node."""
     registry = registry_of(node)
 
@@ -171,7 +202,7 @@ def application(node: Node) -> Starlette:
     )
 
 
-def known(node: Node) -> tuple[MetadataImage, BrokerConfig]:
+def known(node: ObservedNode) -> tuple[MetadataImage, BrokerConfig]:
     """The newest metadata that this node has, and its settings."""
     if node.broker is not None:
         return node.broker.broker.image, node.broker.broker.config

@@ -1,7 +1,8 @@
 """The process of one node: event loop, signals, limits, exit code.
 
 `run` serves until SIGTERM or SIGINT and returns the exit code: 0 after an orderly stop, 1 when the
-node could not start or had to stop by itself. What went wrong is one line on standard error.
+node could not start or had to stop by itself. What went wrong is one line on standard error, unless
+the caller tells it in another way.
 """
 
 from __future__ import annotations
@@ -42,14 +43,21 @@ def run(
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
     files: RealFiles | None = None,
     stop_with_stdin: bool = False,
+    tell_failure: Callable[[str], None] | None = None,
 ) -> int:
     """Serve one node in this process until it is told to stop; the exit code. A loop and files of
     another kind are for tests that rehearse faults. `stop_with_stdin`: the end of standard input
-    counts as SIGTERM, so that a node does not outlive the process that holds the other end."""
+    counts as SIGTERM, so that a node does not outlive the process that holds the other end.
+    `tell_failure` is given why the node failed, in one line."""
     raise_open_files_limit()
     sys.setswitchinterval(SWITCH_SECONDS)
     with asyncio.Runner(loop_factory=loop_factory or new_loop) as runner:
-        return runner.run(serve(config, on_ready, files, stop_with_stdin=stop_with_stdin))
+        return runner.run(
+            serve(
+                config, on_ready, files, stop_with_stdin=stop_with_stdin,
+                tell_failure=tell_failure or to_stderr,
+            )
+        )  # fmt: skip
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
@@ -68,6 +76,7 @@ async def serve(
     files: RealFiles | None = None,
     *,
     stop_with_stdin: bool = False,
+    tell_failure: Callable[[str], None],
 ) -> int:
     """Start a node, wait for a signal, stop it."""
     from anabranch.core.errors import ApiError, StorageFault
@@ -91,17 +100,22 @@ async def serve(
         if not starting.done():
             starting.cancel()
             await asyncio.wait((starting,))
-            return failed(node.stopped.result()) if node.stopped.result() else 0
+            why = node.stopped.result()
+            return failed(why, tell_failure) if why else 0
         await starting
     except (ApiError, StorageFault, OSError) as fault:
-        return failed(str(fault))
+        return failed(str(fault), tell_failure)
     settle_memory()
+    from anabranch.server.free_memory import give_back
+
+    giving_back = loop.create_task(give_back())
     if on_ready is not None:
         on_ready(node)
     await asyncio.wait((stopping, node.stopped), return_when=asyncio.FIRST_COMPLETED)
+    giving_back.cancel()
     why = node.stopped.result() if node.stopped.done() else ""
     await node.stop()
-    return failed(why) if why else 0
+    return failed(why, tell_failure) if why else 0
 
 
 def stdin_readable(loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
@@ -115,9 +129,14 @@ def stdin_readable(loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> Non
         ended.set()
 
 
-def failed(why: str) -> int:
-    """One line on standard error, and the exit code that goes with it."""
-    sys.stderr.write(f"Error: {' '.join(why.split())}\n")
+def to_stderr(why: str) -> None:
+    """For people, and for the supervisor that shows the last words of a node."""
+    sys.stderr.write(f"Error: {why}\n")
+
+
+def failed(why: str, tell: Callable[[str], None] = to_stderr) -> int:
+    """Tell it in one line; the exit code that goes with it."""
+    tell(" ".join(why.split()))
     return 1
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from anabranch.core.replication.replica import Replica
     from anabranch.server.broker_statistics import BrokerStatistics
     from anabranch.server.dispatch import Dispatcher
-    from anabranch.server.node import Node
+    from anabranch.server.observed_node import ObservedNode
 
 BY_NAME = {metric.name: metric for metric in METRICS}
 Sample = tuple[str, tuple[str, ...], Any]
@@ -40,7 +40,7 @@ Sample = tuple[str, tuple[str, ...], Any]
 class NodeCollector(Collector):
     """Reads one node when Prometheus asks."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: ObservedNode) -> None:
         self._node = node
         self._ends: dict[Any, int] = {}
         self._records: dict[str, int] = {}
@@ -92,13 +92,18 @@ class NodeCollector(Collector):
             yield from samples_of_zones(counts.zones, counts.served)
 
     def _count_records(self, replicas: Iterable[Replica]) -> None:
+        """Of the topics that are here: those that went take no memory, and have no series."""
+        ends: dict[Any, int] = {}
+        records: dict[str, int] = {}
         for replica in replicas:
             place = replica.topic_id, replica.topic_partition
             end = replica.log.end_offset
             grown = max(0, end - self._ends.get(place, 0))
-            self._ends[place] = end
+            ends[place] = end
             topic = replica.topic_partition.topic
-            self._records[topic] = self._records.get(topic, 0) + grown
+            known = records.get(topic)
+            records[topic] = grown + (self._records.get(topic, 0) if known is None else known)
+        self._ends, self._records = ends, records
 
     def _samples_of_partitions(self, counts: BrokerStatistics) -> Iterator[Sample]:
         replicas = counts.replicas
@@ -340,7 +345,7 @@ def family(metric: Exported) -> Any:
     return GaugeMetricFamily(metric.name, metric.sentence, labels=metric.labels)
 
 
-def registry_of(node: Node) -> CollectorRegistry:
+def registry_of(node: ObservedNode) -> CollectorRegistry:
     """A registry of this node alone, with the process's own figures."""
     registry = CollectorRegistry()
     registry.register(NodeCollector(node))

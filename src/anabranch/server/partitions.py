@@ -159,10 +159,11 @@ class PartitionShell(Performer):
         self.attempt(effect.path, lambda: self._files.remove_tree(path), NOT_REMOVED)
 
     def _set_aside(self, effect: does.SetAside) -> None:
-        path = f"{effect.path}/{effect.place}"
-        aside = f"{path}.{uuid.uuid4().hex}-stray"
-        LOG.warning(f"set aside the log of {effect.what}", partition=effect.place, path=aside)
-        self.attempt(effect.path, lambda: self._files.rename(path, aside), "it was not set aside")
+        def act() -> None:
+            aside = self.folders[effect.path].set_aside(effect.place, unique=uuid.uuid4().hex)
+            LOG.warning(f"set aside the log of {effect.what}", partition=effect.place, path=aside)
+
+        self.attempt(effect.path, act, "it was not set aside")
 
     def _delete_log(self, effect: does.DeleteLog) -> None:
         folder, unique, now_ms = self.folders[effect.path], uuid.uuid4().hex, self._clock_ms()

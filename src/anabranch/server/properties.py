@@ -127,4 +127,4 @@ def told(fault: ConfigFault, entries: Mapping[str, Entry]) -> ConfigError:
 def allowed(setting: Setting) -> str:
     """What a setting may be, and what it is when the line is left out."""
     default = "" if setting.default is None else f"; default {setting.default or 'empty'}"
-    return f"give a {setting.type.name} {setting.limits}".rstrip() + default
+    return f"allowed: {setting.type.name.lower()} {setting.limits}".rstrip() + default

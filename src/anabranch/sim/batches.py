@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from anabranch.core.metadata.batches import MetadataBatch, decode_batches
+from anabranch.core.metadata.batches import MetadataBatch, decode_batch
 from anabranch.core.metadata.following.replayer import PLAIN
 from anabranch.core.metadata.image import MetadataDelta, MetadataImage
 from anabranch.core.metadata.replay import replay_batch
@@ -30,17 +30,18 @@ class MetadataBatches:
         ] = {}
         self._snapshots: dict[tuple[bytes, int, int], MetadataImage] = {}
 
-    def note(self, payload: bytes, batch: MetadataBatch) -> None:
-        """What a batch says whose bytes were just made."""
-        self._decoded[payload] = (batch,)
-
     def decode(self, payload: Buffer) -> tuple[MetadataBatch, ...]:
         """The whole batches in a buffer."""
         key = bytes(payload)
         found = self._decoded.get(key)
         if found is None:
-            found = self._decoded[key] = tuple(decode_batches(key))
+            pieces = [key[at : at + header.size_bytes] for at, header in walk(key)]
+            found = self._decoded[key] = tuple(map(self._decode_one, pieces))
         return found
+
+    def _decode_one(self, piece: bytes) -> MetadataBatch:
+        found = self._decoded.get(piece)
+        return decode_batch(piece) if found is None else found[0]
 
     def records(self, payload: Buffer) -> tuple[MetadataRecord, ...]:
         """The records of all batches in a buffer."""

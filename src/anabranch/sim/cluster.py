@@ -31,12 +31,11 @@ from anabranch.core.wire.metadata_records import (
     RegisterControllerRecord,
 )
 from anabranch.sim.batches import MetadataBatches
-from anabranch.sim.diskless import Remotes
 from anabranch.sim.liveness_probe import close
-from anabranch.sim.machine import Machine
 from anabranch.sim.network import LinkFault, Network
 from anabranch.sim.node import SimNode
 from anabranch.sim.processes import Process, State
+from anabranch.sim.remotes import Remotes
 from anabranch.sim.round_robin import round_robin
 from anabranch.sim.rpc import BROKER, CONTROLLER, Calls
 from anabranch.sim.store import Lease, SimStore, Snapshot, StoredBatch
@@ -231,12 +230,19 @@ class Cluster:
                         for target in others:
                             self.cut(source, target)
 
-    def process_ended(self, machine: Machine) -> None:
-        """A process ended: whoever had a connection to it notices."""
-        if isinstance(machine, SimNode):
-            for node in self.nodes.values():
-                if node is not machine and node.is_up:
-                    close(machine, node)
+    def process_ended(self, node_id: int) -> None:
+        """A process ended: those that had a connection to it notice."""
+        ended = self.nodes[node_id]
+        for node in self.nodes.values():
+            if node is not ended and node.is_up:
+                close(ended, node)
+
+    def start_twin(self, node: SimNode) -> Twin:
+        """Start a second process with a node's id, on a copy of its folders."""
+        twin = Twin(node, f"{node.name}-twin-{len(self.twins)}")
+        self.twins.append(twin)
+        twin.start()
+        return twin
 
     # Watching.
 
@@ -260,39 +266,40 @@ class Cluster:
         for check in self.checks:
             check.snapshot_stored(snapshot)
 
-    def tell_controller_acts(self, node: SimNode) -> None:
+    def tell_controller_acts(self, node_id: int) -> None:
         """A node acts as the active controller."""
         for check in self.checks:
-            check.controller_acts(node)
+            check.controller_acts(self.nodes[node_id])
 
-    def tell_answered(self, node: SimNode, end_offset: int) -> None:
+    def tell_answered(self, node_id: int, end_offset: int) -> None:
         """A decision is answered."""
         for check in self.checks:
-            check.answered(node, end_offset)
+            check.answered(self.nodes[node_id], end_offset)
 
-    def tell_truncated(self, node: SimNode, place: TopicPartition, before: int, after: int) -> None:
+    def tell_truncated(self, node_id: int, place: TopicPartition, before: int, after: int) -> None:
         """A log gets shorter."""
+        node = self.nodes[node_id]
         self.world.note("truncated", node.name, str(place), before=before, after=after)
         for check in self.checks:
             check.truncated(node, place, before, after)
 
-    def tell_compacted(self, node: SimNode, place: TopicPartition) -> None:
+    def tell_compacted(self, node_id: int, place: TopicPartition) -> None:
         """Segments of a log were exchanged."""
         for check in self.checks:
-            check.compacted(node, place)
+            check.compacted(self.nodes[node_id], place)
 
-    def tell_copy_changed(self, node: SimNode, what: str) -> None:
+    def tell_copy_changed(self, node_id: int, what: str) -> None:
         """A copy of the metadata log was opened, loaded, trimmed, or got a snapshot."""
+        node = self.nodes[node_id]
         assert node.copy is not None
         self.world.note("copy", node.name, what, end=node.copy.end_offset)
         for check in self.checks:
             check.copy_changed(node, what)
 
-    def tell_machine_changed(self, machine: Machine, what: str) -> None:
+    def tell_changed(self, node_id: int, what: str) -> None:
         """A process started, ended, or changed in between."""
-        if isinstance(machine, SimNode):
-            for check in self.checks:
-                check.node_changed(machine, what)
+        for check in self.checks:
+            check.node_changed(self.nodes[node_id], what)
 
     def first_records(self, records: Sequence[MetadataRecord]) -> tuple[MetadataRecord, ...]:
         """The first records of the cluster, with its own feature levels and its controllers, which

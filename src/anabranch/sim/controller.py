@@ -16,9 +16,8 @@ from anabranch.core.controller.brokers import hints
 from anabranch.core.controller.brokers.connections import HeartbeatConnections
 from anabranch.core.controller.controller import METADATA_KEY, Controller
 from anabranch.core.controller.tenure import effects, events
-from anabranch.core.controller.tenure.performer import Performer
+from anabranch.core.controller.tenure.performer import Performer, refusal
 from anabranch.core.controller.tenure.tenure import Tenure
-from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.metadata.features import bootstrap_records
 from anabranch.core.metadata.store import Lease
 from anabranch.core.outcome import Propose
@@ -30,9 +29,11 @@ from anabranch.sim.liveness_probe import Dial, dial
 from anabranch.sim.store_calls import carry_out
 
 if TYPE_CHECKING:
-    from anabranch.sim.node import SimNode
+    from anabranch.core.metadata.image import MetadataDelta, MetadataImage
+    from anabranch.core.metadata.store_check import CopyEnd
+    from anabranch.sim.node_life import NodeLife
     from anabranch.sim.processes import Process
-    from anabranch.sim.twins import Twin
+    from anabranch.sim.registrant import Registrant
 
 Finish = Callable[[Any], None]
 
@@ -51,14 +52,15 @@ class Ticket:
         """Let it leave. The checks hear of it first."""
         shell = self.shell
         needed = shell.controller.image.next_offset if self.needed < 0 else self.needed
-        shell.node.cluster.tell_answered(shell.node, needed)
+        shell.node.cluster.tell_answered(shell.node.node_id, needed)
         self.finish(response)
 
 
 class ControllerShell(Performer):
-    """One node's controller, active or waiting for the lease. One a life of the node."""
+    """One node's controller, active or waiting for the lease. One a life of the node. `copy` is
+    where the node's copy of the log ended when it was opened."""
 
-    def __init__(self, node: SimNode) -> None:
+    def __init__(self, node: NodeLife, copy: CopyEnd | None) -> None:
         cluster = node.cluster
         self.node = node
         self.world = cluster.world
@@ -73,7 +75,7 @@ class ControllerShell(Performer):
         self.tenure = Tenure(
             self.controller,
             f"{node.node_id}/{node.life}",
-            copy=node.follower.first_end,
+            copy=copy,
             first_records=self._first_records,
         )
         self._alarm = Alarm(node.world, node, self._due_ms, self._tick)
@@ -92,7 +94,7 @@ class ControllerShell(Performer):
         """To be called before anything is answered: see `Tenure.look`."""
         self._look(self.node.steady_ms)
         if self.controller.active:
-            self.node.cluster.tell_controller_acts(self.node)
+            self.node.cluster.tell_controller_acts(self.node.node_id)
 
     def submit(self, propose: Propose, finish: Finish) -> None:
         """Have `finish` called with the answer once all that it stands on is committed, or with
@@ -107,6 +109,11 @@ class ControllerShell(Performer):
         """Give the lease back: this node stops in order."""
         self._step(events.Leave())
 
+    def follow(self, image: MetadataImage, delta: MetadataDelta) -> None:
+        """Committed metadata: rows of diskless partitions follow it."""
+        if self.rows is not None:
+            self.rows.follow(image, delta)
+
     def clock_changed(self) -> None:
         """The machine's clock goes on from elsewhere, or at another rate: look at it anew."""
         self._alarm.set()
@@ -116,7 +123,7 @@ class ControllerShell(Performer):
         brokers = self.controller.image.brokers
         self._connections.heard(brokers, process.name, broker_id, broker_epoch)
 
-    def connection_closed(self, process: SimNode | Twin) -> None:
+    def connection_closed(self, process: Registrant) -> None:
         """A connection from another process closed."""
         watched = self._watched
         for broker_id, broker_epoch in self._connections.closed(process.name):
@@ -167,8 +174,7 @@ class ControllerShell(Performer):
         effect.ticket.answer(effect.response)
 
     def _refuse(self, effect: effects.Refuse) -> None:
-        why = "This node is not the controller."
-        effect.ticket.finish(ApiError(ErrorCode.NOT_CONTROLLER, why))
+        effect.ticket.finish(refusal())
 
     def _moved(self) -> None:
         self.node.wake_controller(METADATA_KEY)

@@ -17,7 +17,7 @@ from anabranch.sim.liveness_probe import close
 from anabranch.sim.rpc import CONTROLLER
 
 if TYPE_CHECKING:
-    from anabranch.sim.node import SimNode
+    from anabranch.sim.registrant import Registrant
 
 REQUEST_MS = 2_000
 """After so long without an answer a connection counts as broken."""
@@ -26,7 +26,7 @@ REQUEST_MS = 2_000
 class ControllerLink:
     """Requests to the active controller. One a life of a node."""
 
-    def __init__(self, node: SimNode) -> None:
+    def __init__(self, node: Registrant) -> None:
         self.node = node
         self.world = node.cluster.world
         order = node.cluster.order
@@ -39,7 +39,7 @@ class ControllerLink:
         return self._search.generation
 
     @property
-    def target(self) -> SimNode:
+    def target(self) -> Registrant:
         """Who is asked next."""
         search, cluster = self._search, self.node.cluster
         if not self._is_connected:
@@ -49,7 +49,7 @@ class ControllerLink:
         assert search.address is not None
         return cluster.nodes[search.address]
 
-    def rotate(self, asked: SimNode) -> None:
+    def rotate(self, asked: Registrant) -> None:
         """Move on from one that was no use, unless that has happened already."""
         if self._is_connected and asked is self.target:
             self._search.leave()
@@ -60,7 +60,7 @@ class ControllerLink:
     def call(
         self,
         message: Any,
-        on_answer: Callable[[Any, SimNode], None],
+        on_answer: Callable[[Any, Registrant], None],
         *,
         timeout_ms: int = REQUEST_MS,
         version: int | None = None,
@@ -90,7 +90,7 @@ class ControllerLink:
         def ask() -> None:
             self.call(message, answered, version=version)
 
-        def answered(answer: Any, asked: SimNode) -> None:
+        def answered(answer: Any, asked: Registrant) -> None:
             code = getattr(answer, "error_code", 0)
             if answer is not None and self._search.answered(code, asked.node_id):
                 on_answer(answer)

@@ -14,8 +14,9 @@ earlier one in the same folder that was renamed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
+from typing import Any
 
 from anabranch.core.errors import StorageFault
 from anabranch.core.log.files import DiskFull
@@ -30,11 +31,12 @@ VOLUME_BYTES = 16 << 10
 class _Inode:
     """One file's bytes: as seen, and as stored."""
 
-    __slots__ = ("dirty", "lost", "seen", "stored")
+    __slots__ = ("dirty", "lost", "modified_ms", "seen", "stored")
 
     def __init__(self) -> None:
         self.seen = bytearray()
         self.stored = bytearray()
+        self.modified_ms = 0
         self.dirty: set[int] = set()
         self.lost: set[int] = set()
         """Pages that a failed sync took for written."""
@@ -49,7 +51,10 @@ class _Inode:
     def touch(self, start: int, end: int) -> None:
         """Note the pages of a range as not synced."""
         pages = range(start // PAGE_BYTES, -(-end // PAGE_BYTES))
-        self.dirty.update(pages)
+        if len(pages) == 1:
+            self.dirty.add(pages[0])
+        else:
+            self.dirty.update(pages)
         if self.lost:
             self.lost.difference_update(pages)
 
@@ -98,6 +103,45 @@ class _Inode:
         self.seen, self.stored = after, bytearray(after)
         self.dirty.clear()
         self.lost.clear()
+
+
+class _Names(dict[str, _Inode | None]):
+    """What stands under each name, as a running process sees it.
+
+    `inside` has the names in each folder. `unsynced` has those of them that may differ on stable
+    storage: a sync of the folder looks at no others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inside: dict[str, dict[str, None]] = {}
+        self.unsynced: dict[str, dict[str, None]] = {}
+
+    def note(self, path: str) -> str:
+        """What stands under a name has changed, or what is stored of it. The name's folder."""
+        folder = path.rpartition("/")[0]
+        self.unsynced.setdefault(folder, {})[path] = None
+        return folder
+
+    def __setitem__(self, path: str, inode: _Inode | None) -> None:
+        self.inside.setdefault(self.note(path), {})[path] = None
+        super().__setitem__(path, inode)
+
+    def __delitem__(self, path: str) -> None:
+        super().__delitem__(path)
+        del self.inside[self.note(path)][path]
+
+    def pop(self, path: str, *default: Any) -> Any:
+        """See dict."""
+        found = self.get(path, *default) if default else self[path]
+        if path in self:
+            del self[path]
+        return found
+
+    def setdefault(self, path: str, inode: Any = None) -> Any:
+        """See dict."""
+        if path not in self:
+            self[path] = inode
+        return self[path]
 
 
 class SimFile:
@@ -154,6 +198,10 @@ class SimFile:
         self._held = None
 
 
+def _no_clock() -> int:
+    return 0
+
+
 class SimDisk:
     """Files that can lose power, fail at a chosen call, and fill up.
 
@@ -161,12 +209,14 @@ class SimDisk:
     `broken` are folders whose disks refuse everything, `rooms` those with so much space left; a
     power cut mends neither. `calls` counts calls, so that a run can be repeated with a fault at
     each of them. `failed_syncs` are the paths whose sync failed, and `synced_again` those that were
-    synced all the same: nothing may be, before the process has started anew (`started`).
+    synced all the same: nothing may be, before the process has started anew (`started`). Files know
+    when they were written last by `wall_ms`.
     """
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, wall_ms: Callable[[], int] = _no_clock) -> None:
         self.random = random
-        self.names: dict[str, _Inode | None] = {}
+        self.wall_ms = wall_ms
+        self.names = _Names()
         self.stored_names: dict[str, _Inode | None] = {}
         self.fail_in = -1
         self.free = UNLIMITED
@@ -261,6 +311,7 @@ class SimDisk:
             seen.extend(bytes(position - size))
         seen[position:end] = written
         inode.touch(position, end)
+        inode.modified_ms = self.wall_ms()
         self._take(path, max(0, end - size))
 
     def _take(self, path: str, size_bytes: int) -> None:
@@ -273,10 +324,12 @@ class SimDisk:
 
     def copied(self) -> SimDisk:
         """A disk with what a process sees in this one, all of it stored."""
-        disk = SimDisk(self.random)
+        disk = SimDisk(self.random, self.wall_ms)
         for path, inode in self.names.items():
-            disk.names[path] = None if inode is None else _Inode.of(inode.seen)
-        disk.stored_names = dict(disk.names)
+            copy = disk.names[path] = None if inode is None else _Inode.of(inode.seen)
+            if copy is not None and inode is not None:
+                copy.modified_ms = inode.modified_ms
+        disk._all_names_are_stored()
         disk.reserves = dict(self.reserves)
         return disk
 
@@ -301,7 +354,7 @@ class SimDisk:
             folder = path.rpartition("/")[0]
             if "/" in folder and folder not in self.names:
                 del self.names[path]  # nobody can reach what was in a folder that is gone
-        self.stored_names = dict(self.names)
+        self._all_names_are_stored()
         self.fail_in, self.free = -1, UNLIMITED
 
     def _cut_renames(self) -> None:
@@ -340,8 +393,12 @@ class SimDisk:
         for inode in self.names.values():
             if inode is not None:
                 inode.sync()
-        self.stored_names = dict(self.names)
+        self._all_names_are_stored()
         self._renamed.clear()
+
+    def _all_names_are_stored(self) -> None:
+        self.stored_names = dict(self.names)
+        self.names.unsynced.clear()
 
     def flip_bit(self, path: str, position: int, bit: int) -> None:
         """Let a stored bit rot."""
@@ -363,12 +420,8 @@ class SimDisk:
 
     def list(self, path: str) -> list[str]:
         """See Files."""
-        prefix = path + "/"
-        return sorted(
-            name[len(prefix) :]
-            for name in self.names
-            if name.startswith(prefix) and "/" not in name[len(prefix) :]
-        )
+        length = len(path) + 1
+        return sorted(name[length:] for name in self.names.inside.get(path, ()))
 
     def make_dirs(self, path: str) -> None:
         """See Files."""
@@ -387,6 +440,7 @@ class SimDisk:
             for names in (self.names, self.stored_names):
                 for name in _below(names, source):
                     names[target + name] = names.pop(source + name)
+                    self.names.note(target + name)
         self.names[target] = self.names.pop(source)
 
     def remove(self, path: str) -> None:
@@ -403,18 +457,11 @@ class SimDisk:
     def sync_dir(self, path: str) -> None:
         """See Files."""
         self.step("sync", path)
-        names, stored, prefix = self.names, self.stored_names, path + "/"
-        length = len(prefix)
-        if path in names:
-            stored[path] = names[path]
-        for name in [each for each in names if each.startswith(prefix)]:
-            if name.find("/", length) < 0:
+        names, stored = self.names, self.stored_names
+        for name in (path, *names.unsynced.pop(path, ())):
+            if name in names:
                 stored[name] = names[name]
-        gone = [path] if path in stored and path not in names else []
-        if not stored.keys() <= names.keys():
-            gone += [each for each in stored if each not in names and each.startswith(prefix)]
-        for name in gone:
-            if name.find("/", length) < 0 and stored.pop(name, ...) is None:
+            elif stored.pop(name, ...) is None:
                 for each in _below(stored, name):  # they went with their folder
                     del stored[name + each]
         if self._renamed:
@@ -457,7 +504,8 @@ class SimDisk:
 
     def modified_ms(self, path: str) -> int:
         """See Files."""
-        return 0
+        inode = self.names.get(path)
+        return inode.modified_ms if inode is not None else 0
 
     def free_bytes(self, path: str) -> int:
         """See Files."""

@@ -13,38 +13,26 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from anabranch.core.diskless import effects as does
+from anabranch.core.diskless.admission import Admitted, Register, Step, admission
 from anabranch.core.diskless.broker import Diskless
-from anabranch.core.diskless.coordinator import Deposed
+from anabranch.core.diskless.pause import Pause
 from anabranch.core.diskless.reads import FarRead
 from anabranch.core.diskless.rows import Change
 from anabranch.core.errors import StorageFault
 from anabranch.core.types import NEVER_MS
-from anabranch.sim.coordinator import SimCoordinator, Watch
-from anabranch.sim.objects import SimObjects
+from anabranch.sim.chains import Chain, Told
+from anabranch.sim.coordinator import Watch
 from anabranch.sim.processes import Process, State
 
 if TYPE_CHECKING:
     from anabranch.core.outcome import Cold
     from anabranch.sim.node_life import NodeLife
     from anabranch.sim.processes import Timer
-    from anabranch.sim.world import World
+    from anabranch.sim.remotes import Remotes
 
 RETRY_US = 300_000
 MOST_RINGS = 20
 """At one moment: a timer that rings more often will do so for ever."""
-
-
-class Remotes:
-    """The store and the coordinator of a cluster. `interval_ms` is that of its brokers."""
-
-    def __init__(self, world: World, cluster_id: str) -> None:
-        self.objects = SimObjects(world)
-        self.coordinator = SimCoordinator(world, cluster_id)
-        self.interval_ms = 0
-        self.after_put: dict[str, Callable[[], None]] = {}
-        """Broker's name -> what happens once when its next object is in the store."""
-        self.met: set[str] = set()
-        """What came about of faults that wait for something."""
 
 
 class DisklessPerformer:
@@ -57,7 +45,6 @@ class DisklessPerformer:
         self.remotes = remotes
         self.broker = node.broker
         self.machine: Diskless = node.broker.diskless
-        self.epoch = -1
         self._process: Process = node
         self._life = node.life
         self._watch: Watch | None = None
@@ -78,10 +65,9 @@ class DisklessPerformer:
         self.machine.start(interval_ms=self.remotes.interval_ms)
         self._open_watch()
 
-    def registered(self, broker_epoch: int) -> None:
+    def registered(self) -> None:
         """The controller gave the process its epoch: the coordinator must know it, too."""
-        self.epoch = broker_epoch
-        self._register(broker_epoch)
+        Chain(admission(self.broker), self._admit).go_on()
 
     def linger(self) -> None:
         """The node has crashed, and this process goes on beside its next life."""
@@ -215,24 +201,19 @@ class DisklessPerformer:
     def _read_on(self, effect: does.ReadOn) -> None:
         """Calls of the simulator share no connection that could be held up."""
 
-    # The registration.
-
-    def _register(self, epoch: int) -> None:
-        if epoch != self.epoch:
-            return
-
-        def told(result: Any) -> None:
-            if isinstance(result, Deposed):
-                return
-            if isinstance(result, StorageFault):
-                self.world.after_in(self._process, RETRY_US, self._register, epoch)
-            elif epoch == self.epoch:
+    def _admit(self, step: Step, told: Told) -> None:
+        """See `admission`."""
+        match step:
+            case Pause(pause_ms):
+                self.world.after_in(self._process, pause_ms * 1000, told, None)
+            case Register():
+                self.remotes.coordinator.ask(self.name, "register", step, _hopping(self, told))
+            case Admitted(epoch):
                 cluster_id, now_ms = self.broker.cluster_id, self.world.steady_ms
                 self._step(lambda: self.machine.registered(cluster_id, epoch, now_ms))
-
-        args = (self.broker.broker_id, epoch)
-        done = _hopping(self, told)
-        self.remotes.coordinator.ask(self.name, "register", args, done)
+                told(None)
+            case _:
+                told(None)
 
     # The watch.
 

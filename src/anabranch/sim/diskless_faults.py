@@ -17,9 +17,10 @@ from anabranch.sim.remote import Remote, RemoteFaults
 
 if TYPE_CHECKING:
     from anabranch.sim.cluster import Cluster
-    from anabranch.sim.diskless import DisklessPerformer, Remotes
+    from anabranch.sim.diskless import DisklessPerformer
     from anabranch.sim.node import SimNode
     from anabranch.sim.plan_parts import Fault
+    from anabranch.sim.remotes import Remotes
 
 Undo = Callable[[], None]
 MOST_SLOW_US = 3_000_000

@@ -2,18 +2,17 @@
 
 What: two loops in each life of a node, each a chain of calls of the simulated coordinator and
 store. Each broker drops what is too old or too much of its share of the partitions; brokers take
-turns with garbage rounds, whose pace is quick enough for a schedule. Rule kept: a chain stops at
-the first call that fails, and begins anew later. Not here: whose share is what
-(`core/diskless/retention.py`), when a round of garbage collection is due and what it does
-(`core/diskless/garbage.py`, `core/diskless/garbage_round.py`).
+turns with garbage rounds, whose pace is quick enough for a schedule. Rule kept: nothing is decided
+here. Not here: rounds of retention (`core/diskless/retention_rounds.py`) and of garbage collection
+(`core/diskless/garbage_rounds.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from anabranch.core.diskless import garbage_round
+from anabranch.core.diskless import garbage_rounds
 from anabranch.core.diskless.garbage import GarbageRounds, Pace, turn_of
 from anabranch.core.diskless.garbage_round import (
     Call,
@@ -27,9 +26,12 @@ from anabranch.core.diskless.garbage_round import (
     Page,
     ReadMark,
 )
+from anabranch.core.diskless.garbage_rounds import AskTurn, RoundEnded, Turn
 from anabranch.core.diskless.keys import object_prefix
-from anabranch.core.diskless.retention import MOST_RUNS, Limits, to_look_over
+from anabranch.core.diskless.pause import Pause
+from anabranch.core.diskless.retention_rounds import Expire, Step, rounds
 from anabranch.core.errors import StorageFault
+from anabranch.sim.chains import Chain, Told
 from anabranch.sim.coordinator import MARK
 
 if TYPE_CHECKING:
@@ -44,7 +46,6 @@ PACE = Pace(
 
 Ask = Callable[[Callable[[Any], None]], None]
 """Makes one call; takes who is told what it gave."""
-Chain = Generator[Ask, Any, None]
 
 
 class Upkeep:
@@ -54,34 +55,25 @@ class Upkeep:
         self.performer = performer
         self.node = performer.node
         self.rounds = GarbageRounds(PACE)
+        self._is_listed = False
 
     def start(self) -> None:
         """The process speaks now."""
-        self._loop(RETENTION_MS, self._retention)
-        self._loop(GARBAGE_MS, self._garbage)
+        steps = rounds(self.node.broker, pause_ms=RETENTION_MS, states_at_once=0)
+        Chain(steps, self._retain).go_on()
+        Chain(garbage_rounds.rounds(self.rounds, GARBAGE_MS), self._collect).go_on()
 
-    def _loop(self, pause_ms: int, chain: Callable[[], Chain]) -> None:
-        def again() -> None:
-            self.node.later(pause_ms, lambda: self._go_on(chain(), None, again))
+    def _pause(self, pause_ms: int, told: Told) -> None:
+        self.node.later(pause_ms, lambda: told(self.node.world.now_ms))
 
-        again()
-
-    def _go_on(self, chain: Chain, result: Any, ended: Callable[[], None]) -> None:
-        try:
-            if isinstance(result, StorageFault):
-                ask = chain.throw(result)
-            else:
-                ask = chain.send(result)
-        except (StopIteration, StorageFault):
-            ended()
-            return
+    def _make(self, ask: Ask, told: Told) -> None:
         node = self.node
 
-        def told(found: Any) -> None:
+        def answered(found: Any) -> None:
             if self.performer.is_alive:
-                node.world.after_in(node, 0, self._go_on, chain, found, ended)
+                node.world.after_in(node, 0, told, found)
 
-        ask(told)
+        ask(answered)
 
     def _ask(self, name: str, *args: Any) -> Ask:
         coordinator = self.performer.remotes.coordinator
@@ -89,19 +81,22 @@ class Upkeep:
 
     # Retention.
 
-    def _retention(self) -> Chain:
-        broker = self.node.broker
-        now_ms = self.node.world.now_ms
-        for limits in to_look_over(broker.image, broker.broker_id, broker.config, now_ms):
-            yield self._expire(limits)
+    def _retain(self, step: Step, told: Told) -> None:
+        match step:
+            case Pause(pause_ms):
+                self._pause(pause_ms, told)
+            case Expire():
+                self._make(self._expire(step), told)
+            case _:
+                told(None)
 
-    def _expire(self, limits: Limits) -> Ask:
-        coordinator = self.performer.remotes.coordinator
+    def _expire(self, step: Expire) -> Ask:
+        coordinator, limits = self.performer.remotes.coordinator, step.limits
 
         def act() -> Any:
             result = coordinator.memory.expire(
                 limits.key, older_than_ms=limits.older_than_ms, most_bytes=limits.most_bytes,
-                most_runs=MOST_RUNS,
+                most_runs=step.most_runs,
             )  # fmt: skip
             coordinator.tell("expire", (limits.key,), result)
             return result
@@ -110,38 +105,30 @@ class Upkeep:
 
     # Garbage.
 
-    def _garbage(self) -> Chain:
-        """A round, if it is this broker's turn."""
-        turn, brokers = turn_of(self.node.image, self.node.node_id)
-        now_ms = self.node.world.steady_ms
-        if self.rounds.due_ms(now_ms, turn, brokers) > now_ms:
-            return
-        try:
-            left = yield from self._performed(garbage_round.collect(self.rounds))
-            if self.rounds.lists_now(now_ms, turn, brokers):
-                yield from self._performed(garbage_round.sweep(self.rounds))
-        except StorageFault:
-            self.rounds.failed(self.node.world.steady_ms)
-        else:
-            self.rounds.ended(self.node.world.steady_ms, brokers, left)
+    def _collect(self, step: garbage_rounds.Step, told: Told) -> None:
+        """A step of a round; the store is listed in one page."""
+        match step:
+            case Pause(pause_ms):
+                self._pause(pause_ms, told)
+            case AskTurn():
+                number, brokers = turn_of(self.node.image, self.node.node_id)
+                told(Turn(self.node.world.steady_ms, number, brokers))
+            case RoundEnded():
+                told(None)
+            case ReadMark():
+                self._is_listed = False
+                told(MARK)
+            case ListObjects() if self._is_listed:
+                told(None)
+            case ListObjects():
+                self._is_listed = True
+                self._make(self._asked(step), lambda found: told(self._page(found)))
+            case _:
+                self._make(self._asked(step), told)
 
-    def _performed(self, steps: Generator[Call, Any, Any]) -> Generator[Ask, Any, Any]:
-        """A round's calls, as they are asked here; the store is listed in one page."""
-        result: Any = None
-        is_listed = False
-        while True:
-            try:
-                call = steps.send(result)
-            except StopIteration as ended:
-                return ended.value
-            if isinstance(call, ReadMark):
-                result = MARK
-            elif isinstance(call, ListObjects) and is_listed:
-                result = None
-            else:
-                result = yield self._asked(call)
-            if isinstance(call, ListObjects) and not is_listed:
-                is_listed, result = True, Page(result, self.node.world.now_ms)
+    def _page(self, found: Any) -> Any:
+        is_fault = isinstance(found, StorageFault)
+        return found if is_fault else Page(found, self.node.world.now_ms)
 
     def _asked(self, call: Call) -> Ask:
         objects, name = self.performer.remotes.objects, self.node.name

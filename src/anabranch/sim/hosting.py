@@ -22,7 +22,7 @@ from anabranch.sim.cleaner import Cleaner
 if TYPE_CHECKING:
     from anabranch.core.metadata.image import MetadataDelta, MetadataImage
     from anabranch.core.types import TopicPartition
-    from anabranch.sim.node import SimNode
+    from anabranch.sim.node_life import NodeLife
 
 SYNC_US = (200, 2_000)
 """What an fdatasync takes on a healthy disk."""
@@ -31,28 +31,31 @@ SYNC_US = (200, 2_000)
 class WatchedFolder(LogFolder):
     """A log folder that says when a log is about to get shorter."""
 
-    def __init__(self, node: SimNode, path: str) -> None:
+    def __init__(self, node: NodeLife, path: str) -> None:
         self._node = node
         super().__init__(node.disk, path)
 
     def _shorter_first(self, key: TopicPartition, end_offset: int) -> None:
         log = self.logs.get(key)
         if log is not None:
-            self._node.cluster.tell_truncated(self._node, key, log.end_offset, end_offset)
+            self._node.cluster.tell_truncated(self._node.node_id, key, log.end_offset, end_offset)
         super()._shorter_first(key, end_offset)
 
 
 class HostingPerformer:
     """One broker's logs. One a life of a node."""
 
-    def __init__(self, node: SimNode) -> None:
+    def __init__(self, node: NodeLife) -> None:
         self.node = node
         self.world = node.cluster.world
         self.broker = node.broker
         self.machine = Hosting(node.broker)
         self.folders = self.machine.folders.by_path
         self.cleaner = Cleaner(
-            node, self.machine.cleaner, self.perform, partial(node.cluster.tell_compacted, node)
+            node,
+            self.machine.cleaner,
+            self.perform,
+            partial(node.cluster.tell_compacted, node.node_id),
         )
         self._random = self.world.random(f"{node.name}/disk-time")
         self._is_performing = False
@@ -172,8 +175,8 @@ class HostingPerformer:
             case does.RemoveLeftover(path, place):
                 self._attempt(path, lambda: disk.remove_tree(f"{path}/{place}"))
             case does.SetAside(path, place):
-                aside = f"{path}/{place}.{self._unique()}-stray"
-                self._attempt(path, lambda: disk.rename(f"{path}/{place}", aside))
+                unique = self._unique()
+                self._attempt(path, lambda: self.folders[path].set_aside(place, unique=unique))
             case does.DeleteLog(path, place):
                 unique, now_ms = self._unique(), self.world.now_ms
                 self._attempt(
@@ -261,7 +264,7 @@ class HostingPerformer:
         except StorageFault as problem:
             fault = problem
         self.node.begin()
-        self.node.replicating.touch()
+        self.node.touch_replication()
         self._answer(events.SyncEnded(asked, fault))
         self._tell_touched()
         self.node.settle()

@@ -17,22 +17,21 @@ from anabranch.sim.processes import State
 
 if TYPE_CHECKING:
     from anabranch.core.controller.brokers.hints import Probe
-    from anabranch.sim.node import SimNode
-    from anabranch.sim.twins import Twin
+    from anabranch.sim.registrant import Registrant
 
 
-def close(process: SimNode | Twin, other: SimNode) -> None:
+def close(process: Registrant, other: Registrant) -> None:
     """A process's connection to another node's controller listener closes."""
     network = process.cluster.network
     network.send(process.name, other.controller_name, other, _closed, other, process)
 
 
-def _closed(at: SimNode, process: SimNode | Twin) -> None:
+def _closed(at: Registrant, process: Registrant) -> None:
     if at.is_up:
-        at.controller_shell.connection_closed(process)
+        at.connection_closed(process)
 
 
-def dial(node: SimNode, probe: Probe, found: Callable[[Answer], None]) -> None:
+def dial(node: Registrant, probe: Probe, found: Callable[[Answer], None]) -> None:
     """Dial the address at which a broker registered: whatever listens there by now answers."""
     target = node.cluster.at(probe.endpoint.host)
     timeout_us = (probe.until_ms - probe.asked_ms) * 1000
@@ -44,8 +43,8 @@ class Dial:
 
     def __init__(
         self,
-        node: SimNode,
-        target: SimNode | Twin | None,
+        node: Registrant,
+        target: Registrant | None,
         incarnation_id: bytes | None,
         found: Callable[[Answer], None],
     ) -> None:
@@ -71,7 +70,7 @@ class Dial:
             return
         answer = Answer.REFUSED
         if target.listens:
-            same = self._incarnation_id in (None, target.session.incarnation_id)
+            same = self._incarnation_id in (None, target.incarnation_id)
             answer = Answer.SAME if same else Answer.ANOTHER
         node = self._node
         node.cluster.network.send(target.name, node.name, node, self._end, answer)

@@ -18,14 +18,13 @@ from anabranch.sim.node_life import NodeLife
 from anabranch.sim.processes import State
 
 if TYPE_CHECKING:
-    from anabranch.sim.cluster import Cluster
-    from anabranch.sim.node import SimNode
+    from anabranch.sim.registrant import Surroundings
 
 
 class Backup:
     """A copy of a machine's folders, taken while its process runs."""
 
-    def __init__(self, machine: SimNode) -> None:
+    def __init__(self, machine: Machine) -> None:
         self.disk = machine.disk.copied()
         self.metadata_disk = machine.metadata_disk.copied()
         self.directory_ids = dict(machine.directory_ids)
@@ -35,7 +34,7 @@ class Backup:
 class Machine(NodeLife):
     """One machine with its disks and its one process."""
 
-    def __init__(self, cluster: Cluster, name: str, folders: int) -> None:
+    def __init__(self, cluster: Surroundings, name: str, folders: int) -> None:
         super().__init__(name)
         self.cluster = cluster
         self.world, self.store, self.batches = cluster.world, cluster.store, cluster.batches
@@ -50,16 +49,11 @@ class Machine(NodeLife):
         self.listens = False
         self.wipe()
 
-    @property
-    def steady_ms(self) -> int:
-        """The machine's own steady clock."""
-        return self.clock.now_ms
-
     def wipe(self) -> None:
         """Put in empty disks; only while the node is down."""
         assert not self.is_up
         random = self.world.random(f"{self.name}/disk")
-        self.disk = SimDisk(random)
+        self.disk = SimDisk(random, lambda: self.world.now_ms)
         self.metadata_disk = SimDisk(self.world.random(f"{self.name}/metadata-disk"))
         self.copy: MetadataCopy | None = None
         for path in self.folders:
@@ -102,6 +96,11 @@ class Machine(NodeLife):
         self.end("power", State.POWERED_OFF)
         self.copy = None  # what is left of it shows when it is opened
 
+    def power_on(self) -> None:
+        """The machine has power again, and refuses connections until its process runs."""
+        if self.state is State.POWERED_OFF:
+            self.state = State.CRASHED
+
     def pause(self) -> None:
         """Stop the process where it is; its memory and its connections stay."""
         if self.state is State.RUNNING:
@@ -128,9 +127,9 @@ class Machine(NodeLife):
         self.world.release(self)
         self.changed(what)
         if state is State.CRASHED:
-            self.cluster.process_ended(self)
+            self.cluster.process_ended(self.node_id)
 
     def changed(self, what: str) -> None:
         """Tell who looks on that the process began, ended, or something in between."""
         self.world.note(what, self.name)
-        self.cluster.tell_machine_changed(self, what)
+        self.cluster.tell_changed(self.node_id, what)

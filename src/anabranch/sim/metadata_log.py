@@ -36,7 +36,8 @@ from anabranch.sim.batches import SharedBatchReader
 if TYPE_CHECKING:
     from anabranch.core.log.files import DiskFull
     from anabranch.core.metadata.image import MetadataImage
-    from anabranch.sim.node import SimNode
+    from anabranch.sim.node_life import NodeLife
+    from anabranch.sim.registrant import Registrant
 
 ANSWER_MS = 4_000
 """After so long without an answer to a long poll another controller is asked."""
@@ -53,7 +54,7 @@ WRITE_BACK = 0.1
 class MetadataFollower(Performer):
     """Keeps a node's copy and image up with the active controller. One a life of a node."""
 
-    def __init__(self, node: SimNode) -> None:
+    def __init__(self, node: NodeLife) -> None:
         self.node = node
         self.world = node.cluster.world
         self.copy: MetadataCopy
@@ -66,7 +67,7 @@ class MetadataFollower(Performer):
         """Where the newest snapshot ends that was written in this life."""
         self._following: Following
         self._random = self.world.random(f"{node.name}/metadata")
-        self._asked: SimNode = node
+        self._asked: Registrant = node
 
     @property
     def is_cut_short(self) -> bool:
@@ -90,7 +91,7 @@ class MetadataFollower(Performer):
             piece_bytes=PIECE_BYTES,
         )  # fmt: skip
         self.is_open = True
-        cluster.tell_copy_changed(node, "opened")
+        cluster.tell_copy_changed(node.node_id, "opened")
 
     def start(self) -> None:
         """Begin to follow."""
@@ -129,8 +130,7 @@ class MetadataFollower(Performer):
         self.node.link.rotate(self._asked)
 
     def _publish(self, effect: Publish) -> None:
-        if self.node.controller_shell.rows is not None:
-            self.node.controller_shell.rows.follow(effect.image, effect.delta)
+        self.node.on_committed(effect.image, effect.delta)
         if self._random.random() < WRITE_BACK:
             self.node.metadata_disk.sync_all()
 
@@ -154,7 +154,7 @@ class MetadataFollower(Performer):
         self.node.stop_because(sentence)
 
     def _changed(self, what: str) -> None:
-        self.node.cluster.tell_copy_changed(self.node, what)
+        self.node.cluster.tell_copy_changed(self.node.node_id, what)
 
     # Questions.
 
@@ -165,7 +165,7 @@ class MetadataFollower(Performer):
         answered = partial(self._answered, kind, link.generation)
         link.call(question.request, answered, timeout_ms=ANSWER_MS)
 
-    def _answered(self, kind: Any, connection: int, answer: Any, _asked: SimNode) -> None:
+    def _answered(self, kind: Any, connection: int, answer: Any, _asked: Registrant) -> None:
         if answer is None:
             self._step(Unanswered("no controller answered"))
         elif answer.error_code == ErrorCode.NOT_CONTROLLER:

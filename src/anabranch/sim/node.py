@@ -51,7 +51,7 @@ from anabranch.sim.world import WALL_START_MS
 
 if TYPE_CHECKING:
     from anabranch.core.settings.broker import BrokerConfig
-    from anabranch.sim.cluster import Cluster
+    from anabranch.sim.registrant import Registrant, Surroundings
 
 FETCH, HEARTBEAT = 1, 63
 """API keys of requests that do more to a node than its handlers do."""
@@ -81,7 +81,7 @@ class SimNode(Machine, Performer):
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: Surroundings,
         node_id: int,
         rack: str | None,
         config: BrokerConfig,
@@ -181,7 +181,7 @@ class SimNode(Machine, Performer):
         self.follower = MetadataFollower(self)
         if self.is_up:
             self.follower.open()
-        self.controller_shell = ControllerShell(self)
+        self.controller_shell = ControllerShell(self, self.follower.first_end)
         self.controller = self.controller_shell.controller
         self.link = ControllerLink(self)
         previous_epoch = previous_broker_epoch(self.disk, self.folders)
@@ -216,7 +216,7 @@ class SimNode(Machine, Performer):
         self.broker.broker_epoch = broker_epoch
         self.replicating.touch()
         if self.diskless is not None:
-            self.diskless.registered(broker_epoch)
+            self.diskless.registered()
         self.follower.registered(broker_epoch)
 
     def _maybe_open(self) -> None:
@@ -231,6 +231,32 @@ class SimNode(Machine, Performer):
         self.changed("serving")
 
     # What others of this node use.
+
+    @property
+    def view(self) -> Broker:
+        """See Registrant."""
+        return self.broker
+
+    @property
+    def incarnation_id(self) -> bytes:
+        """See Registrant."""
+        return self.session.incarnation_id
+
+    def look_for_room(self) -> None:
+        """See Registrant."""
+        self.hosting.look_for_room()
+
+    def connection_closed(self, process: Registrant) -> None:
+        """See Registrant."""
+        self.controller_shell.connection_closed(process)
+
+    def touch_replication(self) -> None:
+        """See NodeLife."""
+        self.replicating.touch()
+
+    def on_committed(self, image: MetadataImage, delta: MetadataDelta) -> None:
+        """See NodeLife."""
+        self.controller_shell.follow(image, delta)
 
     @property
     def image(self) -> MetadataImage:

@@ -182,6 +182,13 @@ class TransactionPlan:
     """transaction.version of the cluster."""
     deleted_us: int = 0
     """When the passing topic is deleted."""
+    keys: int = 1
+    """How many keys the records of compacted topics have."""
+
+    @property
+    def compacted(self) -> frozenset[str]:
+        """The topics whose records need keys."""
+        return frozenset(topic.name for topic in self.topics if topic.is_compacted)
 
     @property
     def places(self) -> list[TopicPartition]:

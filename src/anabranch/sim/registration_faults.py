@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from anabranch.sim.machine import Backup
 from anabranch.sim.processes import State
-from anabranch.sim.twins import Twin
 
 if TYPE_CHECKING:
     from anabranch.sim.fault_targets import FaultTargets
@@ -59,8 +58,7 @@ class RegistrationFaults:
         if node is None:
             return None
         self._note(fault, node.name)
-        twin = Twin(node)
-        twin.start()
+        twin = self._faults.cluster.start_twin(node)
         if fault.strength >= STANDS_STILL:
             self._later(fault.lasts_us // 4, node.crash)
         elif fault.strength >= UNMOVED:
@@ -85,7 +83,7 @@ class RegistrationFaults:
         return partial(self._put_back, node, backup)
 
     def _put_back(self, node: SimNode, backup: Backup) -> None:
-        registered = node.cluster.image.brokers.get(node.node_id)
+        registered = self._faults.cluster.image.brokers.get(node.node_id)
         is_later = registered is not None and registered.epoch > backup.broker_epoch
         if self._faults.cluster.store.put_aside is not None:
             is_later = False  # an older copy could not know that the store is older, too

@@ -191,8 +191,8 @@ class Calls:
     def version(self, source: Process, target: Server, api_key: int) -> int:
         """The newest version that both sides speak."""
         newest = self.newest[api_key]
-        for side in (source.newest, target.newest):
-            if side:
+        if source.newest or target.newest:
+            for side in (source.newest, target.newest):
                 newest = min(newest, side.get(api_key, newest))
         return newest
 
@@ -234,7 +234,7 @@ def answered(response: Any, version: int, *, wire: bool) -> Any:
                 if records and topic.topic != CLUSTER_METADATA_TOPIC:
                     partition.records = (
                         bytearray().join(records)
-                        if isinstance(records, list)
+                        if isinstance(records, (list, tuple))
                         else bytearray(records)
                     )
     return response

@@ -78,7 +78,7 @@ def run_plan(plan: Plan, *, keeps_trace: bool = False) -> Outcome:
     """Run a plan, as it was drawn or with parts left out."""
     collects = gc.isenabled()
     gc.disable()  # the world is one knot: it is let go whole, at the end
-    run = _Run(plan, Trace(keeps=keeps_trace))
+    run = Run(plan, Trace(keeps=keeps_trace))
     try:
         violation, sentence = run.go()
         return run.outcome(violation, sentence)
@@ -88,7 +88,7 @@ def run_plan(plan: Plan, *, keeps_trace: bool = False) -> Outcome:
             gc.enable()
 
 
-class _Run:
+class Run:
     """One plan being carried out."""
 
     def __init__(self, plan: Plan, trace: Trace) -> None:

@@ -33,7 +33,7 @@ from anabranch.core.types import NEVER_MS
 from anabranch.sim.keys import Alarm
 
 if TYPE_CHECKING:
-    from anabranch.sim.node import SimNode
+    from anabranch.sim.registrant import Registrant
 
 CLIENTS = "CLIENTS"
 """A listener for clients alone: where it is advertised to be, no node of the cluster listens."""
@@ -42,7 +42,7 @@ CLIENTS = "CLIENTS"
 class Session:
     """One incarnation's session."""
 
-    def __init__(self, node: SimNode, previous_epoch: int) -> None:
+    def __init__(self, node: Registrant, previous_epoch: int) -> None:
         self.node = node
         self.world = node.cluster.world
         self.clients_host = f"{node.name}.outside"
@@ -62,7 +62,7 @@ class Session:
                 rack=node.rack,
                 features=node.features,
             ),
-            node.broker,
+            node.view,
             Times.of(node.config),
             notes=FolderNotes(node.disk, directories),
             previous_broker_epoch=previous_epoch,
@@ -127,7 +127,7 @@ class Session:
         self._perform()
 
     def _tick(self) -> None:
-        self.node.hosting.look_for_room()
+        self.node.look_for_room()
         self.machine.tick(self.node.steady_ms)
         self._perform()
 

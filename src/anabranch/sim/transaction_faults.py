@@ -2,8 +2,9 @@
 
 What: the leader of a partition of `__transaction_state` crashes, stands still, or is cut off from
 the other brokers while clients still reach it; everything between brokers is lost, doubled and
-late. Rule kept: a fault draws nothing itself. Not here: faults of clients
-(`clients/transactional_workload.py`), beginning and ending faults (`faults.py`).
+late; a follower goes away with the beginning of a transaction. Rule kept: a fault draws nothing
+itself. Not here: faults of clients (`clients/transactional_workload.py`), beginning and ending
+faults (`faults.py`).
 """
 
 from __future__ import annotations
@@ -22,14 +23,17 @@ if TYPE_CHECKING:
 
 Undo = Callable[[], None]
 MOST_LATE_US = 4_000_000
+LOOK_US, MOST_LOOKS = 20_000, 100
+"""How often, and for how long, a transaction is looked for that is under way."""
 CUT = LinkFault(cut=True)
 
 
 class TransactionFaults:
     """See the module."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, compacted: frozenset[str] = frozenset()) -> None:
         self.cluster = cluster
+        self._compacted = sorted(compacted)
         self.world = cluster.world
 
     def table(self) -> dict[str, Callable[[Fault], Undo | None]]:
@@ -39,6 +43,7 @@ class TransactionFaults:
             "state-leader-pause": self._pause,
             "state-leader-cut": self._cut,
             "peers-flaky": self._flaky,
+            "follower-away": self._away,
         }
 
     def _leader(self, fault: Fault) -> SimNode | None:
@@ -78,6 +83,41 @@ class TransactionFaults:
         if fault.other % 2:
             links += [(other, one) for one, other in links]
         return self._spoil([each for each in links if each[0] != each[1]], CUT)
+
+    def _away(self, fault: Fault) -> Undo:
+        """A follower ends, or stands still, when it has copied a part of a transaction."""
+        self.world.note("fault", "world", fault.kind)
+        found: list[SimNode] = []
+
+        def look(looks_left: int) -> None:
+            node = self._copying(fault)
+            if node is not None:
+                found.append(node)
+                self.world.note("fault", node.name, fault.kind)
+                node.pause() if fault.other % 3 == 0 else node.crash(power=False)
+            elif looks_left:
+                self.world.after(LOOK_US, look, looks_left - 1)
+
+        def undo() -> None:
+            for node in found:
+                node.resume() if fault.other % 3 == 0 else node.start()
+
+        look(MOST_LOOKS)
+        return undo
+
+    def _copying(self, fault: Fault) -> SimNode | None:
+        """A follower whose log ends within a transaction."""
+        for name in self._compacted:
+            topic = self.cluster.image.topic(name)
+            for index, state in sorted(topic.partitions.items()) if topic is not None else ():
+                followers = [each for each in state.isr if each != state.leader]
+                for node_id in followers[fault.aim % 2 :]:
+                    node = self.cluster.nodes[node_id]
+                    replica = node.broker.partitions.get(name, index) if node.is_serving else None
+                    is_running = node.state is State.RUNNING
+                    if is_running and replica and replica.log.producers.open_transactions:
+                        return node
+        return None
 
     def _flaky(self, fault: Fault) -> Undo:
         """Requests between brokers, and their answers, get lost, come twice, and late."""

@@ -31,6 +31,10 @@ class Written:
     offset: int = -1
     acknowledged_us: int = NEVER
     topic_id: TopicId = ZERO_TOPIC_ID
+    key: bytes | None = None
+    """Of a record in a compacted topic."""
+    is_tombstone: bool = False
+    """Whether it has no value: a header then says `value`."""
 
 
 @dataclass(slots=True, eq=False)

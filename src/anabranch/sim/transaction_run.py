@@ -57,7 +57,7 @@ class TransactionRun:
     @property
     def kinds(self) -> dict[str, Callable[[Fault], Callable[[], None] | None]]:
         """Faults by kind."""
-        return self.workload.faults() | TransactionFaults(self.cluster).table()
+        return self.workload.faults() | TransactionFaults(self.cluster, self.plan.compacted).table()
 
     def start(self) -> None:
         """Plan what its clients do."""
@@ -84,36 +84,57 @@ class TransactionRun:
             return "the group has not read and committed everything"
         return unrest
 
-    def _leaders(self, places: list[TopicPartition]) -> list[Replica]:
-        found = []
+    def _replicas(self, places: list[TopicPartition]) -> Iterator[tuple[int, Replica]]:
+        """Those in sync that know all that is committed, with their brokers. A partition may be
+        without a leader for good; a follower of an older release is told with records alone, where
+        an idle fetch takes as long as its timeout."""
         for place in places:
             state = self.cluster.image.partition(*place)
-            node = self.cluster.nodes.get(state.leader) if state is not None else None
-            replica = node.broker.partitions.get(*place) if node is not None else None
-            if replica is not None and replica.is_leader:
-                found.append(replica)  # others are without a leader for good
-        return found
+            leader = None if state is None else self._replica(state.leader, place)
+            if state is None or leader is None:
+                continue
+            for node_id in state.isr:
+                replica = self._replica(node_id, place)
+                if replica is not None and replica.high_watermark == leader.high_watermark:
+                    yield node_id, replica
+
+    def _replica(self, node_id: int, place: TopicPartition) -> Replica | None:
+        node = self.cluster.nodes.get(node_id)
+        return None if node is None else node.broker.partitions.get(*place)
+
+    def _leaders(self, places: list[TopicPartition]) -> list[Replica]:
+        return [replica for _, replica in self._replicas(places) if replica.is_leader]
 
     def _held(self) -> Iterator[Replica]:
+        """Replicas that hold readers back; a follower's would when it leads."""
         offsets = self.cluster.image.topic(OFFSETS_TOPIC)
         indexes = sorted(offsets.partitions) if offsets is not None else ()
         places = [*self.plan.all_places, *(TopicPartition(OFFSETS_TOPIC, n) for n in indexes)]
-        for replica in self._leaders(places):
+        for _, replica in self._replicas(places):
             is_held = replica.last_stable_offset < replica.high_watermark
             if is_held and not self.checks.is_void(replica.topic_partition):
                 yield replica  # others may have lost the markers, or who would write them
 
     def audit(self) -> None:
         """Read everything once more."""
-        self.workload.audit()
+        replicas: dict[int, list[TopicPartition]] = {}
+        for node_id, replica in self._replicas(self.plan.places):
+            if not self.checks.is_void(replica.topic_partition):
+                replicas.setdefault(node_id, []).append(replica.topic_partition)
+        self.workload.audit(replicas)
 
     def behind(self) -> str:
         """Who has not read all there is, "" when there is none."""
         return self.workload.behind(self._ends(), with_group=not self.checks.is_void_group)
 
     def _ends(self) -> dict[TopicPartition, int]:
-        leaders = self._leaders(self.plan.places)
-        return {replica.topic_partition: replica.last_stable_offset for replica in leaders}
+        """Where readers come to. Where a rule allowed a marker to be lost, no batch may be left
+        that ends there: compaction went on to where the transaction had ended."""
+        return {
+            replica.topic_partition: replica.last_stable_offset
+            for replica in self._leaders(self.plan.places)
+            if not (replica.log.config.compacted and self.checks.is_void(replica.topic_partition))
+        }
 
     def finish(self) -> None:
         """Judge everything."""

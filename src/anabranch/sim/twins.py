@@ -16,41 +16,39 @@ from anabranch.sim.clocks import SteadyClock
 from anabranch.sim.controller_link import ControllerLink
 from anabranch.sim.liveness_probe import close
 from anabranch.sim.processes import State
-from anabranch.sim.rpc import Call, Server
+from anabranch.sim.registrant import Registrant
+from anabranch.sim.rpc import Call
 from anabranch.sim.session import Session
 
 if TYPE_CHECKING:
-    from anabranch.sim.node import SimNode
+    from anabranch.core.broker.registration.requests import BrokerView
+    from anabranch.sim.node_life import NodeLife
 
 FOLDERS_THAT_WORK = SimpleNamespace(offline_folders=set[str](), full_folders=set[str]())
 
 
-class Twin(Server):
+class Twin(Registrant):
     """One such process. `node` is whose folders were copied."""
 
-    def __init__(self, node: SimNode) -> None:
-        cluster = node.cluster
-        super().__init__(f"{node.name}-twin-{len(cluster.twins)}")
-        self.cluster, self.world = cluster, cluster.world
+    def __init__(self, node: NodeLife, name: str) -> None:
+        super().__init__(name)
+        self.cluster, self.world = node.cluster, node.world
         self.node_id, self.config, self.rack = node.node_id, node.config, node.rack
         self.listener, self.port = node.listener, node.port
         self.advertised_host, self.features = self.name, node.features
         self.folders, self.directory_ids = node.folders, dict(node.directory_ids)
         self.disk = node.disk.copied()
-        self.broker: Any = SimpleNamespace(image=node.followed, partitions=FOLDERS_THAT_WORK)
-        self.hosting = self
+        self._view: Any = SimpleNamespace(image=node.followed, partitions=FOLDERS_THAT_WORK)
         self.clock = SteadyClock(self.world)
         self.listens = False
 
     def start(self) -> None:
         """Begin to register."""
-        self.cluster.twins.append(self)
         self.state = State.RUNNING
         self.life += 1
         self.listens = True
-        node: Any = self
-        self.link = ControllerLink(node)
-        self.session = Session(node, -1)
+        self.link = ControllerLink(self)
+        self.session = Session(self, -1)
         self.session.start()
 
     def stop(self) -> None:
@@ -71,12 +69,20 @@ class Twin(Server):
     # What a session asks of its node.
 
     @property
-    def steady_ms(self) -> int:
-        """Its machine's own steady clock."""
-        return self.clock.now_ms
+    def view(self) -> BrokerView:
+        """The metadata that was copied, and folders that work."""
+        return self._view  # type: ignore[no-any-return]
+
+    @property
+    def incarnation_id(self) -> bytes:
+        """See Registrant."""
+        return self.session.incarnation_id
 
     def look_for_room(self) -> None:
         """Its disk is empty enough."""
+
+    def connection_closed(self, _process: Registrant) -> None:
+        """It is no controller."""
 
     def registered(self, _broker_epoch: int) -> None:
         """It took the broker's place, and does nothing with it."""

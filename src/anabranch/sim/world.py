@@ -45,7 +45,7 @@ class World:
         self.listeners: list[Listener] = []
         self._heap: list[tuple[int, int, Timer]] = []
         self._sequence = 0
-        self._streams: dict[str, Random] = {}
+        self.streams: dict[str, Random] = {}
 
     @property
     def now_ms(self) -> int:
@@ -59,9 +59,9 @@ class World:
 
     def random(self, name: str) -> Random:
         """The stream of chance of that name."""
-        stream = self._streams.get(name)
+        stream = self.streams.get(name)
         if stream is None:
-            stream = self._streams[name] = Random(f"{self.seed}/{name}")
+            stream = self.streams[name] = Random(f"{self.seed}/{name}")
         return stream
 
     def after(self, delay_us: int, action: Callable[..., None], *args: Any) -> Timer:

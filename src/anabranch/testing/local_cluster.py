@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
@@ -75,7 +75,8 @@ class LocalCluster(FaultCalls):
     slowly, has a pid, and leaves the test's own process alone. `folder` keeps the data somewhere;
     by default it is temporary and removed by `stop`. `port` is the first broker's, 0 a free one.
     `metadata_store` is "sqlite", a file in the folder, or the URL of a PostgreSQL database.
-    `controller` names the broker that is to be the active controller first.
+    `controller` names the broker that is to be the active controller first; `later` those that do
+    not start with the cluster, but with `start_broker`.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class LocalCluster(FaultCalls):
         broker_config: Mapping[int, Mapping[str, object]] | None = None,
         metadata_store: str = SQLITE,
         controller: int | None = None,
+        later: Collection[int] = (),
         folder: str | os.PathLike[str] | None = None,
         port: int = 0,
         start_timeout_seconds: float = 60.0,
@@ -99,9 +101,12 @@ class LocalCluster(FaultCalls):
                 f"{len(racks)} racks do not fit {brokers} broker(s): name at least one, and no "
                 "more than there are brokers; they are given out in turn."
             )
-        for broker_id in (*(broker_config or {}), *([] if controller is None else [controller])):
+        named = [*(broker_config or {}), *later, *([] if controller is None else [controller])]
+        for broker_id in named:
             if not 1 <= broker_id <= brokers:
                 raise ClusterError(f"There is no broker {broker_id}: the ids are 1 to {brokers}.")
+        if controller in later or len(set(later)) == brokers:
+            raise ClusterError("A broker starts with the cluster, and the first controller does.")
         for settings in (config or {}, *(broker_config or {}).values()):
             _check_names(settings)
         several = _for_several(brokers) if brokers > 1 else {}
@@ -111,6 +116,7 @@ class LocalCluster(FaultCalls):
         self._are_processes = processes
         self._metadata_store = metadata_store
         self._first_controller = controller
+        self._later = frozenset(later)
         self._folder = None if folder is None else os.fspath(folder)
         self._port = port
         self._start_timeout_seconds = start_timeout_seconds
@@ -125,7 +131,7 @@ class LocalCluster(FaultCalls):
             raise ClusterError("The cluster is running already.")
         cluster = RunningCluster(self._plans, self._folder, processes=self._are_processes)
         try:
-            cluster.start(self._start_timeout_seconds, self._first_controller)
+            cluster.start(self._start_timeout_seconds, self._first_controller, self._later)
         except BaseException:
             self._last_log = cluster.last_log
             raise

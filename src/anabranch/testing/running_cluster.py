@@ -13,7 +13,7 @@ import contextlib
 import tempfile
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from anabranch.testing.faults import BOTH, CONTROLLER, REPLICATION
 from anabranch.testing.nodes import (
@@ -58,18 +58,21 @@ class RunningCluster:
 
     # All nodes.
 
-    def start(self, timeout_seconds: float, first: int | None = None) -> None:
-        """Start, and wait until clients are served; one node may be `first`, to take the lease.
-        Raises ClusterError; nothing is left then."""
+    def start(
+        self, timeout_seconds: float, first: int | None = None, later: Collection[int] = ()
+    ) -> None:
+        """Start all but the `later` ones, and wait until clients are served; one node may be
+        `first`, to take the lease. Raises ClusterError; nothing is left then."""
         until = time.monotonic() + timeout_seconds
         try:
             if first is not None:
                 self.nodes[first].launch()
                 self._wait_first(self.nodes[first], until, timeout_seconds)
-            for broker_id, node in self.nodes.items():
+            now = {each: node for each, node in self.nodes.items() if each not in later}
+            for broker_id, node in now.items():
                 if broker_id != first:
                     node.launch()
-            for node in self.nodes.values():
+            for node in now.values():
                 self._wait_first(node, until, timeout_seconds)
         except BaseException:
             self.stop()

@@ -6,6 +6,7 @@ from tests.core.api.in_memory_node import Denying, InMemoryNode, batch
 from anabranch.core.access.authorize import Operation, ResourceType
 from anabranch.core.api.held_up import GAP_MS
 from anabranch.core.errors import ErrorCode
+from anabranch.core.metadata.image import MetadataDelta
 from anabranch.core.outcome import Hangup, NoAnswer, Wait
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.compression import Codec
@@ -366,3 +367,8 @@ def test_r19_every_batch_that_is_refused_is_counted():
     produce(node, topic="nowhere")
     produce(node, topic="elsewhere")
     assert node.broker.failed_produces == {"t": 2, "": 2}
+    gone = node.broker.image.topic("t")
+    node.remove("t")
+    delta = MetadataDelta(deleted_topics=(gone,))
+    node.broker.take_image(delta, delta, node.now_ms)
+    assert node.broker.failed_produces == {"": 2}, "a topic that is gone has no series"

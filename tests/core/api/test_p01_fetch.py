@@ -452,6 +452,17 @@ def test_a_follower_s_session_takes_the_place_of_a_consumer_s():
     assert begin(node, part()) == 0
 
 
+@pytest.mark.parametrize("replica_id", [2, -1])
+def test_only_a_follower_s_answer_is_sent_before_others_are_looked_at(replica_id):
+    node = InMemoryNode(brokers=(1, 2))
+    node.topic(replicas=(1, 2))
+    session = begin(node, part(), replica_id=replica_id)
+    request = fetch(session_id=session, session_epoch=1, replica_id=replica_id, max_wait_ms=500)
+    wait = node.send(request, 12)
+    assert isinstance(wait, Wait)
+    assert wait.is_urgent == (replica_id == 2)
+
+
 def test_a_fetch_that_came_before_the_flush_is_woken_by_it(node):
     """What was appended before the fetch and is committed after it counts for min_bytes too."""
     node.topic(configs={"flush.messages": "1"})

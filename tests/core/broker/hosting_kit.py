@@ -193,8 +193,7 @@ class Stage:
                 return events.LogOpened(place, log)
             case does.SetAside(_, place):
                 self.number += 1
-                aside = f"{path}/{place}.{self.number}-stray"
-                self.files.rename(f"{path}/{place}", aside)
+                folder.set_aside(place, unique=f"{self.number}")
             case does.DeleteLog(_, place):
                 self.number += 1
                 folder.delete_log(place, unique=f"{self.number}", now_ms=WALL_MS)

@@ -170,11 +170,8 @@ def test_a_log_of_an_older_topic_is_set_aside_and_never_opened(is_synced):
     assert replica is not None and replica.log.end_offset == 0
 
 
-@pytest.mark.parametrize(
-    ("leader", "isr", "is_synced", "end_offset"),
-    [(2, (2,), False, 0), (2, (2,), True, 1), (2, (2, 1), False, 1), (1, (1,), False, 1)],
-)
-def test_a_log_without_a_name_may_be_an_older_topic_s(leader, isr, is_synced, end_offset):
+def stage_with_a_log_without_a_name(is_synced):
+    """One of a topic that is deleted while the broker is away."""
     stage = Stage()
     stage.publish(stage.create("t"))
     folder = stage.folder_of(PLACE)
@@ -184,6 +181,15 @@ def test_a_log_without_a_name_may_be_an_older_topic_s(leader, isr, is_synced, en
         stage.hosting.folders.by_path[folder].checkpoint()
     stage.files.remove(f"{folder}/{PLACE}/{PARTITION_METADATA}")
     stage.topics.clear()
+    return stage
+
+
+@pytest.mark.parametrize(
+    ("leader", "isr", "is_synced", "end_offset"),
+    [(2, (2,), False, 0), (2, (2,), True, 1), (2, (2, 1), False, 1), (1, (1,), False, 1)],
+)
+def test_a_log_without_a_name_may_be_an_older_topic_s(leader, isr, is_synced, end_offset):
+    stage = stage_with_a_log_without_a_name(is_synced)
     stage.create("t")
     stage.place("t", 0, *isr, *({1} - set(isr)))
     topic = stage.topics["t"]
@@ -192,6 +198,22 @@ def test_a_log_without_a_name_may_be_an_older_topic_s(leader, isr, is_synced, en
     stage.start()
     stage.publish()
     assert stage.partitions.get(*PLACE).log.end_offset == end_offset
+
+
+@pytest.mark.parametrize("is_synced", [False, True])
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_log_without_a_name_is_of_no_partition_that_comes_later(is_synced, moved):
+    """What was deleted, or went elsewhere, while the broker was away is not what comes afterwards."""
+    stage = stage_with_a_log_without_a_name(is_synced)
+    if moved:
+        stage.create("t")
+        stage.place("t", 0, 2)
+    stage.start()
+    stage.publish()
+    assert stage.count(does.SetAside) == 0
+    stage.publish(stage.place("t", 0, 1) if moved else stage.create("t"))
+    assert stage.partitions.get(*PLACE).log.end_offset == 0
+    assert stage.count(does.SetAside) == 1
 
 
 def test_a_replica_that_moved_away_meanwhile_is_set_aside():

@@ -13,6 +13,7 @@ from tests.core.controller.world import World
 
 from anabranch.core.controller.cluster_state import ClusterState
 from anabranch.core.controller.partitions import observer_placement as observing
+from anabranch.core.controller.partitions.observer_placement import INTERVAL_MS
 from anabranch.core.errors import ErrorCode
 from anabranch.core.metadata.image import RESOURCE_TOPIC
 from anabranch.core.metadata.snapshot import from_snapshot, snapshot_records
@@ -310,3 +311,19 @@ def test_constraints_and_lists_by_hand_exclude_each_other() -> None:
     assert answer.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
     assert "a manual assignment: omit one of them" in answer.error_message
     assert world.image.partition("t", 1) is None
+
+
+def test_topics_with_constraints_that_come_and_go_leave_nothing_behind() -> None:
+    """Not in what is settled, nor in any other duty of the controller."""
+    world = world_of_four()
+    made(world, name="stays")
+    for number in range(30):
+        made(world, name=f"t{number}")
+        world.pass_time(INTERVAL_MS + 1)
+        world.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name=f"t{number}")]))
+        world.pass_time(INTERVAL_MS + 1)
+    observers = world.controller.duties.observers
+    assert set(observers._settled) == {"stays"}
+    world.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="stays")]))
+    world.pass_time(INTERVAL_MS + 1)
+    assert not observers._settled

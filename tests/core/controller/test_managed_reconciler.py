@@ -418,10 +418,35 @@ def test_a_batch_tells_of_some_partitions_and_sums_up_the_rest():
 
 def test_a_look_that_comes_late_makes_no_larger_step():
     """The controller has other work then, and clients wait for it."""
-    pace = reconciler.Pace(0)
-    assert pace.allowed(5_000, 60_000) == 300
-    pace.spend(300)
-    assert pace.allowed(5_000, 60_050) == 250
+    pace, made = reconciler.Pace(0), []
+    while moves := pace.allowed(5_000, 60_000):
+        pace.spend(moves)
+        made.append(moves)
+    assert made == [60] * 5
+    assert pace.allowed(5_000, 60_010) == 50
+
+
+@pytest.mark.parametrize(("moves_per_sec", "most"), [(100, 50), (5_000, 60), (50_000, 600)])
+def test_moves_are_made_in_small_batches_that_keep_the_pace(moves_per_sec, most):
+    """Clients have their turn between two of them, on the controller and on nodes that follow."""
+    pace = str(moves_per_sec)
+    world = racked_world(1, 2, diskless_managed_rf_max_moves_per_sec=pace)
+    diskless(world, partitions=1_000)
+    live(world, 4_000, 1, 2)
+    world.register(3, rack="c")
+    batches, begin = len(world.batches), world.now_ms
+    while moves_of(world, batches) == []:
+        live(world, 10, 1, 2, 3)
+        begin = world.now_ms
+    while len(moves_of(world, batches)) < 500:
+        live(world, 10, 1, 2, 3)
+    made = [
+        sum(type(record) is PartitionChangeRecord for record in decoded.records)
+        for batch in world.batches[batches:]
+        for decoded in decode_batches(batch)
+    ]
+    assert max(made) <= most
+    assert world.now_ms - begin <= 500 * 1_000 // moves_per_sec + 100
 
 
 def test_moves_that_took_long_are_followed_by_a_longer_pause():
@@ -443,18 +468,16 @@ def test_moves_that_took_long_are_followed_by_a_longer_pause():
     moves(world.now_ms + 1_000)
     moves(world.now_ms + 1_001)  # whatever was moved before is over
     moved_ms = world.now_ms + 2_000
-    assert moves(moved_ms) > 100
-    assert moves(moved_ms + 10) == 0
-    assert reconciling.due_ms == moved_ms + 50, "it took a moment, so that the pace holds"
-    moved_ms += 50
-    assert moves(moved_ms) > 100
-    assert moves(moved_ms + 100) == 0
-    assert reconciling.due_ms == moved_ms + 460
-    assert moves(moved_ms + 459) == 0
-    moved_ms += 460
-    assert moves(moved_ms) > 100
+    assert moves(moved_ms) == 60
+    moved_ms += 10
+    assert moves(moved_ms) == 60, "it took a moment, so that the pace holds"
+    assert moves(moved_ms + 100) == 0, "90 ms behind the pause that there is always"
+    assert reconciling.due_ms == moved_ms + 450
+    assert moves(moved_ms + 449) == 0
+    moved_ms += 450
+    assert moves(moved_ms) == 60
     assert moves(moved_ms + 5_000) == 0
-    assert reconciling.due_ms == moved_ms + 5_500, "but never for long"
+    assert reconciling.due_ms == moved_ms + 5_490, "but never for long"
 
 
 def test_what_partitions_on_the_same_brokers_want_is_found_once(monkeypatch):

@@ -20,9 +20,12 @@ from anabranch.core.diskless.reads import FarRead
 from anabranch.core.diskless.rows import Change, LogKey, NewLogs
 from anabranch.core.errors import StorageFault
 from anabranch.core.outcome import Cold, Wait
+from anabranch.core.wire.codec import decode, encode_bytes
+from anabranch.core.wire.messages.fetch import FetchResponse
 from anabranch.core.wire.records import Record, build_batch
 
 CLUSTER_ID = "cluster"
+FETCH_VERSION = 12
 MOST_ASKED = 300
 """Times that one request may lack something."""
 
@@ -194,7 +197,7 @@ class Node(InMemoryNode):
     def go_on(self, outcome: Any) -> Any:
         for _ in range(MOST_ASKED):
             if not isinstance(outcome, Cold):
-                return outcome
+                return received(outcome)
             ended: list[int] = []
             reads = [read for read in outcome.reads if isinstance(read, FarRead)]
             self.diskless.bring(reads, partial(ended.append, 1))
@@ -212,6 +215,14 @@ class Node(InMemoryNode):
         self.broker.woken_by(tuple(self.broker.changed))
         outcome = wait.poll(self.now_ms, False)
         return None if outcome is None else self.go_on(outcome)
+
+
+def received(outcome: Any) -> Any:
+    """A fetch's answer as its client decodes it: records may be of several buffers."""
+    if not isinstance(outcome, FetchResponse):
+        return outcome
+    frame = bytearray(encode_bytes(outcome, FETCH_VERSION))
+    return decode(FetchResponse, frame, FETCH_VERSION)
 
 
 def batch(*values: bytes, producer_id=-1, epoch=-1, sequence=-1, timestamp=START_MS, **more):

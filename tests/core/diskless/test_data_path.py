@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.core.diskless.diskless_node import CLUSTER_ID, START_MS, Cluster, batch
+from tests.core.diskless.diskless_node import CLUSTER_ID, START_MS, Cluster, batch, received
 
 from anabranch.core.diskless import effects as does
 from anabranch.core.diskless.coordinator import CoordinatorAway
@@ -11,6 +11,7 @@ from anabranch.core.diskless.objects import ObjectsAway
 from anabranch.core.diskless.rows import LogKey, NewLogs, Wanted
 from anabranch.core.errors import ErrorCode
 from anabranch.core.outcome import NoAnswer, Wait
+from anabranch.core.types import NEVER_MS
 from anabranch.core.wire.batch import walk
 from anabranch.core.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -199,6 +200,37 @@ def test_a_refused_object_is_a_retriable_error(cluster):
     node.settle()
     assert told(node.polled(wait)) == (STORAGE, -1)
     assert produced(node, batch(b"b")) == (NONE, 1)
+
+
+@pytest.mark.parametrize("performed", range(0, 14, 2))
+@pytest.mark.parametrize("answers", [True, False])
+def test_what_waits_for_a_coordinator_that_is_refused_fails_wherever_it_is(
+    cluster, performed, answers
+):
+    """In the buffer, before its row, its put, its turn, its commit, or what became of that."""
+    node = cluster.node(config={"diskless.produce.buffer.max.bytes": "1024"})
+    cluster.topic()
+    produced(node, batch(b"warm"))
+    cluster.topic("later", rows=False)
+    waits = [produce(node, batch(b"x" * 600), topic=name) for name in ("t", "later") * 9]
+    for _ in range(performed):
+        if not node.take():
+            break  # what follows waits for a pause
+        effect = node.next()
+        if isinstance(effect, does.AskStates | does.PutObject) or answers:
+            node.perform(effect)
+        else:
+            node.diskless.answered(effect, CoordinatorAway("lost"), node.broker.steady_ms)
+    waits = [wait for wait in waits if node.polled(wait) is None]
+    node.diskless.refuse("it is an older copy", node.broker.steady_ms)
+    codes = {told(node.polled(wait))[0] for wait in waits}
+    assert codes <= {STORAGE, ErrorCode.REQUEST_TIMED_OUT}
+    writing = node.diskless.writing
+    assert (writing.waiting_bytes, len(writing.buffer), len(writing.uploads)) == (0, 0, 0)
+    node.fails = dict.fromkeys((does.CommitObject, does.PutObject), lambda _: CoordinatorAway("x"))
+    node.settle()  # the answers that come late
+    assert node.diskless.next_tick_ms == NEVER_MS
+    assert produced(node, batch(b"more"))[0] != NONE
 
 
 def test_a_put_that_fails_for_good_frees_its_id_and_later_ones_go_on(cluster):
@@ -600,7 +632,7 @@ def test_many_readers_of_one_object_cost_one_read(cluster):
     for each in cold:
         node.diskless.bring(each.reads, lambda: ended.append(1))
     node.settle()
-    assert [got(each.poll(0, False))[1] for each in cold] == [[(0, b"x")]] * 6
+    assert [got(received(each.poll(0, False)))[1] for each in cold] == [[(0, b"x")]] * 6
     assert len(cluster.store.reads) == 1
 
 

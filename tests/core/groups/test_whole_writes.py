@@ -1,7 +1,8 @@
-"""What the log of offsets refuses is not there: no next coordinator reads a part of it.
+"""A coordinator's request is in the log of offsets whole, or not at all.
 
-A disk takes some writes and then none, for each number of writes and each request that writes more
-records than a batch holds. What the client was told is what the next coordinator finds.
+A disk takes some writes and then none, for each number of writes and each request that writes many
+records; or a crash, or the next leader, cuts the log anywhere behind what was there before. What the
+client was told is what the next coordinator finds, and never a part.
 """
 
 from __future__ import annotations
@@ -9,15 +10,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.core.groups.group_world import GroupWorld
 from tests.core.groups.test_offsets import delete_groups, delete_offsets
 
-from anabranch.core.coordination.shard import RECORDS_A_BATCH
 from anabranch.core.errors import ErrorCode
 from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC, partition_of
 from anabranch.core.log.files import DiskFull
+from anabranch.core.wire.batch import walk
 
-INDEXES = range(RECORDS_A_BATCH + 100)
+INDEXES = range(1_100)
+END = 2**62
 REQUESTS = ["commit", "delete offsets", "delete the group"]
 
 
@@ -68,3 +71,37 @@ def test_a_request_is_written_whole_or_not_at_all(request_name: str, taken: int)
     assert found(world) == {after if is_taken else 1}
     world.restart()
     assert found(world) == {after if is_taken else 1}, "the next coordinator found a part"
+
+
+@pytest.mark.parametrize("request_name", REQUESTS)
+def test_a_crash_leaves_a_request_whole_or_nothing_of_it(request_name: str) -> None:
+    world = GroupWorld()
+    world.node.topic("wide", len(INDEXES))
+    assert set(world.commit_codes(dict.fromkeys(INDEXES, 1), topic="wide")) == {ErrorCode.NONE}
+    index = partition_of("g", world.broker.image, world.broker.config)
+    log = world.node.replica(OFFSETS_TOPIC, index).log
+    before = log.end_offset
+    assert asked(world, request_name) == {ErrorCode.NONE}
+    ends = [
+        header.next_offset
+        for _, header in walk(log.read(before, max_bytes=1 << 30, upto=END, at_least_one=True))
+    ]
+    after = {"commit": 2}.get(request_name, -1)
+    for end in (ends[-1], *reversed(ends[:-1]), before):
+        log.truncate_to(end)
+        world.restart()
+        assert found(world) == {after if end == ends[-1] else 1}, "a part of it is left"
+
+
+def test_what_outgrows_a_segment_is_refused_whole() -> None:
+    world = GroupWorld()
+    world.node.topic("wide", len(INDEXES))
+    index = partition_of("g", world.broker.image, world.broker.config)
+    log = world.node.replica(OFFSETS_TOPIC, index).log
+    log.config = replace(log.config, segment_bytes=20_000)
+    codes = set(world.commit_codes(dict.fromkeys(INDEXES, 1), topic="wide"))
+    assert codes == {ErrorCode.INVALID_COMMIT_OFFSET_SIZE}
+    assert found(world) == {-1}
+    assert set(world.commit_codes({0: 1}, topic="wide")) == {ErrorCode.NONE}
+    world.restart()
+    assert world.fetch(topic="wide", indexes=(0,)) == {0: 1}

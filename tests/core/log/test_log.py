@@ -245,6 +245,10 @@ def test_offsets_by_timestamp() -> None:
     assert log.max_timestamp_offset(upto=END) == (NOW_MS + 592, 179, 2)
     log.delete_records_before(40)
     assert log.offset_for_timestamp(0, upto=END) == (NOW_MS + 131, 40, 0)
+    log.delete_records_before(180)
+    assert log.offset_for_timestamp(0, upto=END) is None
+    assert log.max_timestamp_offset(upto=END) == (NOW_MS + 592, 179, 2), "as in Kafka"
+    log = filled()
     again = reopen(log, clean=True)
     assert again.offset_for_timestamp(NOW_MS + 105, upto=END) == (NOW_MS + 110, 33, 0)
 

@@ -164,6 +164,30 @@ def test_a_new_partition_under_an_old_name_owes_nothing_to_the_old_one() -> None
     assert again.high_watermarks == {}
 
 
+def test_partitions_that_come_and_go_leave_nothing_in_memory_nor_in_checkpoints() -> None:
+    """Compacted ones, too, of which a checkpoint of its own tells."""
+    files = MemoryFiles()
+    folder, _ = begun(files)
+    for number in range(100):
+        place = TopicPartition(f"gone-{number}", 0)
+        log = folder.create_log(place, TOPIC_ID, CONFIG, now_ms=NOW_MS)
+        append(log, batch())
+        sync(log)
+        folder.checkpoint()
+        folder.checkpoint_high_watermarks({place: 3, KEY: 9})
+        if number % 3 == 0:
+            folder.checkpoint_clean(place, 3)
+        folder.delete_log(place, unique=str(number), now_ms=NOW_MS)
+        folder.checkpoint()
+        folder.checkpoint_high_watermarks({KEY: 9})
+        folder.remove_deleted(NOW_MS + CONFIG.file_delete_delay_ms)
+    kept = vars(folder).values()
+    known = [place for each in kept if isinstance(each, dict | set) for place in each]
+    assert sum(isinstance(place, TopicPartition) and place != KEY for place in known) <= 2
+    assert sorted(name for name in files.list("data") if "gone" in name) == []
+    assert sum(held.count(b"gone-") for held in files.contents.values()) <= 1
+
+
 def test_the_promise_of_an_offline_partition_stands() -> None:
     files = MemoryFiles()
     folder, log = begun(files)

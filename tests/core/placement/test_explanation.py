@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import permutations, product
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.placement.test_move_plans import layout, sites
@@ -58,6 +60,19 @@ def test_why_nothing_moves_and_what_would() -> None:
         "broker 3 is cordoned: replicas do not move automatically; `anabranch plan drain "
         "--broker 3` would move them",
     )
+
+
+def test_replicas_are_called_apart_only_where_they_are() -> None:
+    """Every way to give three brokers a rack of two, or none, and every partition on them."""
+    for racks in product((None, "a", "b"), repeat=3):
+        brokers = [BrokerSite(number, rack) for number, rack in enumerate(racks, 1)]
+        for row in (row for size in (1, 2, 3) for row in permutations((1, 2, 3), size)):
+            said = explain(layout(brokers, row), T0).moves
+            held = [racks[broker_id - 1] for broker_id in row]
+            apart = None not in held and len(set(held)) == len(held)
+            assert any("in different racks" in each for each in said) <= apart, (racks, row, said)
+            assert any("as many racks as possible" in each for each in said) <= any(racks)
+            assert any("no broker has a rack" in each for each in said) == (not any(racks))
 
 
 def test_who_is_not_registered_any_more_can_be_drained_as_it_says() -> None:

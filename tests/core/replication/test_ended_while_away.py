@@ -20,7 +20,6 @@ from tests.core.replication.peers import PLACE, Peers
 from tests.core.replication.test_compacted_logs import COMPACTED, compacted
 
 from anabranch.core.errors import ApiError
-from anabranch.core.replication.follower import LEAST_AGE_MS
 from anabranch.core.wire.records import Record, build_batch
 
 PRODUCER = 7
@@ -29,13 +28,18 @@ AFTERWARDS = ["", "n"]
 WAYS = [(1, True), (4, True), (4, False)]
 """How many passes, and whether the marker raises the epoch (KIP-890)."""
 PASS_MS = 2_000
+MARKERS_STAY_MS = 1_000
+TRANSACTIONS = 6
+SMALL_ANSWERS = {"replica.fetch.max.bytes": "100"}
+"""A batch in each, so that a transaction is open where an answer ends."""
 
 
 class History:
     """Two brokers; broker 1 leads, and what it wrote is told by `committed`."""
 
-    def __init__(self, *, raises_epoch: bool) -> None:
-        self.peers = Peers(2, topic_config=COMPACTED)
+    def __init__(self, *, raises_epoch: bool, markers_stay_ms: int = MARKERS_STAY_MS) -> None:
+        settings = COMPACTED | {"delete.retention.ms": str(markers_stay_ms)}
+        self.peers = Peers(2, topic_config=settings, config=SMALL_ANSWERS)
         self.raises_epoch = raises_epoch
         self.now_ms, self.count = START_MS, 0
         self.epoch = self.sequence = 0
@@ -106,10 +110,10 @@ class History:
 
     def come_back(self, how: str) -> None:
         """A new process copies once the metadata tells it that it is not in sync, or before; or
-        the same one goes on copying after a long pause."""
+        the same one goes on copying after a pause, in which markers may go."""
         if how == "paused":
             self.peers.publish(2)
-            self.peers.wait(LEAST_AGE_MS)
+            self.peers.wait(MARKERS_STAY_MS)
         else:
             self.peers.restart(2)
             self.peers.publish(1)
@@ -143,6 +147,26 @@ def test_who_returns_knows_how_transactions_ended(passes: int, raises_epoch: boo
 @pytest.mark.parametrize("away", ["a", "an", "cs"])
 def test_also_one_that_takes_itself_for_in_sync_or_pauses(away: str, how: str) -> None:
     run(away, max(WAYS)[0], "", raises_epoch=True, how=how)
+
+
+def test_a_copy_gets_on_also_where_markers_go_at_once() -> None:
+    """Each transaction is open where the leader's log has a gap, and its marker is still there: the
+    copy goes back to it once at most."""
+    history = History(raises_epoch=True, markers_stay_ms=0)
+    history.write(b"first")
+    history.peers.settle()
+    history.leave()
+    for number in range(TRANSACTIONS):
+        history.write(b"stays-%d" % number)
+        history.step("s")
+        history.end(is_committed=True)
+    history.compact()
+    history.come_back("paused")
+    for _ in range(TRANSACTIONS):
+        history.peers.settle()
+    assert sorted(history.peers.state.isr) == [1, 2]
+    assert history.told(2) == history.told(1)
+    assert len(history.peers[2].broker.replication.cuts) <= TRANSACTIONS + 1
 
 
 def run(away: str, passes: int, afterwards: str, *, raises_epoch: bool, how: str = "told") -> None:

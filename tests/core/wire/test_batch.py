@@ -50,6 +50,16 @@ def test_what_is_built_is_read_back(codec: Codec, bodies: list, first: int) -> N
     assert decode_records(batch) == records
 
 
+@pytest.mark.parametrize("key", [None, b"", b"k" * 300])
+@pytest.mark.parametrize("size", [0, 1, 63, 64, 707, 708, 709, 1_007, 1_008, 1_009, 70_000])
+@pytest.mark.parametrize("later", [0, 1_023, 1_024])
+def test_records_far_into_a_batch_are_read_back(key: bytes | None, size: int, later: int) -> None:
+    """A batch of metadata has a record for each of thousands of partitions."""
+    distances = [0, 63, 64, 1_023, 1_024, 8_191, 8_192, 2**20, 2**27, 2**31 - 1]
+    records = [Record(7 + each, 5 + later * (each > 0), key, b"v" * size, ()) for each in distances]
+    assert decode_records(build_batch(records, base_offset=7)) == records
+
+
 def test_checksum_is_crc32c() -> None:
     # The check value that the CRC catalogue gives for CRC-32/ISCSI.
     assert crc32c(b"123456789") == 0xE3069283

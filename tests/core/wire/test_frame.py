@@ -9,7 +9,6 @@ import pytest
 
 from anabranch.core.errors import ProtocolError
 from anabranch.core.wire import messages
-from anabranch.core.wire.compile import main
 from anabranch.core.wire.frame import (
     RequestHeader,
     frame_request,
@@ -17,6 +16,7 @@ from anabranch.core.wire.frame import (
     read_request_header,
     read_response,
 )
+from anabranch.core.wire.generated_source import main
 from anabranch.core.wire.messages import API_KEYS
 from anabranch.core.wire.messages.api_versions import ApiVersionsResponse
 from anabranch.core.wire.messages.fetch import (

@@ -25,7 +25,7 @@ from coordinator_kit import (
     prepare,
 )
 
-from anabranch.core.diskless.coordinator import CoordinatorAway
+from anabranch.core.diskless.coordinator import CoordinatorAway, OlderCopy
 from anabranch.core.diskless.rows import (
     Commit,
     CommitState,
@@ -224,6 +224,34 @@ async def test_partitions_are_locked_in_order_whatever_the_order_of_batches(
         free = holds.execute("SELECT 1 FROM logs WHERE partition = 1 FOR UPDATE SKIP LOCKED")
         assert free.fetchone() == (1,), "nothing is held by who waits for the first"
     assert (await waiting).state is CommitState.COMMITTED
+
+
+@pytest.mark.parametrize("whose", ["its own", "another's"])
+async def test_tables_that_are_loaded_again_over_open_connections_take_no_commit(
+    coordinator: PostgresCoordinator, empty_database: str, whose: str
+) -> None:
+    """Nothing that listens has ended, and no connection is new: the object was prepared before the
+    copy was made, and its commit would give the offsets of the commit that is lost."""
+    waiting = placed(await prepare(coordinator), batch())
+    tables = ("wal_objects", "logs", "runs", "producers")
+    with psycopg.connect(empty_database, autocommit=True) as on:
+        on.execute("SET search_path = anabranch_diskless")
+        for table in tables:
+            on.execute(f"CREATE TABLE copy_of_{table} AS SELECT * FROM {table}".encode())
+        lost = await commit(coordinator, batch())
+        assert lost.state is CommitState.COMMITTED
+        if whose == "another's":
+            coordinator.known._heard, coordinator.known._own = coordinator.known._own, -1
+        for table in tables:
+            on.execute(f"TRUNCATE {table} CASCADE".encode())
+            on.execute(f"INSERT INTO {table} SELECT * FROM copy_of_{table}".encode())
+        numbers = "pg_get_serial_sequence('wal_objects', 'object_id')"
+        on.execute(f"SELECT setval({numbers}, %s)".encode(), (waiting.object_id,))
+        with pytest.raises(OlderCopy):
+            await coordinator.commit(waiting)
+        assert on.execute("SELECT count(*) FROM runs").fetchone() == (0,)
+    with pytest.raises(OlderCopy):
+        await coordinator.commit(waiting)
 
 
 async def until_somebody_waits(url: str) -> None:

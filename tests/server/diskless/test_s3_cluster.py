@@ -6,7 +6,7 @@ import json
 import os
 
 import pytest
-from chaos.s3_moto import s3_endpoint
+from bench.s3_moto import s3_endpoint
 from click.testing import CliRunner
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType

@@ -6,11 +6,16 @@ import asyncio
 from types import SimpleNamespace
 
 import pytest
+from tests.core.api.in_memory_node import InMemoryNode
 
+from anabranch.core.diskless import admission
+from anabranch.core.diskless.coordinator import Deposed
 from anabranch.core.diskless.objects import ObjectsAway
-from anabranch.server.diskless import shell as shell_module
+from anabranch.core.diskless.retention import Limits
+from anabranch.core.diskless.retention_rounds import Expire
+from anabranch.core.diskless.rows import LogKey
 from anabranch.server.diskless.rows import LogRowsShell
-from anabranch.server.diskless.shell import STATES_PAGE, DisklessShell, hedged
+from anabranch.server.diskless.shell import DisklessShell, Hedges, hedged
 
 
 class Calls:
@@ -35,7 +40,7 @@ class Calls:
 
 async def test_a_call_that_answers_in_time_is_made_once():
     calls = Calls()
-    asked = asyncio.ensure_future(hedged(calls, 60))
+    asked = asyncio.ensure_future(hedged(calls, 60, Hedges(1)))
     (await calls.nth(1)).set_result("bytes")
     assert await asked == "bytes"
     assert len(calls.made) == 1
@@ -44,7 +49,7 @@ async def test_a_call_that_answers_in_time_is_made_once():
 @pytest.mark.parametrize("answers", [1, 2])
 async def test_of_two_calls_the_first_answer_counts(answers):
     calls = Calls()
-    asked = asyncio.ensure_future(hedged(calls, 0))
+    asked = asyncio.ensure_future(hedged(calls, 0, Hedges(1)))
     await calls.nth(2)
     calls.made[answers - 1].set_result(answers)
     assert await asked == answers
@@ -54,7 +59,7 @@ async def test_of_two_calls_the_first_answer_counts(answers):
 @pytest.mark.parametrize("is_apart", [True, False])
 async def test_one_that_fails_leaves_it_to_the_other(is_apart):
     calls = Calls()
-    asked = asyncio.ensure_future(hedged(calls, 0))
+    asked = asyncio.ensure_future(hedged(calls, 0, Hedges(1)))
     await calls.nth(2)
     calls.made[0].set_exception(ObjectsAway("down"))
     if is_apart:
@@ -66,10 +71,32 @@ async def test_one_that_fails_leaves_it_to_the_other(is_apart):
 
 async def test_what_the_last_one_raises_is_raised():
     calls = Calls()
-    asked = asyncio.ensure_future(hedged(calls, 60))
+    asked = asyncio.ensure_future(hedged(calls, 60, Hedges(1)))
     (await calls.nth(1)).set_exception(ObjectsAway("down"))
     with pytest.raises(ObjectsAway):
         await asked
+
+
+async def test_only_some_of_the_calls_that_are_late_are_made_twice():
+    calls, hedges = Calls(), Hedges(2)
+    asked = [asyncio.ensure_future(hedged(calls, 0, hedges)) for _ in range(4)]
+    await calls.nth(6)
+    await asyncio.sleep(0.01)
+    assert len(calls.made) == 6
+    for each in calls.made:
+        each.set_result("bytes")
+    assert await asyncio.gather(*asked) == ["bytes"] * 4
+    assert hedges.left == 2
+
+
+async def test_a_call_that_is_given_up_leaves_the_second_one_to_others():
+    calls, hedges = Calls(), Hedges(1)
+    asked = asyncio.ensure_future(hedged(calls, 0, hedges))
+    await calls.nth(2)
+    asked.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+    assert hedges.left == 1
 
 
 class Failing:
@@ -99,40 +126,33 @@ async def test_rows_are_kept_on_after_a_call_failed_in_whatever_way():
     await rows.stop()
 
 
-async def test_a_round_of_retention_looks_at_a_page_at_a_time(monkeypatch):
-    """A broker may lead a hundred thousand partitions, and clients are served between two pages."""
-    looked, asked = [], []
-
-    def to_look_over(*_arguments):
-        for number in range(2 * STATES_PAGE + 1):
-            looked.append(number)
-            yield SimpleNamespace(key=number)
-
-    async def states(keys):
-        asked.append((len(keys), len(looked)))
-        return [None] * len(keys)
-
-    monkeypatch.setattr(shell_module, "to_look_over", to_look_over)
-    broker = SimpleNamespace(diskless=None, image=None, broker_id=1, config=None)
-    shell = DisklessShell(broker, *[lambda: None] * 3)
-    shell._stores = SimpleNamespace(coordinator=SimpleNamespace(states=states))
-    await shell._retention_round()
-    assert asked == [(STATES_PAGE, STATES_PAGE), (STATES_PAGE, 2 * STATES_PAGE),
-                     (1, 2 * STATES_PAGE + 1)]  # fmt: skip
-
-
 async def test_retention_goes_on_after_a_round_failed_in_whatever_way():
-    config = SimpleNamespace(log_retention_check_interval_ms=1)
-    shell = DisklessShell(SimpleNamespace(diskless=None, config=config), *[lambda: None] * 3)
-    shell._retention_round = Failing()
+    node = InMemoryNode(config={"log.retention.check.interval.ms": "1"})
+    node.topic("t", configs={"diskless.enable": "true"})
+    shell, states = DisklessShell(node.broker, *[lambda: None] * 3), Failing()
+    shell._stores = SimpleNamespace(coordinator=SimpleNamespace(states=states))
     retaining = asyncio.ensure_future(shell._retain())
     async with asyncio.timeout(10):
-        await shell._retention_round.worked.wait()
+        await states.worked.wait()
     retaining.cancel()
 
 
+async def test_what_retention_deletes_is_noted():
+    state, noted = SimpleNamespace(start_offset=5), []
+
+    async def expire(key, **_limits):
+        return state, 1
+
+    shell = DisklessShell(SimpleNamespace(diskless=None), *[lambda: None] * 3)
+    shell._stores = SimpleNamespace(coordinator=SimpleNamespace(expire=expire))
+    shell._upkeep = SimpleNamespace(shortened=lambda *given: noted.append(given))
+    key = LogKey(b"0" * 16, 0)
+    assert await shell._look_over(Expire(Limits(key, -1, 9))) == (state, 1)
+    assert noted == [(key, 5)]
+
+
 async def test_a_broker_registers_after_a_call_failed_in_whatever_way(monkeypatch):
-    monkeypatch.setattr("anabranch.server.diskless.shell.RETRY_SECONDS", 0)
+    monkeypatch.setattr(admission, "RETRY_MS", 0)
     known = asyncio.Event()
     machine = SimpleNamespace(registered=lambda *_identity: known.set())
     broker = SimpleNamespace(diskless=machine, broker_id=1, broker_epoch=5, steady_ms=0)
@@ -141,6 +161,20 @@ async def test_a_broker_registers_after_a_call_failed_in_whatever_way(monkeypatc
     shell._keep_up = lambda *_: None
     await asyncio.wait_for(shell._register(), 10)
     assert known.is_set()
+
+
+async def test_a_broker_that_was_deposed_asks_no_more():
+    asked = []
+
+    async def register(*identity):
+        asked.append(identity)
+        raise Deposed("epoch 9")
+
+    broker = SimpleNamespace(diskless=None, broker_id=1, broker_epoch=5)
+    shell = DisklessShell(broker, *[lambda: None] * 3)
+    shell._stores = SimpleNamespace(coordinator=SimpleNamespace(register=register))
+    await asyncio.wait_for(shell._register(), 10)
+    assert asked == [(1, 5)]
 
 
 async def test_lags_are_measured_after_a_round_failed_in_whatever_way(monkeypatch):

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from chaos.s3_moto import s3_endpoint
+from bench.s3_moto import s3_endpoint
 
 sys.path.insert(0, str(Path(__file__).parent))
 

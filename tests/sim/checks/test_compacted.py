@@ -276,3 +276,66 @@ def test_l6_what_stood_below_the_hole_is_not_cut():
     assert stage.log(2).end_offset == 0
     stage.append(2, epoch=7)
     assert violated(lambda: stage.look(2)) == "L6"
+
+
+def away_from(stage: Stage, *, has_begun: bool) -> None:
+    """Node 3 is away while a transaction is written, or ends; its records are superseded, and
+    compaction takes them and its marker from the leader's log."""
+    if has_begun:
+        begin_transaction(stage)
+        stage.copy(1, 2, 3)
+    stage.change(isr=[1, 2])
+    if not has_begun:
+        begin_transaction(stage)
+    stage.end_transaction(1, 7, committed=True)
+    stage.append(1, key=b"c", producer=(7, 0, 1), transactional=True)
+    stage.end_transaction(1, 7, committed=True)
+    for key in (b"a", b"b"):
+        stage.append(1, key=key)
+    stage.look(1)
+    stage.copy(1, 2)
+    for node_id in (1, 2):
+        stage.tell(node_id, stage.log(1).end_offset)
+    for number in range(3):
+        compacted(stage, 1, now_ms=number * (STAYS_MS + 1))
+
+
+def begin_transaction(stage: Stage) -> None:
+    stage.append(1, key=b"a", producer=(7, 0, 0), transactional=True)
+    stage.look(1)
+
+
+def test_a_mark_tells_who_comes_back_after_compaction_took_a_marker():
+    stage = stage_with(b"x")
+    away_from(stage, has_begun=False)
+    stage.copy(1, 3)
+    stage.tell(3, stage.log(3).end_offset)
+    assert not stage.marks["marker-gone-while-away"]
+    stage.change(isr=[1, 2, 3])
+    assert stage.marks["marker-gone-while-away"] == 1
+    stage.change(isr=[1, 2])
+    stage.change(isr=[1, 2, 3])
+    assert stage.marks["marker-gone-while-away"] == 1
+
+
+def test_a_mark_tells_who_copies_a_transaction_again():
+    stage = stage_with(b"x")
+    away_from(stage, has_begun=True)
+    log = stage.log(3)
+    stage.logs.truncated(stage.nodes[3], PLACE, log.end_offset - 1)
+    log.truncate_to(log.end_offset - 1)
+    stage.look(3)
+    assert stage.marks["transaction-copied-again"] == 1
+
+
+def test_c5_what_is_open_may_be_open():
+    stage = stage_with(b"x")
+    stage.change(isr=[1, 2])
+    begin_transaction(stage)
+    stage.copy(1, 2, 3)
+    for node_id in (1, 2, 3):
+        stage.tell(node_id, stage.log(1).end_offset)
+    stage.change(isr=[1, 2, 3])
+    stage.restart(3, "crash", high=stage.log(1).end_offset)
+    stage.elect(2, [2, 3], 1)
+    stage.follow(2, 3)

@@ -139,10 +139,14 @@ def test_what_nobody_knows_is_there_whole_or_not_at_all(stage):
     transaction = moved(stage, UNKNOWN)
     stage.hidden.add((transaction.writes[1].place, 0))
     assert violated(stage) == "fractured"
-    stage.hidden.add((transaction.writes[0].place, 0))
-    stage.checks.committed_values.clear()
-    stage.history.reads.clear()
+
+
+def test_what_nobody_knows_may_be_missing_whole_unless_it_was_shown(stage):
+    transaction = moved(stage, UNKNOWN)
+    stage.hidden |= {(each.place, each.offset) for each in transaction.writes}
     stage.end()
+    stage.read("reader", HERE, 0, 1, records=((0, transaction.writes[0].value),))
+    assert violated(stage) == "fractured"
 
 
 def test_a_value_stands_once(stage):

@@ -18,6 +18,8 @@ from importlib.util import find_spec
 
 import click
 
+from anabranch.cli.cluster_command import json_option
+
 FLIGHTS = 336_776
 
 
@@ -46,7 +48,10 @@ FLIGHTS = 336_776
     is_flag=True,
     help="Load the records, then keep the brokers running until Ctrl-C.",
 )
-def command(records: int, port: int, with_spark: bool | None, keep_serving: bool) -> None:
+@json_option
+def command(
+    records: int, port: int, with_spark: bool | None, keep_serving: bool, as_json: bool
+) -> None:
     """Run three brokers, send 336,776 real records, and kill a broker during writes."""
     try:
         from anabranch.cli.demo.story import Story
@@ -58,7 +63,7 @@ def command(records: int, port: int, with_spark: bool | None, keep_serving: bool
     if with_spark is None:
         with_spark = all(find_spec(each) is not None for each in ("pyspark", "deltalake"))
     with _stopped_by_sigterm(), _new_folder() as folder:
-        story = Story(folder, records=records, port=port, with_spark=with_spark)
+        story = Story(folder, records=records, port=port, with_spark=with_spark, as_json=as_json)
         held = story.serve_until_interrupted() if keep_serving else story.tell()
     sys.exit(0 if held else 1)
 

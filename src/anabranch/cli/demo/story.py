@@ -1,4 +1,7 @@
-"""The demo as a story: what is done, how long it took, and whether each promise held."""
+"""The demo as a story: what is done, how long it took, and whether each promise held.
+
+For programs the story goes to standard error, and its checks are JSON on standard output.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from anabranch.cli.cluster_command import print_json
 from anabranch.cli.demo.acts import (
     PARTITIONS,
     Advance,
@@ -29,6 +33,8 @@ from anabranch.cli.demo.acts import (
 )
 from anabranch.cli.demo.flights import Delay, Keyed, Tally, carrier_names, delays_from, flights
 from anabranch.cli.local_brokers import LocalBrokers
+from anabranch.cli.spark import faults_with_remedies
+from anabranch.cli.up import say_cluster
 from anabranch.server.one_machine import OBJECTS
 
 TOPIC = "flights"
@@ -69,13 +75,21 @@ def rates(took: Took) -> str:
 class Story:
     """One run of the demo in `folder`, which the caller removes."""
 
-    def __init__(self, folder: str, *, records: int, port: int, with_spark: bool = False) -> None:
+    def __init__(
+        self, folder: str, *, records: int, port: int, with_spark: bool, as_json: bool
+    ) -> None:
         self.records = records
         self.folder = folder
         self.with_spark = with_spark
         self.cluster = LocalBrokers(folder, brokers=len(RACKS), racks=RACKS, port=port)
-        self.console = Console(highlight=False, soft_wrap=True)
-        self.held = True
+        self.as_json = as_json
+        self.console = Console(highlight=False, soft_wrap=True, stderr=as_json)
+        self.checks: list[dict[str, object]] = []
+
+    @property
+    def held(self) -> bool:
+        """Whether every promise held so far."""
+        return all(each["holds"] for each in self.checks)
 
     def tell(self) -> bool:
         """The whole demo; returns whether every promise held."""
@@ -88,9 +102,14 @@ class Story:
             self._crash(loaded, CRASH_TOPIC)
             self._diskless(loaded)
             if self.with_spark:
-                self._lake(loaded, tally)
+                with faults_with_remedies():
+                    self._lake(loaded, tally)
         verdict = "all checks passed" if self.held else "[red]a check failed[/red]"
-        self.console.print(f"\n{verdict}; {time.perf_counter() - begin:.0f} s in all")
+        seconds = time.perf_counter() - begin
+        self.console.print(f"\n{verdict}; {seconds:.0f} s in all")
+        if self.as_json:
+            fields = {"passed": self.held, "records": self.records, "seconds": round(seconds, 1)}
+            print_json({**fields, "checks": self.checks})
         return self.held
 
     def serve_until_interrupted(self) -> bool:
@@ -103,6 +122,8 @@ class Story:
             at = f"--bootstrap-server {self.cluster.nodes[0].bootstrap} --topic {TOPIC}"
             for verb in ("topics describe", "consume --from-beginning --max-messages 3"):
                 self.console.print(f"  {program()} {verb} {at}", soft_wrap=True)
+            if self.as_json:
+                say_cluster(self.cluster, as_json=True)
             with contextlib.suppress(KeyboardInterrupt):
                 self.cluster.wait()
             self.console.print("stopping")
@@ -122,7 +143,7 @@ class Story:
             yield lambda count: progress.advance(task, count)
 
     def _promise(self, holds: bool, sentence: str) -> None:
-        self.held = self.held and holds
+        self.checks.append({"check": sentence, "holds": holds})
         self.console.print(f"  {'[green]yes[/green]' if holds else '[red]NO [/red]'} {sentence}")
 
     def _load(self) -> list[Keyed]:
@@ -226,12 +247,14 @@ class Story:
         from anabranch.pipelines import flights as pipeline
 
         begin = time.perf_counter()
-        spark = pipeline.start(self.folder)
+        with self.console.status("starting Spark"):
+            spark = pipeline.start(self.folder)
         try:
             seconds = time.perf_counter() - begin
             self.console.print(f"Spark {spark.version} started in this process in {seconds:.1f} s")
             begin = time.perf_counter()
-            found = delays_from(pipeline.delays_of(spark, self.cluster.bootstrap, TOPIC))
+            with self.console.status("Spark reads the topic"):
+                found = delays_from(pipeline.delays_of(spark, self.cluster.bootstrap, TOPIC))
             seconds = time.perf_counter() - begin
             self._ranked("ranked by delay, from a DataFrame of the topic", found)
             self._promise(

@@ -161,7 +161,16 @@ class Broker:
         if delta.deleted_topics:
             deleted = {topic.name for topic in delta.deleted_topics}
             topics_deleted(self.groups, deleted, now_ms)
+            for name in deleted:
+                if self.image.topic(name) is None:
+                    self._count_no_more(name)
         self.follow_leadership(now_ms)
+
+    def _count_no_more(self, topic: str) -> None:
+        """A topic is gone, and its metrics with it."""
+        self.failed_produces.pop(topic, None)
+        self.metadata_cache.zones.forget(topic)
+        self.metadata_cache.served.forget(topic)
 
     def follow_leadership(self, now_ms: int) -> None:
         """Replicas came, went or changed hands: coordinators begin and end with theirs."""

@@ -45,7 +45,7 @@ def past_empty(
         if follows >= limit or looked_at > MOST_BYTES_PAST:
             return records
         later = partition.read(follows, max_bytes=max_bytes, upto=limit, at_least_one=at_least_one)
-        if not later:
+        if not later or isinstance(later, tuple):
             return records
         records = later
     return records

@@ -63,7 +63,8 @@ class FollowerFetch(Fetch):
         return len(self._held.news) < len(self._held.partitions)
 
     def park(self, _found: Round) -> Wait:
-        """Wait for news of any partition, also of those of which some could wait."""
+        """Wait for news of any partition, also of those of which some could wait. Producers wait
+        until each follower in sync has what came."""
         for wanted in self._held.news:
             replica = self.broker.partitions.get(wanted.topic, wanted.index)
             if replica is not None:
@@ -71,7 +72,7 @@ class FollowerFetch(Fetch):
                 if self.marks_moved(wanted, replica):
                     self.remind()
         most_bytes = max(0, self.reading.max_bytes)
-        return Wait((self._held,), self.deadline_ms, self.poll, most_bytes)
+        return Wait((self._held,), self.deadline_ms, self.poll, most_bytes, is_urgent=True)
 
     def may_be_enough(self) -> bool:
         """Without reading: whether a partition has records, or another state than was asked for."""

@@ -30,7 +30,7 @@ from anabranch.core.outcome import MOST_READS, Cold, Outcome, Wait
 from anabranch.core.partition import READ_COMMITTED, Partition
 from anabranch.core.replication.partitions import exists
 from anabranch.core.request import Request
-from anabranch.core.types import ZERO_TOPIC_ID
+from anabranch.core.types import ZERO_TOPIC_ID, Records
 from anabranch.core.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -271,7 +271,7 @@ class Fetch:
                 continue
             answers.append((wanted, answer))
             if answer.records:
-                length = len(answer.records)
+                length = size_of(answer.records)
                 at_least_one = False
                 size_bytes += length
                 left = max(0, left - length)
@@ -379,6 +379,9 @@ class Fetch:
             records = replica.read(
                 offset, max_bytes=max_bytes, upto=limit, at_least_one=at_least_one
             )
+            if isinstance(records, tuple):  # of a diskless topic: never compacted, no transactions
+                answer.records = records
+                return answer
             if not self.is_follower:
                 records = past_empty(
                     replica, records, limit, max_bytes=max_bytes, at_least_one=at_least_one
@@ -455,8 +458,10 @@ class Fetch:
         """Tell the leader's throttle what goes out of partitions that are listed for it."""
         broker = self.broker
         for wanted, answer in answers:
+            if not answer.records:
+                continue
             replica = broker.partitions.get(wanted.topic, wanted.index)
-            if answer.records and replica is not None and replica.is_throttled_leader:
+            if replica is not None and replica.is_throttled_leader:
                 broker.replication.leader_throttle.record(
                     len(answer.records), broker.steady_ms, broker.config
                 )
@@ -474,6 +479,11 @@ class Fetch:
         for wanted, answer in found.answers:
             wanted.must_tell(answer)
         return session.session_id
+
+
+def size_of(records: Records) -> int:
+    """Bytes of batches."""
+    return sum(map(len, records)) if isinstance(records, tuple) else len(records)
 
 
 def hosted(partition: Partition) -> Replica:

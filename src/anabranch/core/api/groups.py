@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from anabranch.core.groups.answers import Answer
 
 CREATE_TIMEOUT_MS = 30_000
+CREATION_WAIT_MS = 1_000
+"""How long an answer waits for a coordinator's topic before the client is asked to come again."""
 
 
 def group_allowed(broker: Broker, request: Request, operation: Operation, group_id: str) -> bool:

@@ -70,6 +70,11 @@ class Zones:
             self.hits[topic] += local
             self.misses[topic] += partitions - local
 
+    def forget(self, topic: str) -> None:
+        """It was deleted."""
+        for counts in (self.hits, self.misses, self.unaware):
+            counts.pop(topic, None)
+
 
 class MetadataCache:
     """Answers for whole topics, by view and topic; forgotten when the topic or a broker changed."""

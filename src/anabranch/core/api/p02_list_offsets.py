@@ -7,7 +7,9 @@ Behaviour: -1 latest (high watermark, or last stable offset for read_committed, 
     a follower), -2 earliest, -3 the record with the largest timestamp (version 7 on), -4 earliest
     on the local disk (8 on), -5 latest in tiered storage (9 on: none). Specials that a version does
     not know get UNSUPPORTED_VERSION; a partition named twice gets INVALID_REQUEST. A timestamp
-    after the last record gets offset -1 without an error.
+    after the last record gets offset -1 without an error. So does -3 where the record with the
+    largest timestamp is not to be read yet (above the high watermark or the last stable offset).
+    Where DeleteRecords deleted that record, -3 gives its offset until its segment goes.
 Skipped: tiered storage, so that earliest local is earliest.
 """
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from anabranch.core.access.authorize import Operation, ResourceType
 from anabranch.core.api.context import METADATA, Broker
-from anabranch.core.api.groups import group_allowed, wish_topic
+from anabranch.core.api.groups import CREATION_WAIT_MS, group_allowed, wish_topic
 from anabranch.core.api.handler import Handler
 from anabranch.core.api.transactions import transactional_id_allowed
 from anabranch.core.broker.gate import Need
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 MANY_KEYS_SINCE = 4
-CREATION_WAIT_MS = 1_000
-"""How long the answer waits for the topic before the client is asked to come again."""
 
 
 class Kind(NamedTuple):

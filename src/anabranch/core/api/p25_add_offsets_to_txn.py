@@ -4,8 +4,9 @@ KIP: KIP-98
 Versions: 0-4
 Behaviour: needs WRITE on the transactional id and READ on the group. The group's partition of
     `__consumer_offsets` joins the transaction, so that it gets a marker as well. While the
-    transaction before is being ended it waits, as AddPartitionsToTxn does. Before version 2
-    PRODUCER_FENCED is INVALID_PRODUCER_EPOCH.
+    transaction before is being ended it waits, as AddPartitionsToTxn does. When that topic does not
+    exist yet it is asked for, as in FindCoordinator: most clients look for the group's coordinator
+    only after this answer. Before version 2 PRODUCER_FENCED is INVALID_PRODUCER_EPOCH.
 Skipped: nothing
 """
 
@@ -14,8 +15,8 @@ from __future__ import annotations
 from functools import partial
 
 from anabranch.core.access.authorize import Operation, ResourceType
-from anabranch.core.api.context import Broker
-from anabranch.core.api.groups import group_allowed
+from anabranch.core.api.context import METADATA, Broker
+from anabranch.core.api.groups import CREATION_WAIT_MS, group_allowed, wish_topic
 from anabranch.core.api.handler import Handler
 from anabranch.core.api.transactions import (
     fenced_code,
@@ -26,8 +27,8 @@ from anabranch.core.broker.gate import Need
 from anabranch.core.coordination.transactions.coordinator import Decision
 from anabranch.core.coordination.transactions.rules import Producer
 from anabranch.core.errors import ErrorCode
-from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC, partition_of
-from anabranch.core.outcome import Outcome
+from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC, offsets_topic, partition_of
+from anabranch.core.outcome import Outcome, Wait
 from anabranch.core.request import Request
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.messages.add_offsets_to_txn import (
@@ -49,8 +50,8 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
     if not name:
         return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
     index = partition_of(group_id, broker.image, broker.config)
-    if broker.image.partition(OFFSETS_TOPIC, index) is None:  # nobody has found the coordinator yet
-        return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    if broker.image.partition(OFFSETS_TOPIC, index) is None:
+        return _when_created(broker, request, now_ms)
 
     def tell(decision: Decision) -> AddOffsetsToTxnResponse:
         code = fenced_code(decision.code, request.version, since=FENCED_SINCE)
@@ -64,6 +65,22 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
         0,
     )
     return when_free(broker, name, now_ms, ask, tell)
+
+
+def _when_created(broker: Broker, request: Request, now_ms: int) -> Wait:
+    """The answer once the group's partition exists. What the client sends next waits as well: it
+    may be the end of this transaction."""
+    group_id = request.body.group_id
+    wish_topic(broker, offsets_topic(broker.image, broker.config))
+
+    def poll(now_ms: int, expired: bool) -> Outcome | None:
+        index = partition_of(group_id, broker.image, broker.config)  # by the topic that was created
+        if broker.image.partition(OFFSETS_TOPIC, index) is not None:
+            return run(broker, request, now_ms)
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return AddOffsetsToTxnResponse(error_code=code) if expired else None
+
+    return Wait((METADATA,), now_ms + CREATION_WAIT_MS, poll, holds_up=True)
 
 
 HANDLER = Handler(

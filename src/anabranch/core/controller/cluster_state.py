@@ -22,7 +22,11 @@ from anabranch.core.diskless.topics import is_diskless
 from anabranch.core.metadata.image import MetadataDelta, MetadataImage, PartitionImage
 from anabranch.core.metadata.replay import replay_batch
 from anabranch.core.types import TopicId
-from anabranch.core.wire.metadata_records import MetadataRecord, RegisterBrokerRecord
+from anabranch.core.wire.metadata_records import (
+    MetadataRecord,
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+)
 
 PartitionKey: TypeAlias = tuple[TopicId, int]
 Index: TypeAlias = dict[int, dict[PartitionKey, None]]
@@ -87,6 +91,8 @@ class ClusterState:
         for record in records:
             if type(record) is RegisterBrokerRecord:
                 self.registration_offsets[record.broker_id] = offset
+            elif type(record) is UnregisterBrokerRecord:
+                self.registration_offsets.pop(record.broker_id, None)
         self._follow(before, delta)
         return delta
 

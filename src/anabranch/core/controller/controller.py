@@ -41,6 +41,7 @@ from anabranch.core.wire.schema import Message
 
 METADATA_KEY: Hashable = ("metadata",)
 """What a Fetch of the metadata log waits for: more committed batches."""
+NOT_THE_CONTROLLER = "This node is not the controller."
 
 
 UNKNOWN_MS = -1
@@ -276,7 +277,7 @@ def decides(
 
     def handler(controller: Controller, request: Request, now_ms: int) -> Outcome:
         if not controller.active:
-            return refuse(request, ErrorCode.NOT_CONTROLLER, "This node is not the controller.")
+            return refuse(request, ErrorCode.NOT_CONTROLLER, NOT_THE_CONTROLLER)
         try:
             outcome = decide(controller, request, now_ms)
         except ApiError as fault:

@@ -10,8 +10,8 @@ in the next one everything is read again from the log. Not here: what stands in 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.partition import ACKS_ALL
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 Effect: TypeAlias = Callable[[int], None]
 """Done once its records are committed; called with the wall clock's milliseconds."""
 
-RECORDS_A_BATCH = 1_000
-"""More records than this go into several batches, so that none outgrows max.message.bytes."""
+RECORDS_A_WRITE = 1_000
+"""Of what time alone deletes: so that no batch grows large, nor outgrows a segment."""
+_T = TypeVar("_T")
 
 # fmt: off
 AS_COORDINATOR = {
@@ -85,23 +86,21 @@ class Shard:
         return Codec.NONE
 
     def write(self, records: Sequence[Record], now_ms: int, effect: Effect, **how: Any) -> None:
-        """Append records, all of them or none (`_parts`); `effect` is done when all of them are
-        committed, perhaps at once. `how` is for the batches (`build_batch`).
+        """Append records; `effect` is done when they are committed, perhaps at once. `how` is for
+        their batch (`build_batch`).
 
-        Raises ApiError with the code that a client is told; then nothing counts.
-        """
-        batches = []
-        for start in range(0, len(records), RECORDS_A_BATCH):
-            some = records[start : start + RECORDS_A_BATCH]
-            if len(some) > 1:
-                some = [record._replace(offset=index) for index, record in enumerate(some)]
-            batches.append(build_batch(some, codec=self.codec, **how))
-        self.write_batches(batches, now_ms, effect)
+        They are one batch, as in Kafka: neither a full disk nor a crash, nor another leader, leaves
+        a part of them. What outgrows a segment is refused; what may be done in parts is written in
+        several calls (`in_writes`). Raises ApiError with the code that a client is told; then
+        nothing counts."""
+        if len(records) > 1:
+            records = [record._replace(offset=index) for index, record in enumerate(records)]
+        self.write_batch(build_batch(records, codec=self.codec, **how), now_ms, effect)
 
-    def write_batches(self, batches: Sequence[bytearray], now_ms: int, effect: Effect) -> None:
-        """As `write`, of batches that are made already."""
+    def write_batch(self, batch: bytearray, now_ms: int, effect: Effect) -> None:
+        """As `write`, of a batch that is made already."""
         try:
-            self._append(batches, now_ms)
+            self._append(batch, now_ms)
         except StorageFault as fault:
             self._broker.faults.append((self.replica, fault))
             raise ApiError(ErrorCode.NOT_COORDINATOR, str(fault)) from fault
@@ -109,10 +108,9 @@ class Shard:
             raise ApiError(self.refusals.get(fault.code, fault.code), fault.message) from fault
         self.when_committed(self.replica.end_offset, effect, now_ms)
 
-    def _append(self, batches: Sequence[bytearray], now_ms: int) -> None:
+    def _append(self, batch: bytearray, now_ms: int) -> None:
         replica = self.replica
-        for part in _parts(batches, replica.log.config.segment_bytes):
-            replica.append(part, required_acks=ACKS_ALL, now_ms=now_ms, client=False)
+        replica.append(batch, required_acks=ACKS_ALL, now_ms=now_ms, client=False)
         self._broker.changed.add(self.place)
         if replica.needs_sync(now_ms):
             self._broker.unsynced.add(self.place)
@@ -149,14 +147,7 @@ class Shard:
         return len(self._pending)
 
 
-def _parts(batches: Sequence[bytearray], segment_bytes: int) -> Sequence[bytearray]:
-    """What is appended at once: all batches, so that a full disk takes all of them or none, and no
-    later reader finds a half of what was refused. Only what outgrows a segment goes in several."""
-    if len(batches) == 1:
-        return batches
-    parts = [bytearray()]
-    for batch in batches:
-        if parts[-1] and len(parts[-1]) + len(batch) > segment_bytes:
-            parts.append(bytearray())
-        parts[-1] += batch
-    return parts
+def in_writes(what: Sequence[_T]) -> Iterator[Sequence[_T]]:
+    """What need not be written at once, in the sizes of writes."""
+    for start in range(0, len(what), RECORDS_A_WRITE):
+        yield what[start : start + RECORDS_A_WRITE]

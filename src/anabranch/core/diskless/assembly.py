@@ -2,16 +2,17 @@
 
 Batches are stored as producers sent them, with base offset 0; their place is known from the run
 that they belong to. Both fields that are written here, base offset and leader epoch, lie outside
-of the batch's checksum. Rules kept: bytes are copied once, into the answer; the batches of a run
-must fill its bytes and its offsets exactly, and each must have a sound checksum, or nothing of the
-run is told; every record has leader epoch 0, so that no reader finds a history that parts. Not
-here: where bytes come from.
+of the batch's checksum. Rules kept: the batches of a run must fill its bytes and its offsets
+exactly, and each must have a sound checksum, or nothing of the run is told; every record has leader
+epoch 0, so that no reader finds a history that parts. Not here: where bytes come from, what an
+answer is made of (`answer_buffers.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from struct import Struct, error
+from typing import NamedTuple
 
 from anabranch.core.diskless.rows import Run
 from anabranch.core.errors import ProtocolError, StorageFault
@@ -44,45 +45,33 @@ class Damaged(StorageFault):
         self.object_key = run.object_key
 
 
-def place_batches(buffer: bytearray, position: int, run: Run) -> None:
-    """Give the batches of a run, which begin at `position`, their offsets and epoch. Raises
-    Damaged."""
-    offset, end = run.base_offset, position + run.byte_size
-    while position < end:
+class PlacedBatch(NamedTuple):
+    """A batch as it lies in its object, and the offsets that it has."""
+
+    base_offset: int
+    end_offset: int
+    view: memoryview
+
+
+def placed_batches(view: memoryview, run: Run) -> Iterator[PlacedBatch]:
+    """The batches of a run, whose bytes are `view`. Raises Damaged."""
+    position, offset = 0, run.base_offset
+    while position < run.byte_size:
         try:
-            _, length, _, magic, _, _, delta = _HEAD.unpack_from(buffer, position)
+            _, length, _, magic, _, _, delta = _HEAD.unpack_from(view, position)
         except error:
             raise Damaged(run, "the last batch is cut") from None
         size = length + PREFIX
-        if magic != MAGIC or size < BATCH_OVERHEAD or position + size > end or delta < 0:
+        end = position + size
+        if magic != MAGIC or size < BATCH_OVERHEAD or end > run.byte_size or delta < 0:
             raise Damaged(run, "no batch begins where one should")
-        if not crc_is_valid(buffer, position, size):
+        if not crc_is_valid(view, position, size):
             raise Damaged(run, f"the batch for offset {offset} does not match its checksum")
-        patch(buffer, position, offset, LEADER_EPOCH)
+        yield PlacedBatch(offset, offset + delta + 1, view[position:end])
         offset += delta + 1
-        position += size
+        position = end
     if offset != run.end_offset:
         raise Damaged(run, f"its batches end at offset {offset}, not at {run.end_offset}")
-
-
-def cut(
-    buffer: bytearray, offset: int, upto: int, max_bytes: int, *, at_least_one: bool
-) -> memoryview:
-    """Of whole runs: the batches from the one that holds `offset`, before `upto`, in `max_bytes`;
-    more only for the first one, with `at_least_one`."""
-    position, first, view = 0, -1, memoryview(buffer)
-    while position < len(buffer):
-        base_offset, length, _, _, _, _, delta = _HEAD.unpack_from(buffer, position)
-        following = position + length + PREFIX
-        if base_offset + delta >= upto:
-            break
-        if base_offset + delta >= offset:
-            start = position if first < 0 else first
-            if following - start > max_bytes and not (first < 0 and at_least_one):
-                break
-            first = start
-        position = following
-    return view[first:position] if first >= 0 else view[:0]
 
 
 def first_not_older(
@@ -112,17 +101,11 @@ def _batches(buffer: Buffer) -> Iterator[tuple[int, int]]:
         position += size
 
 
-def assembled(
-    runs: Sequence[Run], pieces: Sequence[Sequence[Buffer]]
-) -> tuple[bytearray, Damaged | None]:
-    """The bytes of runs, with every batch in its place, up to the first run that is damaged."""
-    buffer = bytearray().join(piece for each in pieces for piece in each)
+def assembled(run: Run, pieces: Sequence[Buffer]) -> bytearray:
+    """The bytes of a run, with every batch in its place. Raises Damaged."""
+    buffer = bytearray().join(pieces)
     position = 0
-    for run in runs:
-        try:
-            place_batches(buffer, position, run)
-        except Damaged as damage:
-            del buffer[position:]
-            return buffer, damage
-        position += run.byte_size
-    return buffer, None
+    for base_offset, _, view in placed_batches(memoryview(buffer), run):
+        patch(buffer, position, base_offset, LEADER_EPOCH)
+        position += len(view)
+    return buffer

@@ -219,6 +219,15 @@ class Diskless:
         """Take nothing until `start`, and say why: coordinator or store cannot be used."""
         self.trouble = WAITING.format(why)
 
+    def refuse(self, why: str, now_ms: int) -> None:
+        """The coordinator is not asked any more as long as this process lives: what waits for it
+        fails, so that clients go elsewhere and nothing stays in memory."""
+        self.wait(why)
+        for held in self._rowless.values():
+            self.writing.drop(held, ErrorCode.KAFKA_STORAGE_ERROR)
+        self._rowless.clear()
+        self.writing.give_up(now_ms)
+
     def registered(self, cluster_id: str, broker_epoch: int, now_ms: int) -> None:
         """The coordinator knows this process by its broker epoch."""
         self.writing.registered(Identity(cluster_id, self.broker_id, broker_epoch), now_ms)

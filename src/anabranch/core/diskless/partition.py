@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
-from anabranch.core.diskless.assembly import LEADER_EPOCH, assembled, cut, first_not_older
+from anabranch.core.diskless.answer_buffers import AnswerBuffers, answer_of
+from anabranch.core.diskless.assembly import LEADER_EPOCH, Damaged, assembled, first_not_older
 from anabranch.core.diskless.buffer import DisklessTicket
 from anabranch.core.diskless.reads import Ask, BytesOf, FarRead, RunByTime, RunsOf, StateOf
 from anabranch.core.diskless.rows import LogKey, LogState, Run
@@ -26,7 +27,6 @@ from anabranch.core.types import TopicPartition
 from anabranch.core.wire.batch import patch_log_append_time
 
 if TYPE_CHECKING:
-    from anabranch.core.diskless.assembly import Damaged
     from anabranch.core.diskless.blocks import Blocks
     from anabranch.core.diskless.coordinates import Coordinates
     from anabranch.core.log.config import LogConfig
@@ -228,18 +228,22 @@ class DisklessPartition(Partition):
         if not self.start_offset <= offset <= self.end_offset:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
 
-    def read(self, offset: int, *, max_bytes: int, upto: int, at_least_one: bool) -> Buffer:
+    def read(
+        self, offset: int, *, max_bytes: int, upto: int, at_least_one: bool
+    ) -> tuple[Buffer, ...]:
         """See Partition: what is there of the wanted runs, and FarRead when nothing is."""
         runs, is_far = self._diskless.coordinates.find(self.key, offset, max_bytes)
         if not runs:
             self._ask(RunsOf(self.key, offset, max_bytes), max_bytes)
         pieces = self._pieces(runs, is_far=is_far)
-        buffer, damage = assembled(runs[: len(pieces)], pieces)
+        answer = AnswerBuffers(offset, upto, max_bytes, at_least_one=at_least_one)
+        damage = answer_of(runs[: len(pieces)], pieces, answer)
+        buffers = answer.take()
         if damage is not None:
             self._diskless.damaged(damage)
-            if not buffer:
+            if not buffers:
                 raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(damage))
-        return cut(buffer, offset, upto, max_bytes, at_least_one=at_least_one)
+        return buffers
 
     def _pieces(self, runs: list[Run], *, is_far: bool) -> list[list[memoryview]]:
         """The bytes of the first runs, as far as they are there; the others are asked for. Raises
@@ -297,7 +301,7 @@ class DisklessPartition(Partition):
         run = self._run_by_time(None, since)
         if run is None:
             return None
-        return first_not_older(self._whole(run), run, run.max_timestamp, self.start_offset)
+        return first_not_older(self._whole(run), run, run.max_timestamp, 0)
 
     def _run_by_time(self, timestamp: int | None, since: int) -> Run | None:
         found = self._diskless.times.get((self.key, timestamp))
@@ -314,11 +318,12 @@ class DisklessPartition(Partition):
         return runs[0]
 
     def _whole(self, run: Run) -> bytearray:
-        buffer, damage = assembled([run], self._pieces([run], is_far=True))
-        if damage is not None:
+        (pieces,) = self._pieces([run], is_far=True)
+        try:
+            return assembled(run, pieces)
+        except Damaged as damage:
             self._diskless.damaged(damage)
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(damage))
-        return buffer
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(damage)) from damage
 
     # Shortening.
 

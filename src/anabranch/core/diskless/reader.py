@@ -2,9 +2,9 @@
 
 What: `bring` takes what a request lacks and calls back when all of it has come, or failed; at the
 end of each step `send` makes effects of what is wanted: one question for all states, one for all
-runs, one read for the ranges of an object that lie close together. Rules kept: what is under way is
-not asked for again, but for states, of which an answer is only as new as its question; the number
-of calls under way is bounded, and readers far behind have a lane of their own; what came is pinned
+runs, reads for the ranges of an object. Rules kept: what is under way is not asked for again, but
+for states, of which an answer is only as new as its question; calls under way are bounded in number
+and bytes (`read_lanes.py`), and readers far behind have a lane of their own; what came is pinned
 until those who waited for it have read it. What failed is told to the partitions it concerns, which
 refuse for a moment instead of asking again at once. Not here: what the answers mean (`broker.py`).
 """
@@ -17,6 +17,7 @@ from typing import Any
 
 from anabranch.core.diskless.blocks import Blocks
 from anabranch.core.diskless.effects import AskStates, Effect, FindByTime, FindRuns, ReadObject
+from anabranch.core.diskless.read_lanes import MOST_FAR, MOST_NEAR, Lane, Range, joined
 from anabranch.core.diskless.reads import Ask, BytesOf, FarRead, RunByTime, RunsOf, StateOf
 from anabranch.core.diskless.rows import LogKey, Wanted
 
@@ -24,12 +25,6 @@ MOST_QUESTIONS = 4
 """To the coordinator at once: more would wait in its line."""
 MOST_STATES, MOST_FOUND = 1_000, 200
 """Partitions in one question: longer ones would hold up shorter ones."""
-MOST_NEAR, MOST_FAR = 16, 4
-"""Reads of objects at once, for readers near the end and for those far behind."""
-NEAR_GAP_BYTES = 64 << 10
-"""Ranges with so little between them are read as one: cheaper than another request."""
-
-Range = tuple[int, int]
 
 
 class RequestReads:
@@ -41,17 +36,6 @@ class RequestReads:
         self.left = 0
         self.done = done
         self.pinned: list[str] = []
-
-
-class _Lane:
-    """Reads of objects: those that wait for their turn, and how many are under way."""
-
-    __slots__ = ("most", "under_way", "waiting")
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.under_way = 0
-        self.waiting: dict[str, dict[Range, list[RequestReads]]] = {}
 
 
 class DisklessReader:
@@ -68,7 +52,7 @@ class DisklessReader:
         self._times: dict[tuple[LogKey, int | None], list[RequestReads]] = {}
         self._asked: dict[Effect, dict[Any, list[RequestReads]]] = {}
         self._under_way: dict[Any, list[RequestReads]] = {}
-        self._lanes = (_Lane(MOST_NEAR), _Lane(MOST_FAR))
+        self._lanes: tuple[Lane[RequestReads], ...] = (Lane(MOST_NEAR), Lane(MOST_FAR))
         self._pinned: list[str] = []
         """What the requests that go on in this step were waiting for."""
 
@@ -83,7 +67,7 @@ class DisklessReader:
         return {
             "questions": self._questions,
             "reads": sum(lane.under_way for lane in self._lanes),
-            "waiting": sum(len(lane.waiting) for lane in self._lanes),
+            "waiting": sum(lane.waiting for lane in self._lanes),
         }
 
     # What is wanted.
@@ -125,8 +109,7 @@ class DisklessReader:
         bring.pinned.append(object_key)
         known = self._under_way.get((object_key, where))
         if known is None:
-            waiting = self._lanes[is_far].waiting.setdefault(object_key, {})
-            known = waiting.setdefault(where, [])
+            known = self._lanes[is_far].wants(object_key, where)
         known.append(bring)
 
     # What is sent.
@@ -141,10 +124,8 @@ class DisklessReader:
         while self._questions < MOST_QUESTIONS and self._next_question():
             self._questions += 1
         for is_far, lane in enumerate(self._lanes):
-            while lane.waiting and lane.under_way < lane.most:
-                object_key = next(iter(lane.waiting))
-                self._read(object_key, lane.waiting.pop(object_key), bool(is_far))
-                lane.under_way += 1
+            for object_key, wanted in lane.take():
+                self._read(object_key, wanted, bool(is_far))
 
     def _next_question(self) -> bool:
         if self._states:
@@ -180,7 +161,7 @@ class DisklessReader:
         for name in asked:
             self._under_way.pop(name, None)
         if isinstance(effect, ReadObject):
-            self._lanes[effect.is_far].under_way -= 1
+            self._lanes[effect.is_far].ended(where for _, where in asked)
         else:
             self._questions -= 1
         for brings in asked.values():
@@ -189,16 +170,3 @@ class DisklessReader:
                 if not bring.left:
                     self._pinned += bring.pinned  # until the end of this step, which reads them
                     bring.done()
-
-
-def joined(ranges: Iterable[Range]) -> tuple[Range, ...]:
-    """(position, length) ranges in order, those that lie close together as one."""
-    whole: list[Range] = []
-    for position, length in sorted(ranges):
-        if whole:
-            last, size = whole[-1]
-            if position - (last + size) <= NEAR_GAP_BYTES:
-                whole[-1] = (last, max(size, position + length - last))
-                continue
-        whole.append((position, length))
-    return tuple(whole)

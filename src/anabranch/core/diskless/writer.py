@@ -159,6 +159,8 @@ class DisklessWriter:
         """The broker epoch for which ids are being asked."""
         self._prepare_due_ms, self._prepare_attempts = 0, 0
         self._unfull_ms = -NEVER_MS
+        self._is_over = False
+        """Whether nothing is committed any more."""
         self._was_crowded = False
         self._gaps = Gaps()
 
@@ -177,6 +179,19 @@ class DisklessWriter:
         self.waiting_bytes += ticket.size_bytes
         if self.buffer.size_bytes >= self.most_bytes:
             self._go_on(now_ms)
+
+    def give_up(self, now_ms: int) -> None:
+        """The coordinator is not asked any more: nothing that waits will be committed, and nobody
+        will say whether a commit that is under way was made."""
+        self._is_over = True
+        self.identity = self.identity._replace(broker_epoch=-1)  # it needs no ids
+        self._stock.clear()
+        for upload in tuple(self.uploads):
+            is_unknown = upload.stage in (Stage.COMMITTING, Stage.ASKING)
+            code = ErrorCode.REQUEST_TIMED_OUT if is_unknown else ErrorCode.KAFKA_STORAGE_ERROR
+            self._give_up(upload, code)
+        self.drop(self.buffer.take_older(NEVER_MS), ErrorCode.KAFKA_STORAGE_ERROR)
+        self._go_on(now_ms)
 
     def hold(self, ticket: DisklessTicket) -> None:
         """Count a batch that waits elsewhere, until `admit` or `drop`."""
@@ -228,6 +243,8 @@ class DisklessWriter:
 
     def step(self, effect: Effect, result: Any, now_ms: int) -> None:
         """A call has ended: what it gave, or the StorageFault that it raised."""
+        if self._is_over:
+            return  # nobody waits for it
         if isinstance(effect, PrepareObjects):
             self._prepared(result, now_ms)
         elif not isinstance(effect, RefuseObjects):

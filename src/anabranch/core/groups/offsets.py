@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from anabranch.core.coordination.shard import in_writes
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.groups.committed_offset import CommittedOffset
 from anabranch.core.groups.group import Group
@@ -184,7 +185,7 @@ def decide(
                 forget_if_unused(coordinator, known, now_ms)
 
     try:
-        shard.write_batches([marker], now_ms, effect)
+        shard.write_batch(marker, now_ms, effect)
     except ApiError:
         shard.undecided.restore(producer_id, decided)
         raise
@@ -363,7 +364,8 @@ def _forget(
     if not shard.is_current:
         return
     try:
-        _write_deletion(coordinator, shard, group_id, places, now_ms)
+        for some in in_writes(places):
+            _write_deletion(coordinator, shard, group_id, some, now_ms)
     except ApiError:
         return  # the log refuses; a round of expiry tries again; they are not told meanwhile
 
@@ -392,10 +394,14 @@ def _expire_group(coordinator: Groups, group: Group, retention_ms: int, now_ms: 
         if place not in under_way
         and (_is_gone(coordinator, group, place) or _is_expired(group, place, retention_ms, now_ms))
     ]
-    if len(expired) < len(places) or under_way or group.state is not EMPTY:
-        delete_offsets(coordinator, group, expired, now_ms)
-    elif not group.pending_members:
-        _delete_whole(coordinator, group, expired, now_ms)
+    is_whole = len(expired) == len(places) and not under_way and group.state is EMPTY
+    if is_whole and group.pending_members:
+        return
+    *earlier, last = list(in_writes(expired)) or [()]
+    for some in earlier:
+        delete_offsets(coordinator, group, some, now_ms)
+    delete = _delete_whole if is_whole else delete_offsets
+    delete(coordinator, group, last, now_ms)
     coordinator.expired_offsets_total += len(expired)
 
 

@@ -40,6 +40,9 @@ from anabranch.core.log.sync_round import ClosingRound, closing_round
 from anabranch.core.types import TopicId, TopicPartition
 
 DELETED_FOLDER = "-delete"
+STRAY_FOLDER = "-stray"
+MOST_RETURNING = 1_000
+"""Logs taken away whose names are synced together: what is remembered of them stays small."""
 DRAFT = ".draft"
 
 
@@ -77,6 +80,9 @@ class LogFolder:
         """Found with a `partition.metadata` that cannot be read, or none."""
         self.fault: StorageFault | None = None
         self._deleted: set[TopicPartition] = set()
+        """Deleted partitions that a checkpoint may still name."""
+        self._may_return: set[TopicPartition] = set()
+        """Partitions whose log was taken away, and whose name a power cut may give back to it."""
         self.doomed: list[tuple[int, str]] = []
         """(when, path) of deleted partitions' folders."""
         marker = f"{path}/{CLEAN_SHUTDOWN}"
@@ -183,6 +189,8 @@ class LogFolder:
         """Begin an empty partition."""
         if self.fault is not None:
             raise self.fault
+        if key in self._may_return:
+            self._sync_names()
         self._forget_checkpoints(key)
         self._deleted.discard(key)
         log = Log.create(
@@ -210,8 +218,27 @@ class LogFolder:
             delay_ms = log.config.file_delete_delay_ms
         target = f"{self.path}/{key}.{unique}{DELETED_FOLDER}"
         if self.files.exists(f"{self.path}/{key}"):
-            self.files.rename(f"{self.path}/{key}", target)
+            self._take_away(key, target, is_named=log is not None and log.flushed_offset > 0)
             self.doomed.append((now_ms + delay_ms, target))
+
+    def set_aside(self, key: TopicPartition, *, unique: str) -> str:
+        """Rename a log that lies in a partition's place; what it is called now."""
+        target = f"{self.path}/{key}.{unique}{STRAY_FOLDER}"
+        self._take_away(key, target, is_named=False)
+        return target
+
+    def _take_away(self, key: TopicPartition, target: str, *, is_named: bool) -> None:
+        """Rename a log. One that was never synced (not `is_named`) does not say whose it is: back
+        after a power cut, it would be taken for the one that begins in its place."""
+        self.files.rename(f"{self.path}/{key}", target)
+        if not is_named:
+            self._may_return.add(key)
+        if len(self._may_return) > MOST_RETURNING:
+            self._sync_names()
+
+    def _sync_names(self) -> None:
+        self.files.sync_dir(self.path)
+        self._may_return.clear()
 
     def remove_deleted(self, now_ms: int) -> None:
         """Remove folders and segment files whose delay is over."""
@@ -239,6 +266,7 @@ class LogFolder:
         if starts != self._log_starts:
             self._write(LOG_STARTS, starts)
             self._log_starts = starts
+        self._deleted.intersection_update(self.clean_points)  # no other checkpoint names the rest
 
     def _kept(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Entries of partitions that are here but offline: their promise stands."""

@@ -49,7 +49,8 @@ def offset_for_timestamp(log: LogState, timestamp: int, upto: int) -> TimestampO
 
 
 def max_timestamp_offset(log: LogState, upto: int) -> TimestampOffset | None:
-    """The first record that has the largest timestamp in the log."""
+    """The first record that has the largest timestamp in the log; it may lie before the log start,
+    as long as its segment is there, as in Kafka."""
     if log.fault is not None:
         raise log.fault
     best: Segment | None = None
@@ -62,7 +63,7 @@ def max_timestamp_offset(log: LogState, upto: int) -> TimestampOffset | None:
     position, _ = position_of(log, best, best.max_timestamp_offset)
     for at, header in _headers(log, best, position):
         if header.newest_timestamp == best.max_timestamp:
-            found = _record(log, best, at, header, best.max_timestamp)
+            found = _record(best, at, header, best.max_timestamp, 0)
             return found if found is not None and found.offset < upto else None
     return None
 
@@ -80,18 +81,18 @@ def _first_not_older(log: LogState, segment: Segment, timestamp: int) -> Timesta
     position = log.offset_index(segment).position_before(relative)
     for at, header in _headers(log, segment, position):
         if header.max_timestamp >= timestamp and header.last_offset >= log.start_offset:
-            found = _record(log, segment, at, header, timestamp)
+            found = _record(segment, at, header, timestamp, log.start_offset)
             if found is not None:
                 return found
     return None
 
 
 def _record(
-    log: LogState, segment: Segment, position: int, header: BatchHeader, timestamp: int
+    segment: Segment, position: int, header: BatchHeader, timestamp: int, first_offset: int
 ) -> TimestampOffset | None:
     batch = memoryview(segment.file.read(position, header.size_bytes))
     for record in decode_records(batch):
-        if record.timestamp >= timestamp and record.offset >= log.start_offset:
+        if record.timestamp >= timestamp and record.offset >= first_offset:
             return TimestampOffset(record.timestamp, record.offset, header.leader_epoch)
     return None
 

@@ -40,7 +40,7 @@ from anabranch.core.log.segment import (
     offset_of,
 )
 from anabranch.core.log.segment_roll import close_segment, roll
-from anabranch.core.log.side_files import save_epochs
+from anabranch.core.log.side_files import remove_stray_snapshots, save_epochs
 from anabranch.core.log.state import LogState
 from anabranch.core.wire.batch import BATCH_OVERHEAD, BatchHeader
 
@@ -91,6 +91,7 @@ def load(
         log.start_offset = max(log_start_offset, log.segments[0].base_offset)
         if not (clean and _open_clean(log, names, opening, epochs_known)):
             _recover(log, names, opening, epochs_known=epochs_known)
+        remove_stray_snapshots(log, names)
     _check_length(log, opening)
     log.flushed_offset = log.end_offset if clean else min(recovery_point, log.end_offset)
     log.sync_ceiling = log.flushed_offset

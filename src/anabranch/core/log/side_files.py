@@ -18,8 +18,13 @@ from anabranch.core.log.segment import (
     TRANSACTIONS,
     Segment,
     offset_name,
+    offset_of,
 )
 from anabranch.core.log.state import LogState
+
+STRAYS_KEPT = 8
+"""Snapshots that may lie where no segment begins. So few cost nothing, and a start of thousands of
+logs need not remove a file of each."""
 
 
 def assign_epoch(log: LogState, epoch: int, start_offset: int) -> None:
@@ -54,6 +59,24 @@ def save_snapshot(log: LogState) -> None:
         encode_snapshot(log.producers),
         sync=False,
     )
+
+
+def remove_stray_snapshots(log: LogState, names: list[str]) -> None:
+    """Remove snapshots that nothing will read: a clean stop leaves one at the log's end, where the
+    next process may append, and the next stop leaves another one further on.
+
+    Those stay at which a segment begins, and of those behind the last one's begin the newest: the
+    last stop's. `names` are the folder's. Source: Kafka's ProducerStateManager, which keeps none
+    of the others."""
+    taken = [offset for name in names if (offset := offset_of(name, SNAPSHOT)) >= 0]
+    begins = {segment.base_offset for segment in log.segments}
+    strays = sorted(offset for offset in taken if offset not in begins)
+    if len(strays) <= STRAYS_KEPT:
+        return
+    newest, last_begin = strays[-1], max(begins)
+    for offset in strays:
+        if offset != newest or offset < last_begin:
+            log.files.remove(f"{log.folder}/{offset_name(offset, SNAPSHOT)}")
 
 
 def save_aborted(log: LogState, segment: Segment, *, sync: bool = False) -> None:

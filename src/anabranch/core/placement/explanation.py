@@ -241,9 +241,17 @@ def _moves(layout: Layout, place: TopicPartition) -> list[str]:
         was, will = (", ".join(map(str, each)) for each in (move.before, move.after))
         found.append(f"`anabranch plan racks` would move it from {was} to {will}: {move.sentence}")
     found += [f"{each.what}: {each.why}; it would take {each.needs}" for each in mended.obstacles]
-    return found or [
-        "no move is needed: its replicas are in different racks, and its brokers are active"
-    ]
+    return found or [f"no move is needed: {_apart(layout, row)}, and its brokers are active"]
+
+
+def _apart(layout: Layout, row: Row) -> str:
+    """How far the racks of replicas differ that no plan would move."""
+    if all(site.rack is None for site in layout.sites.values()):
+        return "no broker has a rack"
+    racks = [layout.sites[broker_id].rack for broker_id in row]
+    if None not in racks and len(set(racks)) == len(racks):
+        return "its replicas are in different racks"
+    return "its replicas are in as many racks as possible"
 
 
 def _as_constrained(layout: Layout, place: TopicPartition, rule: Mapping[str, int]) -> str:

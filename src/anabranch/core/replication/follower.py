@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 NOTHING_SENT = -1
 NO_TRANSACTION = -1
-LEAST_AGE_MS = 60_000
-"""What was copied more recently is not copied again, however short delete.retention.ms is: a copy
-that goes back more often than it gets on has no end."""
+PAUSE_MS = 60_000
+"""What was copied for the second time is not copied for a third time before that, however short
+delete.retention.ms is: a copy that goes back more often than it gets on has no end."""
 FIRST_PAUSE_MS = 20
 SHORT_PAUSES = 3
 """Under each leadership a follower asks again after 20, 80 and 320 ms at most, before it waits as
@@ -78,6 +78,7 @@ class FollowedPartition:
         "leader_id",
         "obstacle",
         "pauses",
+        "reached",
         "replica",
         "sent_offset",
         "sent_start",
@@ -91,6 +92,8 @@ class FollowedPartition:
         self.sent_offset = self.sent_start = NOTHING_SENT
         self.kept_to = replica.log.end_offset
         """What lies before was copied under earlier leaderships: the leader may have less of it."""
+        self.reached = NOTHING_SENT
+        """Where the log ended when it was last cut for that: what lies before is copied again."""
         self.copies_again = False
         """Whether the last answer had the log cut to where a transaction begins."""
         self.obstacle = ""
@@ -202,7 +205,7 @@ class FollowedPartition:
         opened = {
             producer_id: first_offset
             for producer_id, first_offset in open_here.items()
-            if first_offset < self.kept_to or self._is_old(producer_id, wall_ms)
+            if first_offset < self.kept_to or self._is_old(producer_id, first_offset, wall_ms)
         }
         next_offset = log.end_offset
         try:
@@ -218,12 +221,13 @@ class FollowedPartition:
             return NO_TRANSACTION  # the append says so
         return NO_TRANSACTION
 
-    def _is_old(self, producer_id: int, wall_ms: int) -> bool:
+    def _is_old(self, producer_id: int, first_offset: int, wall_ms: int) -> bool:
         """Whether a producer's last batch was copied so long ago that the leader may have nothing
         of its transaction left, nor the marker."""
         log = self.replica.log
         age_ms = wall_ms - log.producers.producers[producer_id].last_written_ms
-        return age_ms >= max(log.config.delete_retention_ms, LEAST_AGE_MS)
+        least_ms = PAUSE_MS if first_offset < self.reached else 0
+        return age_ms >= max(log.config.delete_retention_ms, least_ms)
 
     def _copy_again(self, offset: int) -> None:
         """Cut the log to where a transaction begins: what the leader has of it is copied again.
@@ -231,6 +235,7 @@ class FollowedPartition:
         This log was not compacted behind its open transaction, so nothing that is kept was
         superseded by what goes."""
         replica, log = self.replica, self.replica.log
+        self.reached = log.end_offset
         if offset <= log.start_offset:
             self._begin_at(log.start_offset)
         else:

@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
+from anabranch.core.controller.brokers.membership import ANYWHERE, LOST_DIRECTORY, directory_of
 from anabranch.core.diskless.topics import is_diskless
 from anabranch.core.errors import ApiError, ErrorCode
-from anabranch.core.types import TopicPartition
+from anabranch.core.types import TopicId, TopicPartition, topic_id_text
 
 if TYPE_CHECKING:
     from anabranch.core.metadata.image import MetadataDelta, MetadataImage, PartitionImage
     from anabranch.core.partition import Partition
     from anabranch.core.replication.replica import Replica
-    from anabranch.core.types import TopicId
 
 
 class Served(Protocol):
@@ -87,6 +87,9 @@ class Partitions:
         self.offline: dict[TopicPartition, TopicId] = {}
         self.missing: set[TopicPartition] = set()
         """Of those offline: the ones whose logs are gone, to be copied anew when they may be."""
+        self.older: set[TopicPartition] = set()
+        """Of those missing: the ones of which a folder has a copy that may be older than what is in
+        a folder that does not work, to be opened when it may be."""
         self.roomless: dict[TopicPartition, None] = {}
         """Of those offline: the ones that a full disk kept from being opened, to be tried again,
         in the order in which that happened."""
@@ -230,13 +233,18 @@ class Partitions:
                         self._wait_no_more(TopicPartition(topic.name, index), topic_id)
                 elif replica is not None:
                     update.append((replica, state))
-                elif self._is_wanted(place := TopicPartition(topic.name, index), topic_id, state):
-                    create.append(Assignment(place, topic_id, state))
+                elif self._is_wanted(
+                    image, wanted := Assignment(TopicPartition(topic.name, index), topic_id, state)
+                ):
+                    create.append(wanted)
         return Plan(tuple(drop), tuple(update), tuple(create))
 
-    def _is_wanted(self, place: TopicPartition, topic_id: TopicId, state: PartitionImage) -> bool:
+    def _is_wanted(self, image: MetadataImage, assignment: Assignment) -> bool:
+        place, topic_id, state = assignment
         if self.offline.get(place) != topic_id or place in self.roomless:
             return True
+        if place in self.older:
+            return self.may_open_copy(image, state)
         return place in self.missing and self.may_begin_anew(state)
 
     def why_not_anew(self, assignment: Assignment, promised: Mapping[str, int]) -> str:
@@ -259,8 +267,39 @@ class Partitions:
     def may_begin_anew(self, state: PartitionImage) -> bool:
         """Whether a log that is gone may be copied again from nothing: another broker leads, and
         the controller does not count on what was here."""
-        counted = (*state.isr, *state.elr, *state.last_known_elr)
-        return state.leader not in (-1, self.broker_id) and self.broker_id not in counted
+        return state.leader not in (-1, self.broker_id) and not self._is_counted(state)
+
+    def _is_counted(self, state: PartitionImage) -> bool:
+        """Whether the controller counts on what this broker has."""
+        return self.broker_id in (*state.isr, *state.elr, *state.last_known_elr)
+
+    def away_directory(self, state: PartitionImage) -> bytes | None:
+        """The id of the folder in which the metadata knows this broker's replica, where that folder
+        does not work here; None where it works, or nothing is known."""
+        named = directory_of(state, self.broker_id)
+        if named is None or named in ANYWHERE or named == LOST_DIRECTORY:
+            return None
+        for path, each in self.directory_ids.items():
+            if each == named:
+                return named if path in self.offline_folders else None
+        return named
+
+    def may_open_copy(self, image: MetadataImage, state: PartitionImage) -> bool:
+        """Whether a log may be opened though the metadata knows this replica in a folder that does
+        not work: the controller counts on nothing that was here, or knows that the folder is gone,
+        so that this one does not lead or count before it has been in sync again."""
+        if state.leader == self.broker_id:
+            return False
+        own = image.brokers.get(self.broker_id)
+        is_known = own is not None and directory_of(state, self.broker_id) not in own.log_dirs
+        return is_known or not self._is_counted(state)
+
+    def folder_called(self, directory: bytes) -> str:
+        """How people know a folder: by its path, or else by its id."""
+        for path, each in self.directory_ids.items():
+            if each == directory:
+                return path
+        return f"the folder with the id {topic_id_text(TopicId(directory))}"
 
     def is_placed_here(self, state: PartitionImage) -> bool:
         """Whether the metadata gives this broker a replica, or an observer, of the partition."""
@@ -311,6 +350,7 @@ class Partitions:
         if not of_topic:
             del self._offline_by_id[topic_id]
         self.missing.discard(place)
+        self.older.discard(place)
         self.roomless.pop(place, None)
         self.rotten.discard(place)
 

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from anabranch.core.log.config import LogConfig
 from anabranch.core.settings.broker import BrokerConfig
@@ -77,19 +78,16 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
         A text that does not parse (a metadata log written by another version) counts as not set.
         """
-        values = {
-            setting.attribute: broker_default(name, broker)
-            for name, setting in TOPIC_SETTINGS.items()
-        }
+        own: dict[str, Any] = {}
         for name, text in overrides.items():
             setting = TOPIC_SETTINGS.get(name)
             if setting is None:
                 continue
             try:
-                values[setting.attribute] = parse(setting, text)
+                own[setting.attribute] = parse(setting, text)
             except ConfigFault:
                 continue
-        return cls(**values)
+        return replace(topic_defaults(broker), **own)
 
 
 def broker_default(name: str, broker: BrokerConfig) -> Any:
@@ -113,7 +111,12 @@ def effective_topic_config(image: MetadataImage, topic: str, broker: BrokerConfi
 @lru_cache(maxsize=16)
 def topic_defaults(broker: BrokerConfig) -> TopicConfig:
     """What a topic without settings of its own has; one object for all of them."""
-    return TopicConfig.of({}, broker)
+    return TopicConfig(
+        **{
+            setting.attribute: broker_default(name, broker)
+            for name, setting in TOPIC_SETTINGS.items()
+        }
+    )
 
 
 @lru_cache(maxsize=1024)

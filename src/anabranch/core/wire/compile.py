@@ -7,19 +7,17 @@ Encoders and decoders are generated from the notation (schema.py) as plain Pytho
 Every line remembers the field it serves, so an exception is traced to its field by line number,
 and the way through good input carries no bookkeeping.
 
-`python -m anabranch.core.wire.compile ProduceRequest 9` shows the source.
+Not here: what is written (compile_decode.py, compile_encode.py), showing it (generated_source.py).
 """
 
 from __future__ import annotations
 
 import struct
-import sys
-from importlib import import_module
 from types import TracebackType
 from typing import Any
 
 from anabranch.core.wire import primitives
-from anabranch.core.wire.schema import FieldSpec, Message, Struct, WireType, active_fields
+from anabranch.core.wire.schema import FieldSpec, Struct, WireType, active_fields
 
 FIXED = {
     "bool": ("?", 1),
@@ -141,39 +139,3 @@ def least_struct_size(cls: type[Struct], version: int, flexible: bool) -> int:
         else:
             total += least_size(field.type, version, flexible)
     return max(1, total)
-
-
-def find_message(name: str) -> type[Message]:
-    """A message class by its name: a request, a response or a record."""
-    from anabranch.core.wire.messages import API_KEYS
-
-    for spec in API_KEYS.values():
-        if name in (spec.name + "Request", spec.name + "Response"):
-            return spec.request if name.endswith("Request") else spec.response
-    for module in ("metadata_records", "offsets_records", "control_records"):
-        cls = getattr(import_module(f"anabranch.core.wire.{module}"), name, None)
-        if cls is not None:
-            return cls  # type: ignore[no-any-return]
-    raise LookupError(f"no message is called {name}")
-
-
-def main(arguments: list[str]) -> int:
-    """Write the generated source of a message's version to standard output."""
-    from anabranch.core.wire.compile_decode import decode_source
-    from anabranch.core.wire.compile_encode import encode_source
-
-    if len(arguments) != 2 or not arguments[1].isdecimal():
-        sys.stderr.write("usage: python -m anabranch.core.wire.compile MESSAGE VERSION\n")
-        return 2
-    try:
-        cls = find_message(arguments[0])
-    except LookupError as problem:
-        sys.stderr.write(f"{problem}\n")
-        return 1
-    version = int(arguments[1])
-    sys.stdout.write(decode_source(cls, version).text + "\n\n" + encode_source(cls, version).text)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -220,6 +220,9 @@ def _varint_bytes(number: int) -> bytes:
 _SHORT = 1024
 """Lengths and deltas below this are looked up: those of nearly all records that a node makes."""
 _VARINTS = tuple(_varint_bytes(number) for number in range(_SHORT))
+_FURTHEST = 1 << 31
+"""Offset deltas are int32. A large one has at most five bytes, so that the record's own length,
+which has room for 16 beside key and value, is still looked up."""
 _NULL = _varint_bytes(-1)
 """The length of what is absent."""
 
@@ -230,12 +233,13 @@ def encode_record(record: Record, base_offset: int, base_timestamp: int) -> byte
     if value is None or headers or len(key or b"") + len(value) > _SHORT - 16:
         return _encode_any(record, base_offset, base_timestamp)
     later, further = timestamp - base_timestamp, offset - base_offset
-    if not (0 <= later < _SHORT and 0 <= further < _SHORT):
+    if not (0 <= later < _SHORT and 0 <= further < _FURTHEST):
         return _encode_any(record, base_offset, base_timestamp)
     known = _VARINTS
+    distance = known[further] if further < _SHORT else _varint_bytes(further)
     body = b"".join(
         (
-            b"\0", known[later], known[further],
+            b"\0", known[later], distance,
             _NULL if key is None else known[len(key)], key or b"", known[len(value)], value, b"\0",
         )
     )  # fmt: skip

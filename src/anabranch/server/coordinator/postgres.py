@@ -204,7 +204,7 @@ class _Lane:
             )
             try:
                 mark = self._prepare(connection)
-                tables = PostgresTables(connection, self._cluster_id, mark)
+                tables = PostgresTables(connection, self._cluster_id, mark, lambda: self._known.ids)
                 lacking = tables.uncommitted(self._known.ids)
                 self._known.check(mark, lacking, f"coordinator {self._name}")
             except BaseException:

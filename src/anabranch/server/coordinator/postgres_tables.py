@@ -6,19 +6,21 @@ go as arrays. Rules kept: READ COMMITTED; a commit locks its object and its brok
 then the rows of its partitions in the order of LogKey, and reads producers after that; who drops
 runs locks partitions first and objects, by id, after them; the active controller's calls stand in
 one line. NOTIFY is part of the transaction, so listeners hear in the order of commits; what does
-not fit into one message comes in several. The clock is the server's. Not here: connections.
+not fit into one message comes in several. The clock is the server's. A commit is made only where
+the last commits that the node knows of are there (decision 75). Not here: connections.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import psycopg
 
 from anabranch.core.diskless.commit import ObjectRow, Producer, ProducerKey, producer_keys
+from anabranch.core.diskless.last_commits import check_committed
 from anabranch.core.diskless.rows import (
     MOST_RUNS_FOUND,
     Change,
@@ -60,9 +62,12 @@ PRODUCERS = (
     "JOIN producers p USING (topic_id, partition, producer_id)"
 )
 TO_COMMIT = (
-    f"SELECT {NOW}, (SELECT broker_epoch FROM brokers WHERE broker_id = ? FOR SHARE), {OBJECT} "
-    "FROM wal_objects WHERE object_id = ? FOR UPDATE"
+    f"SELECT {NOW}, (SELECT broker_epoch FROM brokers WHERE broker_id = ? FOR SHARE), "
+    "(SELECT array_agg(earlier.object_id) FROM wal_objects earlier "
+    "WHERE earlier.object_id = ANY(?::bigint[]) AND earlier.state IN (1, 3, 4)), "
+    f"{OBJECT} FROM wal_objects WHERE object_id = ? FOR UPDATE"
 )
+"""The subquery gives those of some earlier commits that are still there."""
 NOTIFY = f"SELECT pg_notify('{CHANNEL}', each) FROM unnest(?::text[]) each"
 WRITE = (
     "WITH object AS (UPDATE wal_objects SET state = ?::bigint, byte_size = ?::bigint, "
@@ -107,14 +112,18 @@ FIND = (
 
 
 class PostgresTables(SqlTables):
-    """`Tables` on a connection in autocommit mode; one thread at a time."""
+    """`Tables` on a connection in autocommit mode; one thread at a time. `known` gives the objects
+    that must be there as committed."""
 
     lock = " FOR UPDATE"
     share = " FOR SHARE"
 
-    def __init__(self, connection: Connection, cluster_id: str, mark: str) -> None:
+    def __init__(
+        self, connection: Connection, cluster_id: str, mark: str, known: Callable[[], list[int]]
+    ) -> None:
         super().__init__(cluster_id, mark)
         self.connection = connection
+        self._known = known
         self._pipeline: psycopg.Pipeline | None = None
 
     # How statements are made.
@@ -227,20 +236,29 @@ class PostgresTables(SqlTables):
         ObjectRow | None, int | None, dict[LogKey, LogState], dict[ProducerKey, Producer], int
     ]:
         """All that a commit reads, in one round trip."""
-        found = self._execute(TO_COMMIT, (commit.broker_id, commit.object_id))
+        known = self._known()
+        found = self._execute(TO_COMMIT, (commit.broker_id, known, commit.object_id))
         logs = self._execute(
             LOCKED, _columns(dict.fromkeys(batch.key for batch in commit.batches), 2)
         )
         wanted = sorted(producer_keys(commit.batches))
         producers = self._producers(wanted) if wanted else None
         row = found.fetchone()
+        if row is not None:
+            self._check_earlier(set(known).difference(row[2] or ()))
         return (
-            None if row is None else object_row(row[2:]),
+            None if row is None else object_row(row[3:]),
             None if row is None or row[1] is None else int(row[1]),
             _logs(logs.fetchall()),
             {} if producers is None else dict(map(_producer, producers.fetchall())),
             0 if row is None else int(row[0]),
         )
+
+    def _check_earlier(self, missing: set[int]) -> None:
+        """Earlier commits have no row where all their runs are deleted. Raises OlderCopy where they
+        were never made: the tables were loaded again from an older copy."""
+        if missing:
+            check_committed(self.uncommitted_now(missing), "coordinator")
 
     def _producers(self, wanted: Sequence[ProducerKey]) -> psycopg.Cursor[Any]:
         return self._execute(

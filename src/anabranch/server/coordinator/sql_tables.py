@@ -386,9 +386,13 @@ class SqlTables(ABC):
     def uncommitted(self, object_ids: Sequence[int]) -> list[int]:
         """See `Coordinator.uncommitted`."""
         with self.transaction():
-            last = self.last_id()
-            query = "SELECT state FROM wal_objects WHERE object_id = ?"
-            rows = {number: self._one(query, (number,)) for number in sorted(object_ids)}
+            return self.uncommitted_now(object_ids)
+
+    def uncommitted_now(self, object_ids: Iterable[int]) -> list[int]:
+        """As `uncommitted`, within a transaction."""
+        last = self.last_id()
+        query = "SELECT state FROM wal_objects WHERE object_id = ?"
+        rows = {number: self._one(query, (number,)) for number in sorted(object_ids)}
         states = {each: None if row is None else ObjectState(row[0]) for each, row in rows.items()}
         return [each for each, state in states.items() if is_uncommitted(each, state, last)]
 

@@ -12,17 +12,19 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from anabranch.core.diskless import admission, retention_rounds
 from anabranch.core.diskless import effects as does
 from anabranch.core.diskless.coordinator import CoordinatorAway, OlderCopy
 from anabranch.core.diskless.last_commits import OLDER
 from anabranch.core.diskless.objects import ObjectsAway, ObjectTaken
-from anabranch.core.diskless.retention import MOST_RUNS, to_look_over
+from anabranch.core.diskless.pause import Pause
+from anabranch.core.diskless.retention_rounds import AskStates, Expire, RoundEnded
 from anabranch.core.diskless.rows import CommitState, Committed
 from anabranch.core.errors import StorageFault
 from anabranch.core.types import NEVER_MS
+from anabranch.server.chains import carried_out
 from anabranch.server.clocks import steady_ms, wall_ms
 from anabranch.server.coordinator.front import Front
 from anabranch.server.diskless.upkeep import DisklessUpkeep
@@ -42,10 +44,12 @@ CALL_SECONDS, READ_SECONDS = 30.0, 10.0
 for."""
 HEDGE_SECONDS = 0.5
 """After so long an object is read a second time: of the two answers the first one counts."""
+MOST_HEDGED = 2
+"""Reads that are made a second time at once. Where more are late the store is slow as a whole: it
+would have twice the work, and their bytes twice the memory."""
 RETRY_SECONDS = 0.5
 LEAVE_SECONDS = 5.0
 """How long a stopping broker waits for the objects that are under way."""
-STATES_PAGE = 1_000
 LAG_SECONDS, LAG_PAUSE_SECONDS = 10.0, 0.1
 """Between two measurements of lags, and between two pages of one."""
 LAG_PAGE = 200
@@ -77,6 +81,7 @@ class DisklessShell:
         self._due_ms = NEVER_MS
         self._stopping = self._is_leaving = False
         self._nothing_waits = asyncio.Event()
+        self._hedges = Hedges(MOST_HEDGED)
         self._said: set[str] = set()
 
     def wait(self, why: str) -> None:
@@ -192,7 +197,7 @@ class DisklessShell:
             return
         self._is_refused = True
         LOG.error("diskless records are refused", why=str(fault))
-        self._machine.wait(str(fault))
+        self._step(partial(self._machine.refuse, str(fault)))
         if self._stores is not None and isinstance(self._stores.coordinator, Front):
             self._stores.coordinator.refuse_all(fault)
 
@@ -219,7 +224,9 @@ class DisklessShell:
 
     async def _read_object(self, stores: Stores, effect: does.ReadObject) -> Any:
         return await hedged(
-            lambda: stores.objects.read(effect.object_key, effect.ranges), HEDGE_SECONDS
+            lambda: stores.objects.read(effect.object_key, effect.ranges),
+            HEDGE_SECONDS,
+            self._hedges,
         )
 
     # Time.
@@ -240,21 +247,28 @@ class DisklessShell:
     # Beside the calls.
 
     async def _register(self) -> None:
+        await carried_out(admission.admission(self._broker), self._admit)
+
+    async def _admit(self, step: admission.Step) -> None:
         assert self._stores is not None
-        epoch, cluster_id = self._broker.broker_epoch, self._cluster_id
-        while epoch == self._broker.broker_epoch:
-            try:
-                await self._stores.coordinator.register(self._broker.broker_id, epoch)
-            except Exception as fault:  # nothing is taken before this has succeeded
-                self._say(
-                    "Register", fault if isinstance(fault, StorageFault) else unforeseen(fault)
-                )
-                await asyncio.sleep(RETRY_SECONDS)
-            else:
+        match step:
+            case Pause(pause_ms):
+                await asyncio.sleep(pause_ms / 1000)
+            case admission.Register(broker_id, epoch):
+                try:
+                    await self._stores.coordinator.register(broker_id, epoch)
+                except StorageFault:
+                    raise
+                except Exception as fault:  # nothing is taken before this has succeeded
+                    raise unforeseen(fault) from fault
+            case admission.Waiting(fault):
+                self._say("Register", fault)
+            case admission.Refused(why):
+                LOG.error("the coordinator refused this broker's epoch", why=why)
+            case admission.Admitted(epoch):
                 self._say("Register", None)
-                self._keep_up(self._stores, cluster_id)
-                self._step(partial(self._machine.registered, cluster_id, epoch))
-                return
+                self._keep_up(self._stores, self._cluster_id)
+                self._step(partial(self._machine.registered, self._cluster_id, epoch))
 
     def _keep_up(self, stores: Stores, cluster_id: str) -> None:
         """The coordinator knows this broker: begin what is done beside serving."""
@@ -330,33 +344,32 @@ class DisklessShell:
                 await asyncio.sleep(LAG_PAUSE_SECONDS)
 
     async def _retain(self) -> None:
-        """Rounds of retention."""
+        """Rounds of retention, which go on whatever happens."""
         while True:
-            await asyncio.sleep(self._broker.config.log_retention_check_interval_ms / 1000)
             try:
-                await self._retention_round()
-            except StorageFault as fault:
-                self._say("Retention", fault)
-            except Exception as fault:  # the rounds go on
+                await carried_out(retention_rounds.rounds(self._broker), self._look_over)
+            except Exception as fault:
                 LOG.error("a round of retention failed", fault=repr(fault))
-            else:
-                self._say("Retention", None)
 
-    async def _retention_round(self) -> None:
+    async def _look_over(self, step: retention_rounds.Step) -> Any:
         assert self._stores is not None
-        coordinator, broker = self._stores.coordinator, self._broker
-        limits = to_look_over(broker.image, broker.broker_id, broker.config, wall_ms())
-        while page := list(islice(limits, STATES_PAGE)):  # others have their turn after each
-            states = await coordinator.states([each.key for each in page])
-            for each, state in zip(page, states, strict=True):
-                dropped = MOST_RUNS if state is not None and state.byte_size else 0
-                while dropped >= MOST_RUNS:
-                    state, dropped = await coordinator.expire(
-                        each.key, older_than_ms=each.older_than_ms, most_bytes=each.most_bytes,
-                        most_runs=MOST_RUNS,
-                    )  # fmt: skip
-                    if dropped:
-                        self._shortened(each.key, state)
+        coordinator = self._stores.coordinator
+        match step:
+            case Pause(pause_ms):
+                await asyncio.sleep(pause_ms / 1000)
+                return wall_ms()
+            case AskStates(keys):
+                return await coordinator.states(keys)
+            case Expire((key, older_than_ms, most_bytes), most_runs):
+                state, deleted = await coordinator.expire(
+                    key, older_than_ms=older_than_ms, most_bytes=most_bytes, most_runs=most_runs
+                )
+                if deleted:
+                    self._shortened(key, state)
+                return state, deleted
+            case RoundEnded(fault):
+                self._say("Retention", fault)
+        return None
 
 
 def unforeseen(fault: Exception) -> CoordinatorAway:
@@ -364,13 +377,23 @@ def unforeseen(fault: Exception) -> CoordinatorAway:
     return CoordinatorAway(f"{type(fault).__name__}: {fault}")
 
 
-async def hedged(call: Callable[[], Awaitable[Any]], after_seconds: float) -> Any:
-    """What a call gives that may be made twice: again when the first has no answer in time. Raises
-    what the last one raises."""
+class Hedges:
+    """How many calls may be made a second time now."""
+
+    def __init__(self, most: int) -> None:
+        self.left = most
+
+
+async def hedged(call: Callable[[], Awaitable[Any]], after_seconds: float, hedges: Hedges) -> Any:
+    """What a call gives that may be made twice: again when the first has no answer in time, and not
+    too many others are made again. Raises what the last one raises."""
     calls = {asyncio.ensure_future(call())}
+    is_hedged = False
     try:
         done, _ = await asyncio.wait(calls, timeout=after_seconds)
-        if not done:
+        if not done and hedges.left > 0:
+            is_hedged = True
+            hedges.left -= 1
             calls.add(asyncio.ensure_future(call()))
         waiting = set(calls)
         while True:
@@ -379,6 +402,7 @@ async def hedged(call: Callable[[], Awaitable[Any]], after_seconds: float) -> An
             if answers or not waiting:
                 return (answers or list(done))[0].result()
     finally:
+        hedges.left += is_hedged
         for each in calls:
             each.cancel()
 

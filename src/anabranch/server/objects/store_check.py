@@ -56,10 +56,12 @@ async def try_store(store: ObjectStore, cluster_id: str) -> None:
 
 async def claim_store(store: ObjectStore, coordinator: Coordinator, cluster_id: str) -> None:
     """Claim a store for a cluster and its coordinator, which has this one alone. Raises
-    StorageFault when the coordinator's objects lie elsewhere; nothing is claimed then."""
-    here, known = await _claimed(store, cluster_id), await coordinator.store("")
+    StorageFault when the coordinator's objects lie elsewhere; nothing is claimed then. The
+    coordinator is asked first: what it knows is of a store that was claimed before."""
+    last_id, known = await coordinator.last_id(), await coordinator.store("")
+    here = await _claimed(store, cluster_id)
     if here is None:
-        check_unused(known, await coordinator.last_id(), store.url)
+        check_unused(known, last_id, store.url)
         here = await _claim(store, cluster_id)
     if here or known:
         check_place(here, await coordinator.store(here), store.url)

@@ -18,7 +18,8 @@ gone has been judged. So copies of one partition are compared as if nothing was 
 
 Rule kept: what was lost by a recorded rule (an unclean election, a disk) may take newer records of
 a key with it, so C1 and C2 are not asked from then on. Source: KIP-58, KIP-354, the rules of
-`core.log.compaction` written down once more. Not here: when a log is compacted.
+`core.log.compaction` written down once more. Not here: when a log is compacted,
+what logs say of transactions (C5, `ended.py`).
 """
 
 from __future__ import annotations
@@ -138,6 +139,15 @@ class Compacted:
         found = self._decided.get(entry)
         return found is not None and found.is_transactional
 
+    def is_marker(self, entry: Entry) -> bool:
+        """Whether a batch says how a transaction ended."""
+        found = self._decided.get(entry)
+        return found is not None and found.commits is not None
+
+    def decided(self, entry: Entry) -> Decided | None:
+        """What a batch is to transactions, None for nothing."""
+        return self._decided.get(entry)
+
     def _note_horizon(self, entry: Entry, header: BatchHeader) -> None:
         if header.has_delete_horizon:
             earliest = self._horizons.get(entry, header.base_timestamp)
@@ -188,7 +198,7 @@ class Compacted:
             rests = (self._chain(each.end, each.epoch, following) for each in across)
             gone = next((rest for rest in rests if rest is not None), None)
         if gone is None:
-            if self._is_excused or (before is None and expected == 0):
+            if self.is_excused or (before is None and expected == 0):
                 return []
             raise Violation(
                 "C4", "Batches are missing that compaction cannot have taken.",
@@ -221,13 +231,14 @@ class Compacted:
         return None
 
     @property
-    def _is_excused(self) -> bool:
+    def is_excused(self) -> bool:
+        """Whether a recorded rule allowed records to be lost."""
         return bool(self._truth.losses) or self._truth.reset_epoch >= 0
 
     def _judge(self, entry: Entry, gone: list[Noted], now_ms: int, told: dict[str, object]) -> None:
         """C1 and C2 for records of a batch that are not there any more."""
         self.taken_out += 1
-        if self._is_excused or entry.base < self._truth.start:
+        if self.is_excused or entry.base < self._truth.start:
             return
         newest = self._newest_offsets()
         if entry in self._aborted:

@@ -48,6 +48,7 @@ class Copy:
         "is_rotten",
         "is_sure",
         "leads",
+        "missed_marker",
         "node",
         "partition_epoch",
         "position",
@@ -55,6 +56,7 @@ class Copy:
         "sequences",
         "start",
         "truth",
+        "was_in_sync",
     )
 
     def __init__(self, node: SimNode, truth: Truth, compacted: Compacted | None = None) -> None:
@@ -74,12 +76,15 @@ class Copy:
         """So much of it is rotten that its batches cannot be told apart."""
         self.is_exchanged = False
         """Whether compaction has exchanged segments since the last look."""
+        self.was_in_sync = self.missed_marker = False
+        """Whether it was ever in sync, and has since copied what lies behind a marker of a
+        transaction without the marker: compaction had taken that."""
         self.is_older = False
         """An older copy of its folder was put in, and not opened yet."""
         self.cut_to = NOT_SEEN
         """Where a cut was announced since the last look."""
-        self.sequences: dict[tuple[int, int], int] = {}
-        """(producer id, epoch) -> the last batch's sequence number."""
+        self.sequences: dict[tuple[int, int], tuple[int, int]] = {}
+        """(producer id, epoch) -> the last batch's sequence number, and its end."""
         self.replica: Replica | None = None
         self.position = BEGIN
         self.forget()
@@ -136,6 +141,7 @@ class Copy:
                 if self.compacted is not None:
                     *holes, entry = self._read(entry, batch)
                     self.holes.update(holes)
+                    self._note_missed(holes)
                     fresh += [self._checked(each) for each in holes]
                 fresh.append(self._checked(entry))
                 self.truth.note_commits(fresh[-1], batch)
@@ -153,6 +159,11 @@ class Copy:
                 {**self.told(), "end": log.end_offset, "batches_end": end},
             )  # fmt: skip
         return fresh
+
+    def _note_missed(self, holes: list[Entry]) -> None:
+        if self.was_in_sync and self.compacted is not None and self.entries:
+            is_missed = any(map(self.compacted.is_marker, holes))
+            self.missed_marker = self.missed_marker or is_missed
 
     def _read(self, entry: Entry, batch: Buffer) -> list[Entry]:
         """The batch, after those that compaction took out before it."""
@@ -174,7 +185,9 @@ class Copy:
             self._sound.update((entry.base, entry) for entry in before)
             self._sound = {base: each for base, each in self._sound.items() if base < end}
         self.entries, self.holes, self.sequences, self.position = [], set(), {}, BEGIN
+        missed = self.missed_marker
         self.grow()
+        self.missed_marker = missed  # its own compaction took the others
         here = holes.union(self.entries)
         return [entry for entry in before if entry not in here]
 
@@ -203,12 +216,20 @@ class Copy:
 
     def _check_sequence(self, entry: Entry) -> None:
         producer = (entry.producer_id, entry.producer_epoch)
-        last = self.sequences.get(producer, -1)
-        if entry.sequence <= last:
+        last, end = self.sequences.get(producer, (-1, 0))
+        if entry.sequence <= last and not self._was_given_again(entry, end):
             raise Violation(
                 "L8", "A producer's sequence number stands twice in one log, or goes back.",
                 {**self.told(), "producer": entry.producer_id,
                  "producer_epoch": entry.producer_epoch, "sequence": entry.sequence,
                  "last": last, "offset": entry.base},
             )  # fmt: skip
-        self.sequences[producer] = entry.sequence + entry.end - entry.base - 1
+        self.sequences[producer] = entry.sequence + entry.end - entry.base - 1, entry.end
+
+    def _was_given_again(self, entry: Entry, end: int) -> bool:
+        """Whether all that a producer wrote before has expired. A coordinator whose log is lost
+        gives transactional producers the same ids and epochs again."""
+        if self.compacted is None or self.replica is None:
+            return False
+        has_expired = self.truth.expires and end <= self.replica.log.start_offset
+        return has_expired and self.compacted.is_of_transaction(entry)

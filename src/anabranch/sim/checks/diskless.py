@@ -36,7 +36,7 @@ from anabranch.sim.checks.violation import Violation
 if TYPE_CHECKING:
     from anabranch.core.types import TopicId
     from anabranch.sim.checks.marks import Marks
-    from anabranch.sim.diskless import Remotes
+    from anabranch.sim.remotes import Remotes
 
 SEQUENCES = 1 << 31
 

@@ -89,14 +89,16 @@ class HostingChecks:
     def _logs(self, node: SimNode, seen: _Seen) -> None:
         partitions = node.broker.partitions
         hosted = {replica.topic_partition: replica for replica in partitions}
+        seen.image, seen.offline = node.broker.image, len(partitions.offline)
+        if hosted == seen.hosted:
+            return
         for place, replica in seen.hosted.items():
             if hosted.get(place) is not replica:
                 self._left(node, place, replica)
         for place, replica in hosted.items():
             if seen.hosted.get(place) is not replica:
                 self._came(node, place, replica)
-        seen.hosted, seen.image = hosted, node.broker.image
-        seen.offline = len(partitions.offline)
+        seen.hosted = hosted
 
     def _left(self, node: SimNode, place: TopicPartition, replica: Replica) -> None:
         partitions = node.broker.partitions

@@ -26,6 +26,7 @@ from anabranch.core.partition import ACKS_ALL
 from anabranch.core.types import ZERO_TOPIC_ID, TopicId, TopicPartition
 from anabranch.sim.checks.committed import CommitChecks
 from anabranch.sim.checks.copies import NOT_SEEN, Copy
+from anabranch.sim.checks.ended import check_ended
 from anabranch.sim.checks.entries import Entry
 from anabranch.sim.checks.known import LogKnowledge
 from anabranch.sim.checks.marks import Marks
@@ -135,6 +136,7 @@ class LogChecks(LogKnowledge):
         if truth.reset_epoch > truth.led_epoch:
             return
         for member in members:
+            self._came_back(key, member)
             missing = self.lacks(member, key, truth.start, truth.high)
             if missing is not None:
                 raise Violation(
@@ -149,6 +151,15 @@ class LogChecks(LogKnowledge):
                     {"partition": self.model.place(key), "node": member, "batch": tuple(other),
                      "start": truth.start},
                 )  # fmt: skip
+
+    def _came_back(self, key: Key, member: int) -> None:
+        seat = self.seats.get(member)
+        copy = seat.copies.get(key) if seat is not None else None
+        if copy is not None:
+            check_ended(copy)
+        if copy is not None and copy.missed_marker:
+            copy.missed_marker = False
+            self.marks.hit("marker-gone-while-away")
 
     def acknowledged(self, send: Send) -> None:
         """A producer was told that its record is safe."""
@@ -187,10 +198,15 @@ class LogChecks(LogKnowledge):
         if same_life and offline > seat.offline:
             self.marks.hit("replica-offline")
         seat.broker, seat.image, seat.offline = broker, broker.image, offline
+        hosted = list(broker.partitions)
+        if same_life and hosted == seat.hosted:  # what is watched is as it was
+            self._forget_moved(seat)
+            return
+        seat.hosted = hosted
         before, seat.live = seat.live, []
         opened: list[tuple[Copy, Replica]] = []
         paired: list[tuple[Copy, Replica]] = []
-        for replica in broker.partitions:
+        for replica in hosted:
             key = self.key_of(replica)
             copy = seat.copies.get(key)
             if copy is None or (same_life and copy.replica not in (None, replica)):
@@ -246,6 +262,7 @@ class LogChecks(LogKnowledge):
                         {**copy.told(), "gone": tuple(entry)},
                     )  # fmt: skip
             self._replicas.check_cut(copy, replica, gone)
+        check_ended(copy)
         self._judge(copy, replica)
 
     def _dropped(self, copy: Copy, entries: list[Entry]) -> None:

@@ -83,6 +83,8 @@ MARKS: dict[str, str] = {
     "transaction-unknown": "nobody knows whether a transaction is committed",
     "transaction-timed-out": "a coordinator aborted a transaction that was late",
     "zombie-fenced": "a process was refused because another one has its transactional id",
+    "marker-gone-while-away": "a replica came back, and compaction had taken a marker meanwhile",
+    "transaction-copied-again": "a replica that came back copied a transaction's records again",
     "group-committed-in-transaction": "a group's offsets were committed in a transaction",
     "diskless-put-lost": "a put of an object got lost, in a run with a crash",
     "diskless-put-unanswered": "a put was done and not answered, in a run with a crash",

@@ -118,11 +118,11 @@ class RegistrationChecks:
             session = each.session
             if session.broker_epoch != record.broker_epoch or not each.is_up:
                 continue
-            if each.broker.image.offset < record.broker_epoch or not session.logs_are_open:
+            if each.view.image.offset < record.broker_epoch or not session.logs_are_open:
                 raise Violation(
                     "B1", "A broker was unfenced before it could serve.",
                     {"node": each.name, "epoch": record.broker_epoch,
-                     "acts_on": each.broker.image.offset, "logs_open": session.logs_are_open},
+                     "acts_on": each.view.image.offset, "logs_open": session.logs_are_open},
                 )  # fmt: skip
 
     def _registered(self, record: RegisterBrokerRecord) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.sim.checks.committed import CommitChecks
 from anabranch.sim.checks.copies import NOT_SEEN, Copy
+from anabranch.sim.checks.ended import check_ended
 from anabranch.sim.checks.entries import Entry
 from anabranch.sim.checks.known import LogKnowledge
 from anabranch.sim.checks.truth import NEVER
@@ -33,6 +34,9 @@ class ReplicaChecks:
         """A copy changed: read what is new, and look at everything that this may break."""
         log = replica.log
         before = copy.high
+        if copy.compacted is not None and not copy.was_in_sync:
+            partition = self._known.model.partitions.get(copy.truth.key)
+            copy.was_in_sync = partition is not None and copy.node.node_id in partition.isr
         was_cut = copy.cut_to != NOT_SEEN or log.end_offset < copy.end
         if copy.cut_to == 0 and copy.truth.reset_epoch != NEVER:
             copy.start = NOT_SEEN  # begins anew under a leader that may have less
@@ -120,6 +124,7 @@ class ReplicaChecks:
     def _begins_to_lead(self, copy: Copy, replica: Replica) -> None:
         """L4: a leader has everything, or its election said that it may not."""
         truth, epoch, node_id = copy.truth, copy.epoch, copy.node.node_id
+        check_ended(copy)
         elected = self._known.model.leaders.get((truth.key, epoch))
         if elected != node_id:
             raise Violation(
@@ -172,9 +177,10 @@ class ReplicaChecks:
         is_empty = log.end_offset == log.start_offset
         if copy.compacted is not None and truth.reset_epoch != NEVER and is_empty:
             return  # holes cannot be compared with a leader who has less: it copies all of it anew
-        if cut and copy.compacted is not None and copy.compacted.is_of_transaction(cut[0]):
-            if truth.high > cut[-1].end:
-                return  # the leader's compaction may have taken the marker: it is copied again
+        if cut and self._is_copied_again(copy, log.end_offset, cut):
+            if truth.holds(cut[-1]):
+                self._known.marks.hit("transaction-copied-again")
+            return
         for entry in cut:
             if entry.base >= truth.start and truth.holds(entry) and not copy.is_rotten:
                 raise Violation(
@@ -182,3 +188,12 @@ class ReplicaChecks:
                     {**copy.told(), "batch": tuple(entry), "committed": truth.high,
                      "end": log.end_offset},
                 )  # fmt: skip
+
+    def _is_copied_again(self, copy: Copy, end: int, cut: list[Entry]) -> bool:
+        """Whether a log lacks committed batches and was cut to where a transaction begins: the
+        leader's compaction may have taken the marker. Its own may have taken the first batches."""
+        compacted, truth = copy.compacted, copy.truth
+        if compacted is None or truth.high <= cut[-1].end:
+            return False
+        first = [*truth.between(end, cut[0].base), cut[0]]
+        return any(map(compacted.is_of_transaction, first))

@@ -28,6 +28,7 @@ class Seat:
         "broker",
         "copies",
         "earlier_image",
+        "hosted",
         "image",
         "live",
         "node",
@@ -38,6 +39,7 @@ class Seat:
     def __init__(self, node: SimNode) -> None:
         self.node = node
         self.copies: dict[Key, Copy] = {}
+        self.hosted: list[Replica] = []
         self.live: list[Copy] = []
         self.watched: list[tuple[Copy, Replica, Log]] = []
         """The same, each with its replica and log: what is compared after each event."""

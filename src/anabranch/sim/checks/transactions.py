@@ -20,6 +20,10 @@
     zombie         what a process asked to commit after the next one had its id is not committed
     phantom        nothing is shown that nobody wrote there
 
+Of a compacted topic, what is "there" or "shown" above is asked of records that no later committed
+one of their key superseded; tombstones may be gone (`superseded.py`). A record that was aborted
+supersedes nothing.
+
 What a rule allowed to be lost of a partition voids what is said of that partition; a loss of
 `__transaction_state` all of it. Write cycles between transactions that ran at the same time are
 allowed: Kafka's logs promise no more. Source: jepsen.tests.kafka, Adya's names, KIP-98, KIP-447.
@@ -31,6 +35,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC
+from anabranch.sim.checks.superseded import Superseded
 from anabranch.sim.checks.violation import Violation
 from anabranch.sim.plan_parts import PASSING, RESULTS, TRANSFERS
 from anabranch.sim.transaction_history import ABORTED, COMMITTED, NEVER, OPEN, UNKNOWN
@@ -42,6 +47,8 @@ if TYPE_CHECKING:
     from anabranch.sim.transaction_history import Read, Transaction, TransactionHistory, Written
 
 Seen = dict["TopicPartition", dict[int, bytes]]
+Spot = tuple["TopicPartition", int]
+"""A record that a group has read: where it lies."""
 AUDITS_COMMITTED, AUDITS_ALL = "audits-committed", "audits-all"
 
 
@@ -57,6 +64,8 @@ class TransactionChecks:
         self._known = 0
         self.committed_values: Seen = defaultdict(dict)
         """What the auditor saw who reads what is committed."""
+        self._shown: set[bytes] = set()
+        """Values that were ever shown as committed."""
         self.all_values: Seen = defaultdict(dict)
 
     # What is told.
@@ -83,8 +92,11 @@ class TransactionChecks:
     def _check_shown(
         self, read: Read, offset: int, transaction: Transaction, written: Written
     ) -> None:
+        if self.is_void(read.place):
+            return
         was_asked = 0 <= transaction.commit_sent_us <= read.at_us
-        if (was_asked and transaction.outcome != ABORTED) or self.is_void(read.place):
+        if was_asked and transaction.outcome != ABORTED:
+            self._shown.add(written.value)
             return
         raise Violation(
             "aborted-read", "A record was shown as committed of a transaction that is not.",
@@ -153,6 +165,7 @@ class TransactionChecks:
 
     def end(self) -> None:
         """Judge the whole history."""
+        self._superseded = Superseded(self.history, self.logs.places)
         for read in self.history.reads:
             if read.client.startswith(AUDITS_COMMITTED):
                 self.committed_values[read.place].update(read.records)
@@ -186,28 +199,44 @@ class TransactionChecks:
                     )  # fmt: skip
 
     def _check_whole(self, transaction: Transaction) -> None:
+        if not self._was_committed(transaction):
+            return
         judged = [each for each in transaction.writes if self._is_judged(each.place)]
-        there = [each for each in judged if self._is_there(each)]
-        told = {"transaction": transaction.label, "records": len(judged), "there": len(there)}
-        if transaction.outcome == COMMITTED and len(there) < len(judged):
-            missing = next(each for each in judged if each not in there)
+        missing = next((each for each in judged if not self._is_there_or_may_be_gone(each)), None)
+        if missing is None:
+            return
+        there = sum(map(self._is_there, judged))
+        told = {"transaction": transaction.label, "records": len(judged), "there": there,
+                "partition": missing.place, "value": missing.value,
+                "offset": missing.offset}  # fmt: skip
+        if transaction.outcome == COMMITTED:
             raise Violation(
-                "lost-write", "A record of a committed transaction is not there at the end.",
-                {**told, "partition": missing.place, "value": missing.value,
-                 "offset": missing.offset},
-            )  # fmt: skip
-        if transaction.outcome == UNKNOWN and 0 < len(there) < len(judged):
-            missing = next(each for each in judged if each not in there)
-            raise Violation(
-                "fractured", "A part of a transaction is there, and another is not.",
-                {**told, "partition": missing.place, "value": missing.value,
-                 "offset": missing.offset},
-            )  # fmt: skip
+                "lost-write", "A record of a committed transaction is not there at the end.", told
+            )
+        raise Violation("fractured", "A part of a transaction is there, and another is not.", told)
+
+    def _is_there_or_may_be_gone(self, written: Written) -> bool:
+        return self._is_there(written) or self._superseded.may_be_gone(
+            written, self.history.world.now_us
+        )
 
     def _was_committed(self, transaction: Transaction) -> bool:
         if transaction.outcome == COMMITTED:
             return True
-        return transaction.outcome == UNKNOWN and any(map(self._is_there, transaction.writes))
+        return transaction.outcome == UNKNOWN and any(
+            each.value in self._shown or (self._is_there(each) and not self.is_void(each.place))
+            for each in transaction.writes
+        )
+
+    def _may_have_been_committed(self, transaction: Transaction) -> bool:
+        """Whether all that would show it may be gone."""
+        return transaction.outcome == UNKNOWN and all(
+            map(self._is_there_or_may_be_gone, transaction.writes)
+        )
+
+    def _may_be_gone(self, value: bytes, by_us: int) -> bool:
+        found = self._found(value)
+        return found is not None and self._superseded.may_be_gone(found[1], by_us)
 
     def _check_readers(self) -> None:
         for read in self.history.reads:
@@ -215,7 +244,9 @@ class TransactionChecks:
                 continue
             shown = dict(read.records)
             for offset, value in self.committed_values[read.place].items():
-                if read.start <= offset < read.end and offset not in shown:
+                if not read.start <= offset < read.end or offset in shown:
+                    continue
+                if not self._may_be_gone(value, read.at_us):
                     raise Violation(
                         "poll-skip", "A reader passed a committed record and was not shown it.",
                         {"client": read.client, "partition": read.place, "offset": offset,
@@ -245,7 +276,7 @@ class TransactionChecks:
         offsets = self.history.final_offsets
         if self.is_void_group or not offsets:
             return
-        readers: dict[tuple[TopicPartition, int], Transaction] = {}
+        readers: dict[Spot, Transaction] = {}
         ends: dict[TopicPartition, int] = {}
         for transaction in self.history.transactions:
             if not transaction.consumed or not self._was_committed(transaction):
@@ -260,15 +291,20 @@ class TransactionChecks:
                     )  # fmt: skip
             for place, offset in transaction.offsets.items():
                 ends[place] = max(ends.get(place, NEVER), offset)
+        unclear = [
+            each
+            for each in self.history.transactions
+            if not self._was_committed(each) and self._may_have_been_committed(each)
+        ]
+        passed = {*readers, *(spot for each in unclear for spot in each.consumed)}
         for place, offset in offsets.items():
-            self._check_passed(place, offset, ends.get(place, NEVER), readers)
+            end = ends.get(place, NEVER)
+            if offset > end and any(each.offsets.get(place) == offset for each in unclear):
+                end = offset
+            self._check_passed(place, offset, end, passed)
 
     def _check_passed(
-        self,
-        place: TopicPartition,
-        offset: int,
-        end: int,
-        readers: dict[tuple[TopicPartition, int], Transaction],
+        self, place: TopicPartition, offset: int, end: int, passed: set[Spot]
     ) -> None:
         if offset != end:
             raise Violation(
@@ -276,7 +312,9 @@ class TransactionChecks:
                 {"partition": place, "offset": offset, "transactions": end},
             )  # fmt: skip
         for at, value in self.committed_values[place].items():
-            if at < offset and (place, at) not in readers:
+            if at >= offset or (place, at) in passed:
+                continue
+            if not self._may_be_gone(value, self.history.world.now_us):
                 raise Violation(
                     "group-lost", "The group has passed a record that no transaction of it read.",
                     {"partition": place, "offset": at, "value": value, "committed": offset},

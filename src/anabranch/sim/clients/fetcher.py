@@ -292,12 +292,12 @@ class Fetcher:
             if not header.is_control:
                 for record in decode_records(answer.records, at):
                     if record.offset >= start:
-                        found.append((record.offset, _written(record)))
+                        found.append((record.offset, written_as(record)))
             offset, position.epoch = header.next_offset, header.leader_epoch
         if offset == start:
             return
         self.polls += 1
-        if position.source in self._observers(position.place):
+        if position.source != NOBODY and position.source in self._observers(position.place):
             self.client.history.mark("observer-read")
         self.client.history.add(
             Poll(
@@ -386,7 +386,7 @@ class Fetcher:
         self.client.ask(leader, message, told)
 
 
-def _written(record: Record) -> bytes:
+def written_as(record: Record) -> bytes:
     """What the producer wrote; a tombstone says it in a header."""
     if record.value is not None:
         return record.value

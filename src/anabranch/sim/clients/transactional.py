@@ -21,13 +21,14 @@ from anabranch.sim.clients.transactions import (
     Session,
     Steps,
 )
-from anabranch.sim.transaction_history import Transaction, Written
 
 if TYPE_CHECKING:
+    from anabranch.core.types import TopicPartition
+    from anabranch.sim.clients.transactional_records import Keying
     from anabranch.sim.cluster import Cluster
     from anabranch.sim.history import History
     from anabranch.sim.plan_parts import PlannedTransaction
-    from anabranch.sim.transaction_history import TransactionHistory
+    from anabranch.sim.transaction_history import Transaction, TransactionHistory, Written
 
 ABORT, HANG = "abort", "hang"
 MOST_WAITING = 3
@@ -48,8 +49,10 @@ class TransactionalProducer(Scripted):
         id_name: str,
         manner: ProducerOptions,
         history: TransactionHistory,
+        keying: Keying,
     ) -> None:
         super().__init__(cluster, name, quiet, topics, patience)
+        self.keying = keying
         self.told = history
         self.session = Session(self, id_name, manner, history)
         self.queue: list[PlannedTransaction] = []
@@ -119,10 +122,10 @@ class TransactionalProducer(Scripted):
         else:
             yield from self.session.commit(transaction)
 
-    def _batch(self, place: object, number: int) -> list[Written]:
+    def _batch(self, place: TopicPartition, number: int) -> list[Written]:
         """One record, or two in every third batch."""
         written = []
         for _ in range(1 + (number == 2)):
             self.written += 1
-            written.append(Written(place, f"{self.name}/{self.written}".encode()))  # type: ignore[arg-type]
+            written.append(self.keying.written(place, f"{self.name}/{self.written}".encode()))
         return written

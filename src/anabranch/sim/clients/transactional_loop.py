@@ -26,22 +26,27 @@ from anabranch.sim.clients.transactions import (
     Session,
     Steps,
 )
-from anabranch.sim.transaction_history import Written
 
 if TYPE_CHECKING:
-    from anabranch.sim.transaction_history import Read, TransactionHistory
+    from anabranch.sim.clients.transactional_records import Keying
+    from anabranch.sim.transaction_history import Read, TransactionHistory, Written
 
 
 class TransactionalMember(Member, Scripted):
     """See the module. Call `set_up` before `start`."""
 
     def set_up(
-        self, manner: ProducerOptions, history: TransactionHistory, targets: list[TopicPartition]
+        self,
+        manner: ProducerOptions,
+        history: TransactionHistory,
+        targets: list[TopicPartition],
+        keying: Keying,
     ) -> None:
         """What it writes, and how."""
         self.manner = manner
         self.told = history
         self.targets = targets
+        self.keying = keying
         self.session: Session | None = None
         self.is_busy = False
         self._read: list[tuple[TopicPartition, int]] = []
@@ -137,4 +142,5 @@ class TransactionalMember(Member, Scripted):
 
     def _output(self, label: str, place: TopicPartition, offset: int) -> Written:
         target = self.targets[(place.partition + offset) % len(self.targets)]
-        return Written(target, f"{label}|{place.topic}|{place.partition}@{offset}".encode())
+        value = f"{label}|{place.topic}|{place.partition}@{offset}".encode()
+        return self.keying.written(target, value)

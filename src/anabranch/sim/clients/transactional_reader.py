@@ -15,7 +15,7 @@ from anabranch.core.wire.batch import crc_is_valid, walk
 from anabranch.core.wire.control import end_marker
 from anabranch.core.wire.records import decode_records
 from anabranch.sim.clients.client import NOBODY, Client
-from anabranch.sim.clients.fetcher import Fetcher, ReadOptions
+from anabranch.sim.clients.fetcher import Fetcher, ReadOptions, written_as
 from anabranch.sim.transaction_history import Read
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class TransactionalFetcher(Fetcher):
             if not header.is_control and (shows or not is_committed):
                 for record in decode_records(answer.records, at):
                     if record.offset >= start:
-                        found.append((record.offset, bytes(record.value or b"")))
+                        found.append((record.offset, bytes(written_as(record))))
             offset, position.epoch = header.next_offset, header.leader_epoch
         if offset == start:
             return

@@ -9,6 +9,7 @@ a fault hits was drawn with the plan. Not here: what clients do (`transactional.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from anabranch.core.types import EARLIEST, TopicPartition
@@ -21,10 +22,12 @@ from anabranch.sim.clients.group_requests import (
     find_coordinator,
     offsets_in,
 )
+from anabranch.sim.clients.replica_reader import ReplicaReader
 from anabranch.sim.clients.topics import PlannedTopics
 from anabranch.sim.clients.transactional import TransactionalProducer
 from anabranch.sim.clients.transactional_loop import TransactionalMember
 from anabranch.sim.clients.transactional_reader import TransactionalReader
+from anabranch.sim.clients.transactional_records import Keying
 from anabranch.sim.clients.transactions import Scripted, Steps, Wish
 from anabranch.sim.history import History
 from anabranch.sim.plan_parts import (
@@ -48,6 +51,8 @@ if TYPE_CHECKING:
 RETRY_MS = 200
 OPERATOR = "transactions-operator"
 AUDITORS = ("audits-committed", "audits-all")
+AUDITS_REPLICA = "audits-replica"
+AUDITING = ReadOptions(isolation=1, max_wait_ms=200, pause_ms=10, start=EARLIEST)
 STOPS_BEHIND_US = 1_000_000
 """How long the group has to read nothing more before it counts as done."""
 
@@ -67,6 +72,7 @@ class TransactionalWorkload:
         self.quiet = History()
         """What the parts of these clients that others use too write down; nobody reads it."""
         self.names = tuple(topic.name for topic in plan.topics)
+        self.keying = Keying(plan.compacted, plan.keys)
         self.ids = {each.name: each for each in plan.ids}
         self.newest: dict[str, TransactionalProducer] = {}
         self.producers: list[TransactionalProducer] = []
@@ -102,7 +108,7 @@ class TransactionalWorkload:
         name = f"{plan.name}.{len(self.producers)}"
         producer = TransactionalProducer(
             self.cluster, name, self.quiet, self.names, plan.patience, plan.name, plan.manner,
-            self.history,
+            self.history, self.keying,
         )  # fmt: skip
         self.newest[plan.name] = producer
         self.producers.append(producer)
@@ -114,7 +120,7 @@ class TransactionalWorkload:
             self.cluster, plan.name, self.quiet, (TRANSFERS, RESULTS), plan.patience,
             plan.membership, plan.reading,
         )  # fmt: skip
-        member.set_up(plan.manner, self.history, self._places(RESULTS))
+        member.set_up(plan.manner, self.history, self._places(RESULTS), self.keying)
         self.loops.append(member)
         member.start()
 
@@ -156,19 +162,25 @@ class TransactionalWorkload:
             return "a member that transacts is in no generation"
         return ""
 
-    def audit(self) -> None:
-        """Read everything from the beginning, both what is committed and all that there is; the
-        group, too, goes on to the end."""
+    def audit(self, replicas: dict[int, list[TopicPartition]]) -> None:
+        """Read everything from the beginning, both what is committed and all that there is, and
+        what is committed of each broker's replicas; the group, too, goes on to the end."""
         for isolation, name in zip((1, 0), AUDITORS, strict=True):
-            reading = ReadOptions(isolation=isolation, max_wait_ms=200, pause_ms=10, start=EARLIEST)
+            reading = replace(AUDITING, isolation=isolation)
             self._read(name, Patience(), reading, self.plan.places)
+        for node_id, places in replicas.items():
+            name = f"{AUDITS_REPLICA}-{node_id}"
+            reader = ReplicaReader(self.cluster, name, self.quiet, self.names, Patience())
+            self.readers.append(reader)
+            reader.begin_at(node_id, AUDITING, places, self.history)
         self.asker = Asker(self.cluster, "asks-the-group", self.quiet, self.names, Patience())
         self.asker.perform(self.asker.asks(self))
 
     def behind(self, ends: dict[TopicPartition, int], *, with_group: bool) -> str:
         """An auditor that has not read a partition to its end, "" when there is none."""
         for reader in self.readers:
-            late = _late(reader.fetcher, ends) if reader.name in AUDITORS else None
+            audits = reader.name in AUDITORS or reader.name.startswith(AUDITS_REPLICA)
+            late = _late(reader.fetcher, ends) if audits else None
             if late is not None:
                 return f"{reader.name} is not at the end of {late}"
         if with_group and self.plan.loops and self.final_offsets is None:

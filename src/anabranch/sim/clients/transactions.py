@@ -37,13 +37,14 @@ from anabranch.core.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from anabranch.core.wire.records import Record, build_batch
+from anabranch.core.wire.records import build_batch
 from anabranch.sim.clients.client import NOBODY, Client
 from anabranch.sim.clients.group_requests import (
     KEY_OF_IDS,
     coordinator_in,
     find_coordinator,
 )
+from anabranch.sim.clients.transactional_records import record_of
 from anabranch.sim.transaction_history import ABORTED, COMMITTED, UNKNOWN
 
 if TYPE_CHECKING:
@@ -317,7 +318,7 @@ class Session:
         for each in batch:
             each.topic_id = topic_id
         records = build_batch(
-            [Record(index, now_ms, None, each.value) for index, each in enumerate(batch)],
+            [record_of(each, index, now_ms) for index, each in enumerate(batch)],
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
             base_sequence=sequence,

@@ -48,7 +48,7 @@ MUTANTS = (
     ),
     Mutant(
         name="heartbeat-of-an-older-incarnation-counts",
-        rule="a heartbeat counts only for the incarnation that is registered",
+        rule="a heartbeat counts only for the registered incarnation",
         module=LIFECYCLE,
         old="check_broker_epoch(state.image, request.broker_id, request.broker_epoch)\n"
         "    sessions.heard",
@@ -67,7 +67,7 @@ MUTANTS = (
     ),
     Mutant(
         name="unfenced-before-caught-up",
-        rule="a broker is unfenced when it has read its own registration and asks for it",
+        rule="a broker is unfenced only after it has read its own registration",
         module=LIFECYCLE,
         old="return BrokerState.UNFENCED if caught_up and not want_fence else BrokerState.FENCED",
         new="return BrokerState.UNFENCED",
@@ -85,7 +85,7 @@ MUTANTS = (
     ),
     Mutant(
         name="shutdown-without-waiting",
-        rule="a broker stops when the controller has taken its leaderships away",
+        rule="a broker stops after the controller has moved its leaderships away",
         module=REGISTRATION,
         old="if event.response.should_shut_down or event.response.error_code:",
         new="if True:",
@@ -103,7 +103,7 @@ MUTANTS = (
     ),
     Mutant(
         name="one-older-folder-sets-all-back",
-        rule="only what lies in an older folder is set back, not the broker's other folders",
+        rule="only the replicas in an older folder are set back, not those in other folders",
         module=MEMBERSHIP,
         old="directory_of(self.state.partition(key), broker_id) not in elsewhere",
         new="True",
@@ -121,7 +121,7 @@ MUTANTS = (
     ),
     Mutant(
         name="earlier-heartbeat-lets-a-stopping-broker-in",
-        rule="a broker that was permitted to stop is let in by no earlier heartbeat",
+        rule="a delayed heartbeat does not unfence a broker that was permitted to stop",
         module=LIFECYCLE,
         old="        or sessions.is_stopping(broker.broker_id, broker.epoch),\n",
         new="        or False,\n",
@@ -140,7 +140,7 @@ MUTANTS = (
     ),
     Mutant(
         name="hint-is-taken-for-silence",
-        rule="a broker that a hint fenced is only suspected until it was silent for a session",
+        rule="a broker fenced by a hint is only suspected until its session has expired",
         module="anabranch.core.controller.brokers.fencing",
         old="sessions.suspect(broker.broker_id, broker.epoch)",
         new="sessions.forget(broker.broker_id, broker.epoch)",
@@ -158,7 +158,7 @@ MUTANTS = (
     ),
     Mutant(
         name="hint-outweighs-a-heartbeat",
-        rule="a heartbeat after the connection attempt began cancels the hint",
+        rule="a heartbeat sent after the connection attempt began cancels the hint",
         module=HINTS,
         old="        if was_heard(sessions, probe):\n            return None\n",
         new="",
@@ -168,7 +168,7 @@ MUTANTS = (
     ),
     Mutant(
         name="broker-without-folders-stays",
-        rule="a broker of which no folder works is fenced",
+        rule="a broker without a working folder is fenced",
         module=LIFECYCLE,
         old="want_fence=request.want_fence or has_none,",
         new="want_fence=request.want_fence,",
@@ -198,7 +198,8 @@ MUTANTS = (
     ),
     Mutant(
         name="full-disk-keeps-leading",
-        rule="a replica without room leaves the leadership and the ISR to those with room",
+        rule="a replica without disk space gives up the leadership and the ISR to others that "
+        "have space",
         module=FULL_FOLDERS,
         old="    if any(rules.acceptable(each) and each not in empty for each in left):\n"
         "        return left\n",
@@ -226,8 +227,8 @@ MUTANTS = (
         caught_by=f"{ROOM_TESTS}::test_only_what_lies_in_the_full_folder_moves",
     ),
     Mutant(
-        name="older-version-s-life-counts",
-        rule="a life of a version that notes nothing makes no folder older",
+        name="older-release-makes-folders-old",
+        rule="a process of a release that keeps no account makes no folder older",
         module=SUCCESSION,
         old="if not existing.is_noted:",
         new="if False:",
@@ -237,7 +238,7 @@ MUTANTS = (
     ),
     Mutant(
         name="twin-is-waited-for",
-        rule="a node whose id another process holds for longer than a session stops",
+        rule="a node stops if another process holds its id for longer than a session",
         module=REGISTRATION,
         old="elif self._now_ms >= self._twin_limit_ms:",
         new="elif False:",
@@ -247,7 +248,7 @@ MUTANTS = (
     ),
     Mutant(
         name="new-controller-gives-no-session",
-        rule="the wait for an own last process begins anew with each controller",
+        rule="a restarted node waits a full session under each new controller",
         module=REGISTRATION,
         old='whole session."""\n        self._twin_limit_ms = NEVER_MS\n',
         new='whole session."""\n',
@@ -257,7 +258,7 @@ MUTANTS = (
     ),
     Mutant(
         name="older-connection-is-a-hint",
-        rule="the end of a connection is no hint if the broker has used a newer one",
+        rule="a closed connection is no hint if the broker has used a newer one",
         module="anabranch.core.controller.brokers.connections",
         old="            if heard_on == connection\n",
         new="",
@@ -267,7 +268,7 @@ MUTANTS = (
     ),
     Mutant(
         name="lost-to-all-told",
-        rule="a replica that no other is in sync with is never told to be lost",
+        rule="a replica that is alone in sync is never reported as lost",
         module="anabranch.core.broker.directory_assignments",
         old="return self._broker.broker_id in partition.isr and len(partition.isr) > 1",
         new="return self._broker.broker_id in partition.isr",
@@ -276,7 +277,7 @@ MUTANTS = (
     ),
     Mutant(
         name="folder-begun-anew-told-at-once",
-        rule="a replica that was begun anew catches up before its folder is told",
+        rule="a replica that starts over catches up before its folder is reported",
         module="anabranch.core.broker.directory_assignments",
         old="return known in ANYWHERE or placed.found",
         new="return True",

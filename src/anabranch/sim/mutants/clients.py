@@ -38,7 +38,7 @@ MUTANTS = (
     ),
     Mutant(
         name="producer-hurries-after-a-failure",
-        rule="a producer retries a batch alone, so that the broker still recognises it",
+        rule="a producer retries one batch at a time, so that the broker still recognises it",
         module=LANES,
         old="self._unsure = max(self._unsure + kept - len(outcomes), kept)",
         new="self._unsure = 0",
@@ -47,7 +47,7 @@ MUTANTS = (
     ),
     Mutant(
         name="producer-begins-with-several-batches",
-        rule="a producer's first batch goes alone: a broker takes any number as the first",
+        rule="a producer sends its first batch alone, because a broker accepts any first number",
         module=LANES,
         old="self._unsure = 1\n",
         new="self._unsure = 0\n",

@@ -47,7 +47,7 @@ MUTANTS = (
     ),
     Mutant(
         name="empty-batch-stays-in-a-transaction",
-        rule="a batch that compaction leaves without a producer is of no transaction",
+        rule="a batch that compaction left without a producer belongs to no transaction",
         module="anabranch.core.log.compaction",
         old="attributes = header.attributes & ~(TRANSACTIONAL_BIT | CONTROL_BIT)",
         new="attributes = header.attributes",
@@ -66,7 +66,7 @@ MUTANTS = (
     ),
     Mutant(
         name="compacted-log-ends-in-nothing",
-        rule="compaction keeps the last batch of a pass",
+        rule="compaction keeps the last batch that it reads",
         module=COMPACTION,
         old="self._stays = begins_epoch or left == 0 or self._is_last_word(header)",
         new="self._stays = begins_epoch or self._is_last_word(header)",

@@ -23,7 +23,7 @@ SQL_TABLES = "anabranch.server.coordinator.sql_tables"
 MUTANTS = (
     Mutant(
         name="diskless-duplicate-written-again",
-        rule="a batch of an idempotent producer that comes again gets its first offset",
+        rule="a repeated batch of an idempotent producer gets its first offset",
         module=f"{DISKLESS}.commit",
         old="        for written in producer.written:\n"
         "            if written[:2] == sequences:\n"
@@ -36,7 +36,7 @@ MUTANTS = (
     ),
     Mutant(
         name="diskless-gap-written",
-        rule="a batch of an idempotent producer that leaves a gap is not written",
+        rule="a batch that leaves a gap in an idempotent producer's sequence is not written",
         module=f"{DISKLESS}.commit",
         old="        if batch.base_sequence != producer.next_sequence:\n",
         new="        if batch.base_sequence < producer.next_sequence:\n",
@@ -45,7 +45,7 @@ MUTANTS = (
     ),
     Mutant(
         name="diskless-garbage-without-grace",
-        rule="an object that has lost its last row stays for the grace",
+        rule="an object that has lost its last row stays for the grace period",
         module=f"{DISKLESS}.memory_coordinator",
         old="and each.marked_ms <= until_ms",
         new="and each.marked_ms <= until_ms + grace_ms",
@@ -73,7 +73,7 @@ MUTANTS = (
     ),
     Mutant(
         name="diskless-expired-objects-stay",
-        rule="objects whose lease is over are collected",
+        rule="objects with an expired lease are collected",
         module=f"{DISKLESS}.memory_coordinator",
         old="            if found.state is ObjectState.PREPARED and now_ms >= found.expires_ms:\n",
         new="            if False:\n",
@@ -82,7 +82,7 @@ MUTANTS = (
     ),
     Mutant(
         name="diskless-old-epoch-commits",
-        rule="an object is committed by the newest epoch of its broker alone",
+        rule="only the newest epoch of a broker commits objects",
         module=f"{DISKLESS}.commit",
         old="if broker_epoch != commit.broker_epoch:",
         new="if False:",
@@ -91,7 +91,7 @@ MUTANTS = (
     ),
     Mutant(
         name="diskless-commit-after-the-lease",
-        rule="an object whose lease is over is not committed, however late its broker wakes",
+        rule="an object with an expired lease is not committed, however late its broker resumes",
         module=f"{DISKLESS}.commit",
         old="if found.state is not ObjectState.PREPARED or now_ms >= found.expires_ms:",
         new="if found.state is not ObjectState.PREPARED:",
@@ -100,7 +100,7 @@ MUTANTS = (
     ),
     Mutant(
         name="duplicate-is-written-again",
-        rule="a producer's batch that is sent again gets the offset of the first",
+        rule="a batch that a producer sends again gets the offset of the first",
         module=DISKLESS_COMMIT,
         old="if written[:2] == sequences:",
         new="if False:",
@@ -109,7 +109,7 @@ MUTANTS = (
     ),
     Mutant(
         name="gap-is-written",
-        rule="a gap in a producer's sequence is refused, and the number that is next is told",
+        rule="a gap in a producer's sequence is refused, and the expected number is returned",
         module=DISKLESS_COMMIT,
         old="if batch.base_sequence != producer.next_sequence:",
         new="if False:",
@@ -119,7 +119,7 @@ MUTANTS = (
     ),
     Mutant(
         name="object-is-committed-after-its-lease",
-        rule="no object is committed once its lease is over",
+        rule="no object is committed after its lease",
         module=DISKLESS_COMMIT,
         old="if found.state is not ObjectState.PREPARED or now_ms >= found.expires_ms:",
         new="if found.state is not ObjectState.PREPARED:",
@@ -148,7 +148,7 @@ MUTANTS = (
     ),
     Mutant(
         name="apart-is-one-run",
-        rule="batches are one run only where their bytes touch",
+        rule="batches form one run only if their bytes are adjacent",
         module=DISKLESS_COMMIT,
         old="run.byte_offset + run.byte_size == batch.byte_offset\n        and",
         new="True\n        and",
@@ -157,7 +157,7 @@ MUTANTS = (
     ),
     Mutant(
         name="outcome-is-not-final",
-        rule="an object that was said to be refused is never committed",
+        rule="an object that was refused is never committed",
         module=DISKLESS_COMMIT,
         old='return Decided(_refused("its lease is over"), ObjectState.REFUSED)',
         new='return Decided(_refused("its lease is over"))',
@@ -167,7 +167,7 @@ MUTANTS = (
     ),
     Mutant(
         name="deleted-topic-comes-back",
-        rule="an id that was deleted gets no partitions again",
+        rule="a deleted topic id gets no partitions again",
         module=SQL_TABLES,
         old="                    continue\n",
         new="                    pass\n",
@@ -177,7 +177,7 @@ MUTANTS = (
     ),
     Mutant(
         name="object-is-garbage-with-runs",
-        rule="an object waits for deletion when its last run is gone",
+        rule="an object becomes garbage when its last run is gone",
         module=SQL_TABLES,
         old="AND state = 1 AND live_runs = 0",
         new="AND state = 1",
@@ -187,7 +187,7 @@ MUTANTS = (
     ),
     Mutant(
         name="missed-changes-are-not-told",
-        rule="a listener that may have missed changes is told so",
+        rule="a listener learns when it may have missed changes",
         module=SQLITE_COORDINATOR,
         old="if found and found[0][0] != after + 1:",
         new="if False:",
@@ -197,7 +197,7 @@ MUTANTS = (
     ),
     Mutant(
         name="listener-looks-behind-the-last-change",
-        rule="a listener takes the turn of a file once for each page of changes",
+        rule="a listener locks the file once for each page of changes",
         module=SQLITE_COORDINATOR,
         old="is_all = len(found) < PACKETS_READ",
         new="is_all = not found",
@@ -218,7 +218,7 @@ MUTANTS = (
     ),
     Mutant(
         name="lost-commit-is-tried-again",
-        rule="a commit whose connection was lost is not made again",
+        rule="a commit whose connection was lost is not repeated",
         module=POSTGRES_COORDINATOR,
         old="or not (self._may_repeat or error.sqlstate in ROLLED_BACK)",
         new="",
@@ -228,7 +228,7 @@ MUTANTS = (
     ),
     Mutant(
         name="partitions-read-without-their-lock",
-        rule="of brokers that commit to one partition at once, each waits for the one before",
+        rule="brokers that commit to one partition at once wait for each other",
         module=POSTGRES_TABLES,
         old='"ORDER BY l.topic_id, l.partition FOR UPDATE OF l"',
         new='"ORDER BY l.topic_id, l.partition"',
@@ -238,7 +238,7 @@ MUTANTS = (
     ),
     Mutant(
         name="producers-read-before-their-partitions-are-locked",
-        rule="what is known of a producer is read when no other broker can move it any more",
+        rule="the state of a producer is read after its partition is locked",
         module=POSTGRES_TABLES,
         old="        logs = self._execute(\n"
         "            LOCKED, _columns(dict.fromkeys(batch.key for batch in commit.batches), 2)\n"
@@ -256,7 +256,7 @@ MUTANTS = (
     ),
     Mutant(
         name="partitions-locked-as-they-come",
-        rule="a commit locks its partitions in their order",
+        rule="a commit locks its partitions in a fixed order",
         module=POSTGRES_TABLES,
         old='"ORDER BY l.topic_id, l.partition FOR UPDATE OF l"',
         new='"ORDER BY place FOR UPDATE OF l"',
@@ -285,7 +285,7 @@ MUTANTS = (
     ),
     Mutant(
         name="diskless-deposed-controller-rings-on",
-        rule="a controller that resigned or was deposed has nothing more to do for rows",
+        rule="a controller that resigned or was deposed no longer sets timers for rows",
         module="anabranch.core.controller.diskless.rows",
         old="if self._attempts and self._may_call else NEVER_MS",
         new="if self._attempts and self._under_way is None else NEVER_MS",
@@ -314,7 +314,7 @@ MUTANTS = (
     ),
     Mutant(
         name="file-that-was-set-back-is-used",
-        rule="a file that lacks changes which were seen in it is asked nothing more",
+        rule="a database file that lacks changes seen earlier is no longer used",
         module=SQLITE_COORDINATOR,
         old="        if newest < self._seen:\n",
         new="        if False:\n",
@@ -323,7 +323,7 @@ MUTANTS = (
     ),
     Mutant(
         name="file-that-was-replaced-is-used",
-        rule="a file that has no name any more, or another one's, is asked nothing more",
+        rule="a database file that was renamed, replaced or removed is no longer used",
         module=SQLITE_COORDINATOR,
         old="        if not os.path.samestat(here, os.fstat(self._header)):\n",
         new="        if False:\n",
@@ -332,7 +332,7 @@ MUTANTS = (
     ),
     Mutant(
         name="another-server-is-trusted",
-        rule="a connection that is made anew is used once the database knows the last commits",
+        rule="a new connection is used once its database has shown the last known commits",
         module=POSTGRES_COORDINATOR,
         old="lacking = tables.uncommitted(self._known.ids)",
         new="lacking: list[int] = []",
@@ -340,8 +340,18 @@ MUTANTS = (
         caught_by=f"{SET_BACK}[a standby-its own]",
     ),
     Mutant(
+        name="tables-loaded-again-are-trusted",
+        rule="a commit is made only where the last known commits are there",
+        module=POSTGRES_TABLES,
+        old="        if missing:\n",
+        new="        if False:\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/server/coordinator/test_postgres.py"
+        "::test_tables_that_are_loaded_again_over_open_connections_take_no_commit[its own]",
+    ),
+    Mutant(
         name="commits-of-others-not-known",
-        rule="a broker knows the last commit that it heard of, beside its own",
+        rule="a broker also remembers the last commit of other brokers that it heard of",
         module="anabranch.core.diskless.last_commits",
         old="                self._heard = change.runs[-1].object_id\n",
         new="                pass\n",
@@ -350,7 +360,7 @@ MUTANTS = (
     ),
     Mutant(
         name="tables-made-anew-under-brokers",
-        rule="tables that are gone are not made anew by a broker that has used them",
+        rule="a broker does not create tables again that it has used and that are gone",
         module=POSTGRES_COORDINATOR,
         old='        self._known.check_mark(stored.get("mark", ""), f"coordinator {self._name}")\n',
         new="",
@@ -359,7 +369,7 @@ MUTANTS = (
     ),
     Mutant(
         name="numbers-written-ahead",
-        rule="the greatest number that was given is known exactly after a failover",
+        rule="after a failover, the greatest assigned number is known exactly",
         module=POSTGRES_TABLES,
         old="        self.skip_ids(last)\n        return list(",
         new="        self.skip_ids(last + 32)\n        return list(",
@@ -369,7 +379,7 @@ MUTANTS = (
     ),
     Mutant(
         name="name-taken-is-a-failed-put",
-        rule="a name that is taken by other bytes shows that the coordinator is an older copy",
+        rule="a name taken by other bytes shows that the coordinator is an older copy",
         module="anabranch.server.diskless.shell",
         old="        if isinstance(result, ObjectTaken):",
         new="        if False:",
@@ -378,7 +388,7 @@ MUTANTS = (
     ),
     Mutant(
         name="notes-not-read-again",
-        rule="the notes of all brokers are compared again when what listens has ended",
+        rule="the notes of all brokers are compared again after a listener has ended",
         module="anabranch.server.diskless.shell",
         old="            self._start(self._check_again(self._stores))\n",
         new="",
@@ -387,7 +397,7 @@ MUTANTS = (
     ),
     Mutant(
         name="records-without-time-are-old",
-        rule="records without a timestamp are kept from their commit on",
+        rule="the retention of records without a timestamp counts from their commit",
         module="anabranch.core.diskless.expired_runs",
         old="        newest_ms = max_timestamp if max_timestamp >= 0 else committed_ms\n",
         new="        newest_ms = max_timestamp\n",
@@ -397,7 +407,7 @@ MUTANTS = (
     ),
     Mutant(
         name="any-store-will-do",
-        rule="a store that is not the coordinator's is refused, an empty one too",
+        rule="a store of another coordinator is refused, even if it is empty",
         module="anabranch.server.diskless.stores",
         old="            await claim_store(objects, coordinator, cluster_id)\n",
         new="            from anabranch.server.objects.store_check import check_store\n"
@@ -416,8 +426,8 @@ MUTANTS = (
         "::test_what_was_committed_is_told_from_what_never_was[memory]",
     ),
     Mutant(
-        name="own-change-before-another-s",
-        rule="changes of this process and of others are heard in order",
+        name="own-change-out-of-order",
+        rule="changes of this process and of other processes are reported in order",
         module="anabranch.server.coordinator.sqlite",
         old="            if own.before == counter:\n",
         new="            if True:\n",

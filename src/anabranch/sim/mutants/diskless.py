@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from anabranch.sim.mutants.mutant import NO_SCHEDULE, Mutant
 
+ADMISSION_TESTS = "tests/core/diskless/test_admission.py"
 COLLECTING_TESTS = "tests/server/objects/test_garbage_collector.py"
 DATA_PATH_TESTS = "tests/core/diskless/test_data_path.py"
 DISKLESS = "anabranch.core.diskless"
 GARBAGE_ROUND = "anabranch.core.diskless.garbage_round"
+GARBAGE_ROUNDS_TESTS = "tests/core/diskless/test_garbage_rounds.py"
 GUESSING = "tests/core/diskless/test_guessing.py"
+ROUNDS_TESTS = "tests/core/diskless/test_retention_rounds.py"
 
 MUTANTS = (
     Mutant(
@@ -23,7 +26,7 @@ MUTANTS = (
     ),
     Mutant(
         name="ids-of-another-epoch-used",
-        rule="ids that were asked for in an epoch are used in that epoch alone",
+        rule="object ids are used only in the epoch in which they were requested",
         module=f"{DISKLESS}.writer",
         old="        if self._prepares_for != self.identity.broker_epoch:\n",
         new="        if False:\n",
@@ -33,7 +36,7 @@ MUTANTS = (
     ),
     Mutant(
         name="silent-watch-hides-records",
-        rule="a watch that tells nothing hides records until the next measurement at most",
+        rule="a silent watch hides records until the next measurement at most",
         module=f"{DISKLESS}.broker",
         old="            if partition is not None and state is not None:\n"
         "                self._take(partition, state)\n\n"
@@ -45,7 +48,7 @@ MUTANTS = (
     ),
     Mutant(
         name="fetch-waits-until-all-is-there",
-        rule="a fetch answers with what it has, before that is gone from memory again",
+        rule="a fetch answers with what it has before the cache drops it again",
         module="anabranch.core.api.fetch_pass",
         old="            if not self.may_leave_out(found, now_ms):\n",
         new="            if True:\n",
@@ -53,8 +56,49 @@ MUTANTS = (
         caught_by=f"{DATA_PATH_TESTS}::test_a_fetch_ends_however_little_stays_in_memory",
     ),
     Mutant(
+        name="slow-store-read-without-a-bound",
+        rule="reads under way bring no more bytes than one write buffer",
+        module=f"{DISKLESS}.read_lanes",
+        old="            if self.under_way and self._bytes_under_way + size_bytes"
+        " > MOST_LANE_BYTES:\n",
+        new="            if False:\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/diskless/test_reader.py"
+        "::test_reads_that_would_bring_too_much_wait_for_earlier_ones",
+    ),
+    Mutant(
+        name="whole-object-in-one-read",
+        rule="a read is small enough to end in time on a slow link",
+        module=f"{DISKLESS}.read_lanes",
+        old="        if part and size_bytes > MOST_READ_BYTES:\n",
+        new="        if False:\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/diskless/test_reader.py"
+        "::test_what_lies_side_by_side_is_read_in_parts",
+    ),
+    Mutant(
+        name="slow-store-read-twice",
+        rule="only some of the reads that are late are made twice",
+        module="anabranch.server.diskless.shell",
+        old="        if not done and hedges.left > 0:\n",
+        new="        if not done:\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/server/diskless/test_shell.py"
+        "::test_only_some_of_the_calls_that_are_late_are_made_twice",
+    ),
+    Mutant(
+        name="answers-copied-from-the-cache",
+        rule="a large batch is sent from the cache and not copied for each reader",
+        module=f"{DISKLESS}.answer_buffers",
+        old="is_large = len(self._joined), len(view) >= JOINED_BYTES",
+        new="is_large = len(self._joined), False",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/diskless/test_answer_buffers.py"
+        "::test_large_batches_are_not_copied_and_the_cache_is_not_written_to",
+    ),
+    Mutant(
         name="unlimited-not-looked-over",
-        rule="rows that DeleteRecords left are dropped where retention has no limit, too",
+        rule="rows before a DeleteRecords offset are dropped even if retention has no limit",
         module=f"{DISKLESS}.retention",
         old="        older_than_ms = UNLIMITED if",
         new="        if kept_ms < 0 and most_bytes < 0:\n            continue\n"
@@ -65,7 +109,7 @@ MUTANTS = (
     ),
     Mutant(
         name="compacted-by-default-deleted",
-        rule="retention deletes nothing where the cleanup policy has no delete",
+        rule="retention deletes nothing if the cleanup policy lacks delete",
         module=f"{DISKLESS}.retention",
         old='        if "delete" not in settings.cleanup_policy:',
         new="        if False:",
@@ -75,7 +119,7 @@ MUTANTS = (
     ),
     Mutant(
         name="diskless-told-before-the-verdict",
-        rule="a broker answers a diskless batch when it knows the verdict",
+        rule="a broker answers a diskless batch when it knows the result of the commit",
         module=f"{DISKLESS}.partition",
         old="        return ticket.code\n",
         new="        return ErrorCode.NONE\n",
@@ -84,7 +128,7 @@ MUTANTS = (
     ),
     Mutant(
         name="diskless-refused-object-told-as-taken",
-        rule="batches of an object that was refused are not acknowledged",
+        rule="batches of a refused object are not acknowledged",
         module=f"{DISKLESS}.writer",
         old="            self.counts.refused += 1\n"
         "            self._give_up(upload, ErrorCode.KAFKA_STORAGE_ERROR)\n",
@@ -94,7 +138,7 @@ MUTANTS = (
     ),
     Mutant(
         name="diskless-committed-while-it-is-put",
-        rule="nothing is committed that the store does not have whole",
+        rule="no object is committed before the store has all of it",
         module=f"{DISKLESS}.writer",
         old="if self.uploads and self.uploads[0].stage is Stage.STORED:",
         new="if self.uploads and self.uploads[0].stage in (Stage.STORED, Stage.PUTTING):",
@@ -103,7 +147,7 @@ MUTANTS = (
     ),
     Mutant(
         name="diskless-failed-put-committed",
-        rule="an object whose put failed for good is not committed",
+        rule="an object whose put finally failed is not committed",
         module=f"{DISKLESS}.writer",
         old="        elif upload.attempts < PUT_ATTEMPTS - 1:\n",
         new="        elif upload.attempts:\n            self._put(upload, None, now_ms)\n"
@@ -113,7 +157,7 @@ MUTANTS = (
     ),
     Mutant(
         name="diskless-objects-overtake-each-other",
-        rule="an object waits for those of its broker that were cut before it",
+        rule="an object waits for those that its broker cut before it",
         module=f"{DISKLESS}.writer",
         old="        if self.uploads and self.uploads[0].stage is Stage.STORED:\n"
         "            upload = self.uploads[0]\n",
@@ -133,7 +177,7 @@ MUTANTS = (
     ),
     Mutant(
         name="diskless-commit-before-the-put-ended",
-        rule="an object is committed when it lies in the store",
+        rule="an object is committed after its put has ended",
         module=f"{DISKLESS}.writer",
         old="if self.uploads and self.uploads[0].stage is Stage.STORED:",
         new="if self.uploads and self.uploads[0].stage in (Stage.STORED, Stage.PUTTING):",
@@ -141,8 +185,9 @@ MUTANTS = (
         caught_by=f"{DATA_PATH_TESTS}::test_nothing_is_acknowledged_before_its_commit_is_known",
     ),
     Mutant(
-        name="diskless-another-s-object-taken-for-its-own",
-        rule="a name that is taken is another object's, whatever became of earlier attempts",
+        name="diskless-foreign-object-taken-for-its-own",
+        rule="an object found under a taken name belongs to another broker, whatever happened "
+        "to earlier attempts",
         module=f"{DISKLESS}.writer",
         old="        if isinstance(fault, ObjectTaken):  # it is another's, and stays\n",
         new="        if isinstance(fault, ObjectTaken) and upload.attempts:\n"
@@ -164,7 +209,8 @@ MUTANTS = (
     ),
     Mutant(
         name="diskless-unknown-commit-repeated",
-        rule="a commit without an answer is asked for, and not made again blindly",
+        rule="the outcome of an unanswered commit is looked up, and the commit not repeated "
+        "blindly",
         module=f"{DISKLESS}.writer",
         old="        upload.stage = Stage.ASKING\n",
         new="",
@@ -173,7 +219,7 @@ MUTANTS = (
     ),
     Mutant(
         name="diskless-unknown-commit-given-up",
-        rule="a commit without an answer is no refusal",
+        rule="an unanswered commit is not a refusal",
         module=f"{DISKLESS}.writer",
         old="        upload.stage = Stage.ASKING\n        upload.retry(now_ms)\n",
         new="        self._give_up(upload, ErrorCode.KAFKA_STORAGE_ERROR)\n",
@@ -182,7 +228,7 @@ MUTANTS = (
     ),
     Mutant(
         name="diskless-watch-missed-for-good",
-        rule="what a broken watch may have missed is asked for when it goes again",
+        rule="changes that a broken watch may have missed are requested when it works again",
         module=f"{DISKLESS}.broker",
         old="        self.reading.want_states(self.by_key)\n",
         new="",
@@ -191,7 +237,7 @@ MUTANTS = (
     ),
     Mutant(
         name="diskless-guess-by-plain-numbers",
-        rule="batches that a restore appends keep their producer's order, also where numbers wrap",
+        rule="a restore appends batches in their producer's order, even if sequence numbers wrap",
         module=f"{DISKLESS}.guessed_offsets",
         old="(sequence - origin + SEQUENCES // 2) % SEQUENCES - SEQUENCES // 2",
         new="sequence - origin",
@@ -200,7 +246,7 @@ MUTANTS = (
     ),
     Mutant(
         name="diskless-guess-mixes-epochs",
-        rule="batches that a restore appends are in the order of their producer's epochs",
+        rule="a restore appends batches in the order of their producer's epochs",
         module=f"{DISKLESS}.guessed_offsets",
         old="        return batch.producer_epoch, _distance",
         new="        return 0, _distance",
@@ -209,7 +255,7 @@ MUTANTS = (
     ),
     Mutant(
         name="diskless-missed-changes-asked-for-once",
-        rule="what a broken watch may have missed is asked for until it is answered",
+        rule="changes that a broken watch may have missed are requested until there is an answer",
         module=f"{DISKLESS}.broker",
         old="                self._ask_missed_ms = now_ms + MISSED_MS\n",
         new="                pass\n",
@@ -218,7 +264,7 @@ MUTANTS = (
     ),
     Mutant(
         name="diskless-failed-put-kept",
-        rule="an object whose put failed is handed over to be collected at once",
+        rule="an object whose put failed is handed to garbage collection at once",
         module=f"{DISKLESS}.writer",
         old="            self._effects.append(RefuseObjects((upload.prepared.object_id,)))\n",
         new="",
@@ -227,7 +273,7 @@ MUTANTS = (
     ),
     Mutant(
         name="diskless-gap-told-at-once",
-        rule="a gap of sequence numbers is waited for before it is told",
+        rule="a gap of sequence numbers is reported only after a wait",
         module=f"{DISKLESS}.gaps",
         old="        return GAP if now_ms - seen[1] < GAP_MS else verdict.code\n",
         new="        return verdict.code\n",
@@ -236,7 +282,7 @@ MUTANTS = (
     ),
     Mutant(
         name="diskless-buffer-without-a-bound",
-        rule="producers are not read while too much waits for the store",
+        rule="producers are not read while too much data waits for the store",
         module=f"{DISKLESS}.writer",
         old="        if self.waiting_bytes + arriving_bytes < CROWDED_BUFFERS * most_bytes:\n",
         new="        if True:\n",
@@ -245,17 +291,80 @@ MUTANTS = (
     ),
     Mutant(
         name="diskless-retention-in-one-list",
-        rule="a round of retention looks at a page of partitions at a time",
-        module="anabranch.server.diskless.shell",
-        old="limits = to_look_over(broker.image, broker.broker_id, broker.config, wall_ms())",
+        rule="retention looks at partitions page by page",
+        module=f"{DISKLESS}.retention_rounds",
+        old="limits = to_look_over(broker.image, broker.broker_id, broker.config, wall_ms)",
         new="limits = iter([*to_look_over(broker.image, broker.broker_id, broker.config, 0)])",
         seed=NO_SCHEDULE,
-        caught_by="tests/server/diskless/test_shell.py"
-        "::test_a_round_of_retention_looks_at_a_page_at_a_time",
+        caught_by=f"{ROUNDS_TESTS}::test_partitions_are_looked_at_a_page_at_a_time",
+    ),
+    Mutant(
+        name="diskless-retention-once-a-partition",
+        rule="retention asks again while a partition may have more to delete",
+        module=f"{DISKLESS}.retention_rounds",
+        old="    while deleted >= MOST_RUNS:\n",
+        new="    if deleted:\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{ROUNDS_TESTS}::test_a_round_deletes_all_that_may_go_unless_a_call_fails",
+    ),
+    Mutant(
+        name="diskless-retention-ends-with-a-fault",
+        rule="rounds of retention go on after one that failed",
+        module=f"{DISKLESS}.retention_rounds",
+        old="            yield RoundEnded(fault)\n",
+        new="            yield RoundEnded(fault)\n            return\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{ROUNDS_TESTS}::test_a_round_that_failed_is_followed_by_the_next_one",
+    ),
+    Mutant(
+        name="diskless-retention-in-hash-order",
+        rule="the order of simulated calls of retention does not depend on hashes",
+        module=f"{DISKLESS}.retention_rounds",
+        old="        for each in sorted(limits):",
+        new="        for each in limits:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{ROUNDS_TESTS}::test_where_no_sizes_are_asked_for_partitions_go_by_key",
+    ),
+    Mutant(
+        name="garbage-rounds-out-of-turn",
+        rule="a broker collects garbage when it is its turn",
+        module=f"{DISKLESS}.garbage_rounds",
+        old="        if kept.due_ms(*turn) <= turn.now_ms:\n",
+        new="        if True:\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{GARBAGE_ROUNDS_TESTS}::test_rounds_begin_at_the_brokers_turn",
+    ),
+    Mutant(
+        name="failed-garbage-round-comes-again-late",
+        rule="a round of garbage collection that failed comes again soon",
+        module=f"{DISKLESS}.garbage_rounds",
+        old="        kept.failed(now.now_ms)\n",
+        new="        kept.ended(now.now_ms, turn.brokers, 0)\n",
+        seed=NO_SCHEDULE,
+        caught_by=GARBAGE_ROUNDS_TESTS
+        + "::test_a_round_whose_call_failed_ends_and_comes_again_soon[0]",
+    ),
+    Mutant(
+        name="deposed-broker-asks-on",
+        rule="a broker that the coordinator has deposed stops asking for its epoch",
+        module=f"{DISKLESS}.admission",
+        old="            yield Refused(DEPOSED.format(fault))\n            return\n",
+        new="            yield Refused(DEPOSED.format(fault))\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{ADMISSION_TESTS}::test_it_asks_until_the_epoch_is_known_or_never_will_be",
+    ),
+    Mutant(
+        name="admitted-by-an-older-epoch",
+        rule="a broker writes diskless records only by its newest epoch",
+        module=f"{DISKLESS}.admission",
+        old="            if epoch == broker.broker_epoch:\n",
+        new="            if True:\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{ADMISSION_TESTS}::test_it_asks_until_the_epoch_is_known_or_never_will_be",
     ),
     Mutant(
         name="diskless-arriving-requests-take-no-room",
-        rule="what has arrived of large requests takes room of what may wait for the store",
+        rule="bytes of incomplete requests count towards what may wait for the store",
         module=f"{DISKLESS}.writer",
         old="min(arriving_bytes, (CROWDED_BUFFERS - ROOMY_BUFFERS) * most_bytes)",
         new="0",
@@ -264,7 +373,7 @@ MUTANTS = (
     ),
     Mutant(
         name="diskless-found-runs-trimmed",
-        rule="what was just found for a reader far behind is kept until it is read",
+        rule="positions found for a reader far behind are kept until they are read",
         module=f"{DISKLESS}.coordinates",
         old=" and len(near.runs) <= MOST_JOINED:\n",
         new=":\n",
@@ -274,7 +383,7 @@ MUTANTS = (
     ),
     Mutant(
         name="diskless-patience-ends-late",
-        rule="what is due at a time is done at that time, so that no timer rings for ever",
+        rule="work is done at its due time, so that no timer fires forever",
         module=f"{DISKLESS}.buffer",
         old="since_ms <= than_ms",
         new="since_ms < than_ms",
@@ -294,7 +403,7 @@ MUTANTS = (
     ),
     Mutant(
         name="garbage-without-grace",
-        rule="an object that lost its last row stays for the grace",
+        rule="an object without rows stays for the grace period",
         module=GARBAGE_ROUND,
         old="FindDeletable(rounds.pace.grace_ms, ",
         new="FindDeletable(0, ",
@@ -303,7 +412,7 @@ MUTANTS = (
     ),
     Mutant(
         name="listing-deletes-what-is-prepared",
-        rule="a listing deletes no object that the coordinator knows",
+        rule="garbage collection by listing deletes no object that the coordinator knows",
         module=GARBAGE_ROUND,
         old="(yield FindUnknown(old)) if old else []",
         new="old",
@@ -312,7 +421,7 @@ MUTANTS = (
     ),
     Mutant(
         name="listing-deletes-of-a-lost-database",
-        rule="a listing deletes only objects that this coordinator's database named",
+        rule="garbage collection by listing deletes only objects that this database named",
         module=GARBAGE_ROUND,
         old="orphans = [key for key in unknown if is_ours(key, mark)]",
         new="orphans = unknown",
@@ -322,7 +431,7 @@ MUTANTS = (
     ),
     Mutant(
         name="object-forgotten-before-it-is-deleted",
-        rule="the coordinator forgets an object when the store has deleted it",
+        rule="the coordinator forgets an object after the store has deleted it",
         module=GARBAGE_ROUND,
         old="            gone = set((yield DeleteObjects([key for _, key in waiting])))\n",
         new="            yield ForgetObjects([number for number, _ in waiting])\n"

@@ -35,7 +35,7 @@ MUTANTS = (
     ),
     Mutant(
         name="offset-expires-before-its-time",
-        rule="an offset whose client set a retention lives that long",
+        rule="an offset with its own retention lives that long",
         module=OFFSETS,
         old="        return committed.expire_timestamp_ms <= now_ms\n",
         new="        return committed.commit_timestamp_ms <= now_ms\n",
@@ -44,7 +44,7 @@ MUTANTS = (
     ),
     Mutant(
         name="offset-outlives-its-retention",
-        rule="an offset goes when the retention that its client set is over",
+        rule="an offset expires when its own retention is over",
         module=OFFSETS,
         old="        return committed.expire_timestamp_ms <= now_ms\n",
         new="        return False\n",
@@ -53,7 +53,7 @@ MUTANTS = (
     ),
     Mutant(
         name="expired-offset-stays-in-the-log",
-        rule="what expires is deleted in the log, and counts as gone once that is committed",
+        rule="an expired offset is deleted in the log, and is gone once that is committed",
         module=OFFSETS,
         old="    group.shard.write(records, now_ms, effect)\n    group.shard.undecided",
         new="    effect(now_ms)\n    group.shard.undecided",
@@ -62,7 +62,7 @@ MUTANTS = (
     ),
     Mutant(
         name="retention-forgotten-with-the-coordinator",
-        rule="the record of an offset says until when it is kept",
+        rule="the record of an offset contains its expiry time",
         module="anabranch.core.groups.offset_records",
         old="        value.kept_until, value.topic_id = committed.expire_timestamp_ms, committed",
         new="        value.topic_id = committed",
@@ -71,7 +71,7 @@ MUTANTS = (
     ),
     Mutant(
         name="aborted-offsets-count",
-        rule="offsets of a transaction that was aborted are forgotten",
+        rule="offsets of an aborted transaction are forgotten",
         module=UNDECIDED,
         old="            if committed and offset is not None and written > stands:",
         new="            if offset is not None and written > stands:",
@@ -80,7 +80,7 @@ MUTANTS = (
     ),
     Mutant(
         name="groups-read-in-part-are-served",
-        rule="groups whose log could not be read to its end are not served",
+        rule="groups are not served if their log could not be read to its end",
         module="anabranch.core.coordination.shard_load",
         old="self._is_whole and bool(self.shard.is_current)",
         new="bool(self.shard.is_current)",
@@ -166,7 +166,8 @@ MUTANTS = (
     ),
     Mutant(
         name="no-offsets-of-no-group-without-proof",
-        rule="the same for the offsets of a group that does not exist",
+        rule="a coordinator proves its role before it says that a group without offsets does "
+        "not exist",
         module="anabranch.core.api.p47_offset_delete",
         old="            shard.prove(done, now_ms)\n",
         new="            done.give(ErrorCode.NONE)\n",
@@ -226,7 +227,7 @@ MUTANTS = (
     ),
     Mutant(
         name="offsets-forgotten-with-a-marker-that-is-refused",
-        rule="offsets wait for their transaction's marker until the log has taken it",
+        rule="a transaction's offsets wait until the log has accepted its marker",
         module="anabranch.core.groups.offsets",
         old="        shard.undecided.restore(producer_id, decided)\n",
         new="",
@@ -238,14 +239,14 @@ MUTANTS = (
         name="offsets-before-the-marker",
         rule="offsets of a transaction count once its marker is committed",
         module="anabranch.core.groups.offsets",
-        old="        shard.write_batches([marker], now_ms, effect)",
-        new="        shard.write_batches([marker], now_ms, lambda _: None)\n        effect(now_ms)",
+        old="        shard.write_batch(marker, now_ms, effect)",
+        new="        shard.write_batch(marker, now_ms, lambda _: None)\n        effect(now_ms)",
         seed=NO_SCHEDULE,
         caught_by="tests/core/groups/test_transactions.py::test_nothing_is_visible_before_the_marker_is_committed",
     ),
     Mutant(
         name="undecided-offsets-stay-behind",
-        rule="a coordinator of a group that moved knows the offsets of open transactions",
+        rule="a new coordinator of a group knows the offsets of open transactions",
         module="anabranch.core.groups.coordinator",
         old="        shard.undecided = loader.undecided\n",
         new="",
@@ -254,7 +255,7 @@ MUTANTS = (
     ),
     Mutant(
         name="undecided-offset-replaces-a-later-one",
-        rule="an offset that was committed after an undecided one is kept",
+        rule="an offset committed after one of an open transaction is kept",
         module="anabranch.core.groups.undecided",
         old="of_producer[group_id, place] = self._written, None",
         new="pass",
@@ -263,7 +264,7 @@ MUTANTS = (
     ),
     Mutant(
         name="offset-that-is-decided-later-stands",
-        rule="of two offsets of transactions the one that was written later stands",
+        rule="of the offsets of two transactions, the one written later counts",
         module="anabranch.core.groups.undecided",
         old="            if committed and offset is not None and written > stands:",
         new="            if committed and offset is not None:",
@@ -272,7 +273,7 @@ MUTANTS = (
     ),
     Mutant(
         name="zombie-member-commits",
-        rule="a transaction commits offsets of a member in its generation only",
+        rule="a transaction commits offsets only for a member in its generation",
         module="anabranch.core.groups.offsets",
         old="if generation_id < 0 and (group.state is EMPTY or not is_named):",
         new="if group.state is EMPTY or generation_id < group.generation_id:",
@@ -281,7 +282,7 @@ MUTANTS = (
     ),
     Mutant(
         name="group-error-in-no-partition",
-        rule="an error of a group stands in each partition, for readers that look nowhere else",
+        rule="an error of a group is repeated in each partition, for clients that look only there",
         module="anabranch.core.api.p09_offset_fetch",
         old="            for topic in body.topics or ()\n        ],\n    )\n",
         new="            for topic in ()\n        ],\n    )\n",
@@ -291,10 +292,15 @@ MUTANTS = (
     ),
     Mutant(
         name="refused-write-leaves-a-part",
-        rule="a coordinator's write of many records is in the log whole, or not at all",
+        rule="a coordinator's write of many records is in the log as a whole, or not at all",
         module=ANY_SHARD,
-        old="if parts[-1] and len(parts[-1]) + len(batch) > segment_bytes:",
-        new="if parts[-1]:",
+        old="        self.write_batch(build_batch(records, codec=self.codec, **how), "
+        "now_ms, effect)\n",
+        new="        for some in (records[:900], records[900:]):\n"
+        "            if some:\n"
+        "                then = effect if some[-1] is records[-1] else lambda _: None\n"
+        "                some = [each._replace(offset=at) for at, each in enumerate(some)]\n"
+        "                self.write_batch(build_batch(some, **how), now_ms, then)\n",
         seed=NO_SCHEDULE,
         caught_by="tests/core/groups/test_whole_writes.py"
         "::test_a_request_is_written_whole_or_not_at_all",

@@ -9,6 +9,10 @@ HOSTED_LOGS = "anabranch.core.broker.hosting.logs"
 HOSTED_SYNCS = "anabranch.core.broker.hosting.syncs"
 HOSTING = "anabranch.core.broker.hosting.hosting"
 HOSTING_TESTS = "tests/core/broker/test_hosting.py"
+OLDER_COPIES = (
+    "tests/core/broker/test_older_copies.py"
+    "::test_a_copy_is_opened_in_place_of_what_is_away_only_where_nothing_can_be_lost"
+)
 LOG_CLEANER = "anabranch.core.broker.hosting.log_cleaner"
 LOG_CLEANER_TESTS = "tests/core/broker/test_log_cleaner.py"
 
@@ -24,7 +28,7 @@ MUTANTS = (
     ),
     Mutant(
         name="room-again-not-noticed",
-        rule="a full folder takes records again when its disk has room",
+        rule="a full folder accepts records again when its disk has space",
         module=HOSTED_FOLDERS,
         old="            for path in sorted(self._partitions.full_folders)\n",
         new="            for path in ()\n",
@@ -51,16 +55,35 @@ MUTANTS = (
     ),
     Mutant(
         name="log-without-a-name-adopted",
-        rule="a log without a name that was never synced is copied anew where others lead",
+        rule="a log without a synced name is copied again if other brokers lead",
         module=HOSTED_LOGS,
-        old="if each.topic_id is None and not self._may_be_anothers(each, assignment)",
-        new="if each.topic_id is None",
+        old="            and not self._may_be_anothers(each, assignment)\n",
+        new="",
         seed=NO_SCHEDULE,
         caught_by=f"{HOSTING_TESTS}::test_a_log_without_a_name_may_be_an_older_topic_s",
     ),
     Mutant(
+        name="orphan-adopted-by-what-comes-later",
+        rule="a log without a name that nothing was placed for is of no later topic",
+        module=HOSTED_LOGS,
+        old="            and not each.is_orphan\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by=f"{HOSTING_TESTS}::test_a_log_without_a_name_is_of_no_partition_that_comes_later",
+    ),
+    Mutant(
+        name="log-that-was-taken-away-returns",
+        rule="a log begins where another lay once a power cut cannot bring that one back",
+        module="anabranch.core.log.logs",
+        old="        if key in self._may_return:\n",
+        new="        if False:\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/log/test_logs_taken_away.py"
+        "::test_no_power_cut_brings_an_unnamed_log_back_to_its_place",
+    ),
+    Mutant(
         name="older-topic-adopted",
-        rule="a log of an older topic of the same name is set aside and never opened",
+        rule="a log of an older topic with the same name is set aside and never opened",
         module=HOSTED_LOGS,
         old="own = [each for each in lying if each.topic_id == topic_id] or [",
         new="own = [each for each in lying if each.topic_id is not None] or [",
@@ -69,7 +92,7 @@ MUTANTS = (
     ),
     Mutant(
         name="promises-of-an-older-topic-count",
-        rule="what was synced of an older topic's log does not hold up the new one's",
+        rule="records synced for an older topic do not count for the new topic's log",
         module=HOSTED_LOGS,
         old="promised |= dict.fromkeys((each.path for each in others), 0)",
         new="pass",
@@ -79,7 +102,7 @@ MUTANTS = (
     ),
     Mutant(
         name="first-folder-wins",
-        rule="of logs in several folders, that of the topic which the metadata knows is opened",
+        rule="of logs in several folders, the one of the topic in the metadata is opened",
         module=HOSTED_LOGS,
         old="self.found[place] = (*self.found.get(place, ()), found)",
         new="self.found.setdefault(place, (found,))",
@@ -98,6 +121,24 @@ MUTANTS = (
         "::test_of_two_copies_of_a_replica_the_one_that_the_metadata_names_is_opened",
     ),
     Mutant(
+        name="older-copy-opened-while-its-folder-is-away",
+        rule="a copy that may be older is not opened while others may count on what is away",
+        module=HOSTED_LOGS,
+        old="if found is not None and self._is_older_copy(image, assignment, found):",
+        new="if False:",
+        seed=NO_SCHEDULE,
+        caught_by=OLDER_COPIES,
+    ),
+    Mutant(
+        name="older-copy-opened-before-the-controller-knows",
+        rule="nor before the controller knows that the folder is gone",
+        module="anabranch.core.replication.partitions",
+        old="return is_known or not self._is_counted(state)",
+        new="return True",
+        seed=NO_SCHEDULE,
+        caught_by=OLDER_COPIES,
+    ),
+    Mutant(
         name="moved-log-adopted",
         rule="the log of a replica that moved away is set aside and never opened again",
         module=HOSTED_LOGS,
@@ -108,7 +149,7 @@ MUTANTS = (
     ),
     Mutant(
         name="full-disk-is-final",
-        rule="a log that a full disk kept from opening is tried again",
+        rule="a log that did not open because the disk was full is opened later",
         module=HOSTING,
         old="if self._partitions.roomless and not self._work:",
         new="if False:",
@@ -117,7 +158,7 @@ MUTANTS = (
     ),
     Mutant(
         name="full-folder-holds-up-others",
-        rule="a log that waits for room in one folder delays no log in another",
+        rule="a log that waits for space in one folder delays no log in another",
         module=HOSTED_LOGS,
         old="                        break\n                waiting.pop(place, None)\n",
         new="                        return\n                waiting.pop(place, None)\n",
@@ -126,7 +167,7 @@ MUTANTS = (
     ),
     Mutant(
         name="settings-before-states",
-        rule="an image's settings and its states reach a replica in one piece",
+        rule="a replica gets settings and state of one metadata image together",
         module=HOSTING,
         old="        for replica, state in updates:\n",
         new="        for each in reconfigured:\n"
@@ -139,7 +180,7 @@ MUTANTS = (
     ),
     Mutant(
         name="reserve-is-kept",
-        rule="on a full disk, what must be written uses the reserve",
+        rule="on a full disk, essential writes use the reserve",
         module="anabranch.core.broker.hosting.folders",
         old="                GiveBack(path),\n",
         new="",
@@ -149,7 +190,7 @@ MUTANTS = (
     ),
     Mutant(
         name="given-up-pass-begins-again-at-once",
-        rule="a log rests after a pass that was given up",
+        rule="after a compaction that was given up, a log rests",
         module=LOG_CLEANER,
         old="            self._resting[place] = now_ms + self.backoff_ms\n",
         new="            pass\n",
@@ -158,7 +199,7 @@ MUTANTS = (
     ),
     Mutant(
         name="damaged-log-compacted-again",
-        rule="a log that a pass could not read is not compacted again",
+        rule="a log that compaction could not read is not compacted again",
         module=LOG_CLEANER,
         old="            self.uncleanable[place] = (replica.log, why)\n",
         new="            pass\n",
@@ -167,7 +208,7 @@ MUTANTS = (
     ),
     Mutant(
         name="retention-under-a-pass",
-        rule="retention leaves the segments alone that a pass reads",
+        rule="retention leaves segments alone while compaction reads them",
         module=HOSTING,
         old="is_cleaning = self.cleaner.is_cleaning(replica.topic_partition)",
         new="is_cleaning = False",

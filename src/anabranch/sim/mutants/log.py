@@ -10,8 +10,18 @@ RECOVERY = "anabranch.core.log.recovery"
 
 MUTANTS = (
     Mutant(
+        name="far-records-at-near-offsets",
+        rule="a record of a large batch has its own offset",
+        module="anabranch.core.wire.records",
+        old="distance = known[further] if further < _SHORT else _varint_bytes(further)",
+        new="distance = known[further % _SHORT]",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/wire/test_batch.py::test_records_far_into_a_batch_are_read_back"
+        "[0-0-None]",
+    ),
+    Mutant(
         name="expiry-above-the-high-watermark",
-        rule="retention drops only what is committed",
+        rule="retention deletes only what is committed",
         module="anabranch.core.log.truncation",
         old="if end_offset > high_watermark or (segment is log.active and segment.size == 0):",
         new="if segment is log.active and segment.size == 0:",
@@ -20,7 +30,7 @@ MUTANTS = (
     ),
     Mutant(
         name="recovery-forgets-epochs",
-        rule="recovery keeps the leader epochs that are known where the batches agree",
+        rule="recovery keeps the known leader epochs where the batches agree",
         module=RECOVERY,
         old="    if not epochs_known:\n        _rebuild_epochs(log, log.segments[:first])",
         new="    if epochs_known:\n"
@@ -32,7 +42,7 @@ MUTANTS = (
     ),
     Mutant(
         name="older-table-outlives-the-batches",
-        rule="the batches override a table of epochs that is older than the log",
+        rule="batches override an epoch table that is older than the log",
         module="anabranch.core.log.epochs",
         old="if epoch < 0 or epoch == self.epoch_of(offset):",
         new="if epoch <= self.latest:",
@@ -41,7 +51,7 @@ MUTANTS = (
     ),
     Mutant(
         name="gap-at-the-start-has-no-epoch",
-        rule="what compaction removed at a log's start belonged to the epoch of the next batch",
+        rule="a gap that compaction left at a log's start belongs to the epoch of the next batch",
         module="anabranch.core.log.appends",
         old="assign_epoch(log, epoch, log_start if is_first else offset)",
         new="assign_epoch(log, epoch, offset)",
@@ -71,7 +81,7 @@ MUTANTS = (
     ),
     Mutant(
         name="holes-are-looked-for-in-any-size",
-        rule="the walk that looks for holes is bounded in bytes too",
+        rule="the search for holes is bounded in bytes, too",
         module="anabranch.core.log.holes",
         old="if not left or left_bytes <= 0:",
         new="if not left:",
@@ -80,7 +90,7 @@ MUTANTS = (
     ),
     Mutant(
         name="torn-time-index-read-as-empty",
-        rule="an index file that ends within an entry is torn, also within zeros",
+        rule="an index file that ends within an entry is torn, even if it ends in zeros",
         module="anabranch.core.log.indexes",
         old="        if len(encoded) % TIME_ENTRY_BYTES:\n",
         new="        if False:\n",
@@ -99,7 +109,7 @@ MUTANTS = (
     ),
     Mutant(
         name="pass-over-a-log-that-was-cut",
-        rule="a pass replaces no segment that was cut, and closed again, since it was read",
+        rule="compaction replaces no segment that was truncated and closed again since it was read",
         module="anabranch.core.log.cleaner",
         old=" or log.cuts != before.cuts:",
         new=" or log.active in before.segments:",

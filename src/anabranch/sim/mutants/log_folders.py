@@ -7,7 +7,7 @@ from anabranch.sim.mutants.mutant import NO_SCHEDULE, Mutant
 MUTANTS = (
     Mutant(
         name="attempt-not-noted",
-        rule="a process notes itself in its folders before it may be registered",
+        rule="a process notes itself in its folders before it can be registered",
         module="anabranch.core.log.incarnations",
         old="[*ids[:1], *ids[1:][1 - MOST_ATTEMPTS :], incarnation_id]",
         new="[*ids[:1], *ids[1:][1 - MOST_ATTEMPTS :]]",
@@ -17,7 +17,7 @@ MUTANTS = (
     ),
     Mutant(
         name="full-folder-takes-records",
-        rule="a full folder takes no records: its reserve is for other writes",
+        rule="a full folder accepts no records: its reserve is for other writes",
         module="anabranch.core.log.appends",
         old="if log.room.is_full:",
         new="if False:",
@@ -27,7 +27,7 @@ MUTANTS = (
     ),
     Mutant(
         name="room-again-at-once",
-        rule="a folder has room again when its reserve fits, and the same amount is free",
+        rule="a folder has space again when its reserve fits, and as much again is free",
         module="anabranch.core.log.room",
         old="free_bytes > 2 * self.reserve_bytes",
         new="free_bytes > 0",
@@ -37,7 +37,7 @@ MUTANTS = (
     ),
     Mutant(
         name="account-of-an-earlier-life-stays",
-        rule="a folder that takes no account of this life keeps none of an earlier one",
+        rule="a folder that cannot store the account of this process keeps no older one",
         module="anabranch.core.log.incarnations",
         old='self._files.remove(f"{folder}/{INCARNATIONS}")',
         new="pass",
@@ -57,7 +57,7 @@ MUTANTS = (
     ),
     Mutant(
         name="unreadable-folder-counts-as-older",
-        rule="a life does without a folder whose account its disk does not give",
+        rule="a process does without a folder whose account cannot be read",
         module="anabranch.core.log.incarnations",
         old="            self.unreadable.add(folder)\n            return None\n",
         new="            return []\n",
@@ -67,7 +67,7 @@ MUTANTS = (
     ),
     Mutant(
         name="removed-account-returns",
-        rule="a power cut brings no account back that its folder had no room to replace",
+        rule="a power cut brings back no account that the folder had no space to replace",
         module="anabranch.core.log.incarnations",
         old="self._files.sync_dir(folder)  # a power cut",
         new="pass  # a power cut",

@@ -31,7 +31,7 @@ MUTANTS = (
     ),
     Mutant(
         name="marker-counts-before-it-is-replicated",
-        rule="the last stable offset waits until all have the marker",
+        rule="the last stable offset waits until all replicas have the marker",
         module=PRODUCERS,
         old="firsts = [first for first, _ in self.unreplicated]",
         new="firsts = []",
@@ -40,7 +40,7 @@ MUTANTS = (
     ),
     Mutant(
         name="aborted-before-the-fetch-not-told",
-        rule="a reader is told of aborted transactions that began before where it reads",
+        rule="a reader is told of aborted transactions that began before its fetch offset",
         module="anabranch.core.log.lookup",
         old="if entry.last_offset >= first and entry.first_offset < upto:",
         new="if entry.first_offset >= first and entry.first_offset < upto:",
@@ -49,7 +49,7 @@ MUTANTS = (
     ),
     Mutant(
         name="cut-keeps-the-producers-of-its-tail",
-        rule="a cut forgets the producers and transactions of what it drops",
+        rule="truncation forgets producers and transactions of the dropped records",
         module="anabranch.core.log.truncation",
         old="    _find_producers(log, segment)\n\n\ndef _find",
         new="\n\ndef _find",
@@ -58,7 +58,7 @@ MUTANTS = (
     ),
     Mutant(
         name="dropped-log-keeps-its-transactions",
-        rule="a log that begins anew has no open transaction",
+        rule="a log that starts over has no open transaction",
         module="anabranch.core.log.truncation",
         old="    log.producers = ProducerStates(log.producers.now_ms)\n",
         new="",
@@ -67,7 +67,7 @@ MUTANTS = (
     ),
     Mutant(
         name="dropped-log-keeps-its-snapshots",
-        rule="nor do its snapshots tell the next process of one",
+        rule="a log that starts over keeps no snapshot of producers for the next process",
         module="anabranch.core.log.truncation",
         old="    _drop_snapshots(log, lambda _taken: True)\n",
         new="",
@@ -85,7 +85,7 @@ MUTANTS = (
     ),
     Mutant(
         name="producers-expire-by-their-records",
-        rule="a producer is forgotten by when it last wrote",
+        rule="a producer expires by when it last wrote, not by its records' timestamps",
         module=PRODUCERS,
         old="and now_ms - producer.last_written_ms >= expiration_ms",
         new="and now_ms - producer.last_timestamp >= expiration_ms",
@@ -94,7 +94,7 @@ MUTANTS = (
     ),
     Mutant(
         name="restart-forgets-when-producers-wrote",
-        rule="a snapshot says when a producer wrote",
+        rule="a snapshot contains when a producer last wrote",
         module="anabranch.core.log.producer_snapshot",
         old="producer.last_written_ms,\n",
         new="producer.last_timestamp,\n",
@@ -112,7 +112,7 @@ MUTANTS = (
     ),
     Mutant(
         name="retries-known-in-one-segment",
-        rule="batches that may be retried are also looked for in earlier segments",
+        rule="batches that may be retried are looked for in earlier segments, too",
         module=REPLAYED,
         old="for segment in reversed(log.segments):",
         new="for segment in log.segments[-1:]:",
@@ -130,7 +130,7 @@ MUTANTS = (
     ),
     Mutant(
         name="aborted-list-lost-at-a-cut",
-        rule="a cut keeps the aborted transactions before it",
+        rule="truncation keeps the aborted transactions before the cut",
         module="anabranch.core.log.truncation",
         old="[each for each in aborted_ranges(log, segment) if each.last_offset < end_offset]",
         new="[]",
@@ -140,7 +140,7 @@ MUTANTS = (
     ),
     Mutant(
         name="index-of-what-was-cut",
-        rule="what an index on the disk says of a segment that is written to does not count",
+        rule="an index on disk does not count for a segment that is still written to",
         module="anabranch.core.log.lookup",
         old="    if held is not None or segment is log.active:\n",
         new="    if held is not None:\n",
@@ -149,7 +149,7 @@ MUTANTS = (
     ),
     Mutant(
         name="missing-index-says-that-nothing-was-aborted",
-        rule="a cut makes an index that is missing again before it goes by it",
+        rule="truncation rebuilds a missing index before it uses it",
         module="anabranch.core.log.truncation",
         old="in aborted_ranges(log, segment)",
         new="in log.aborted.get(segment.base_offset, ())",
@@ -167,7 +167,7 @@ MUTANTS = (
     ),
     Mutant(
         name="older-list-of-the-aborted-left-by-a-full-disk",
-        rule="so is a list of aborted transactions",
+        rule="a list of aborted transactions that a full disk keeps from being replaced is removed",
         module="anabranch.core.log.side_files",
         old="        log.files.remove(segment.stem + TRANSACTIONS)\n        return\n",
         new="        return\n",
@@ -176,7 +176,7 @@ MUTANTS = (
     ),
     Mutant(
         name="snapshot-after-the-indexes",
-        rule="an index that a full disk refuses keeps no snapshot of producers from being written",
+        rule="a snapshot of producers is written even if a full disk refuses an index",
         module="anabranch.core.log.segment_roll",
         old="        save_snapshot(log)\n        segment.save_indexes(log.files)\n",
         new="        segment.save_indexes(log.files)\n        save_snapshot(log)\n",
@@ -185,7 +185,7 @@ MUTANTS = (
     ),
     Mutant(
         name="stable-offset-forgets-at-a-cut",
-        rule="a cut leaves the last stable offset before markers that not all have",
+        rule="truncation keeps the last stable offset before markers that not all replicas have",
         module="anabranch.core.log.producer_replay",
         old="if one[1] < log.end_offset)",
         new="if False)",
@@ -195,7 +195,7 @@ MUTANTS = (
     ),
     Mutant(
         name="ended-transaction-forgotten-at-a-restart",
-        rule="a restart keeps the last stable offset before markers that not all have",
+        rule="a restart keeps the last stable offset before markers that not all replicas have",
         module="anabranch.core.log.unreplicated",
         old="        producers.unreplicated = deque(_ended_from(log, high_watermark))\n",
         new="        pass\n",
@@ -214,5 +214,15 @@ MUTANTS = (
         seed=NO_SCHEDULE,
         caught_by="tests/core/log/test_unreplicated.py"
         "::test_sequence_zero_is_not_always_the_begin_of_a_transaction",
+    ),
+    Mutant(
+        name="each-clean-stop-leaves-a-snapshot",
+        rule="clean stops leave few snapshots of producers where no segment begins",
+        module="anabranch.core.log.side_files",
+        old="    if len(strays) <= STRAYS_KEPT:\n",
+        new="    if True:\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/log/test_stray_snapshots.py"
+        "::test_a_month_of_clean_restarts_leaves_few_snapshots_beside_those_of_segments",
     ),
 )

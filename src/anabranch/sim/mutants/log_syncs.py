@@ -12,7 +12,7 @@ UNSURE_TESTS = "tests/core/log/test_failed_sync.py"
 MUTANTS = (
     Mutant(
         name="rolled-segment-left-unsynced",
-        rule="a round of syncs covers segments that were rolled since the last one",
+        rule="a round of syncs covers segments that were rolled since the last round",
         module="anabranch.core.log.sync_round",
         old="        targets.append(SegmentSync(segment))\n",
         new="",
@@ -21,7 +21,7 @@ MUTANTS = (
     ),
     Mutant(
         name="bytes-of-a-failed-sync-are-believed",
-        rule="what a sync failed to store is written again by the next process, and synced then",
+        rule="records that a sync failed to store are written and synced again by the next process",
         module=RECOVERY,
         old="            if opening.is_unsure and header.next_offset > opening.recovery_point:\n",
         new="            if False:\n",
@@ -30,7 +30,7 @@ MUTANTS = (
     ),
     Mutant(
         name="files-of-a-failed-sync-are-believed",
-        rule="so are the small files beside the batches",
+        rule="small files that a sync failed to store are also written and synced again",
         module=RECOVERY,
         old="        _write_again_beside(log, names)\n",
         new="        pass\n",
@@ -39,7 +39,7 @@ MUTANTS = (
     ),
     Mutant(
         name="cut-that-was-not-synced-is-believed",
-        rule="a failed sync outside of rounds also leaves a mark",
+        rule="a failed sync outside of a round leaves a mark, too",
         module="anabranch.core.log.failed_sync",
         old="        leave_mark(log)\n        raise\n\n\nclass WriteBackFile",
         new="        raise\n\n\nclass WriteBackFile",
@@ -48,7 +48,7 @@ MUTANTS = (
     ),
     Mutant(
         name="synced-claims-what-came-later",
-        rule="a round of syncs covers what was there when it began",
+        rule="a round of syncs covers only what existed when it began",
         module=LOG,
         old="reached = min(end_offset, self.sync_ceiling)",
         new="reached = self.end_offset",
@@ -57,7 +57,7 @@ MUTANTS = (
     ),
     Mutant(
         name="synced-claims-what-was-cut",
-        rule="a round of syncs does not cover what replaced records that were cut during it",
+        rule="a round of syncs does not cover what replaced records that were truncated during it",
         module=LOG,
         old="reached = min(end_offset, self.sync_ceiling)",
         new="reached = end_offset",
@@ -75,7 +75,7 @@ MUTANTS = (
     ),
     Mutant(
         name="segment-rolled-during-a-round-counts-as-synced",
-        rule="a segment that is rolled while a round is under way belongs to the next one",
+        rule="a segment rolled during a round belongs to the next one",
         module="anabranch.core.log.state",
         old="if one[0] > reached or one not in covered\n",
         new="if one[0] > reached\n",

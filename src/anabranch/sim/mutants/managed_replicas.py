@@ -15,7 +15,7 @@ VIEW = "tests/core/api/test_client_zone.py"
 MUTANTS = (
     Mutant(
         name="held-replica-forgotten",
-        rule="what waits for capacity in its rack is done once the rack has some",
+        rule="a replica that waits for capacity in its rack is placed once there is some",
         module="anabranch.core.controller.diskless.reconciler",
         old="        return False if wanted.wait or wanted.is_held else None\n",
         new="        return False if wanted.wait else None\n",
@@ -44,7 +44,7 @@ MUTANTS = (
     ),
     Mutant(
         name="diskless-factor-of-three-accepted",
-        rule="the replication factor of a diskless topic is not the request's",
+        rule="a request cannot choose the replication factor of a diskless topic",
         module="anabranch.core.controller.diskless.creation",
         old="MANAGED_FACTORS = (-1, 1)",
         new="MANAGED_FACTORS = (-1, 1, 3)",
@@ -53,7 +53,7 @@ MUTANTS = (
     ),
     Mutant(
         name="cordoned-rack-goes",
-        rule="a rack of which a broker is only cordoned is never UNAVAILABLE",
+        rule="a rack with a cordoned broker is never UNAVAILABLE for that reason",
         module="anabranch.core.controller.diskless.racks",
         old="            seen = Seen.GONE if self.gone.issuperset(brokers) else Seen.NO_CAPACITY\n",
         new="            seen = Seen.GONE\n",
@@ -71,7 +71,7 @@ MUTANTS = (
     ),
     Mutant(
         name="new-controller-counts-anew",
-        rule="the time of an absence survives the controller",
+        rule="a new controller continues to count an absence",
         module="anabranch.core.controller.diskless.absence",
         old="                self._elapsed_ms[broker_id] = known.elapsed_ms\n",
         new="                self._elapsed_ms[broker_id] = 0\n",
@@ -80,7 +80,7 @@ MUTANTS = (
     ),
     Mutant(
         name="pause-of-the-controller-counts",
-        rule="no pause of the controller counts as an absence",
+        rule="a pause of the controller does not count as absence of a broker",
         module="anabranch.core.controller.diskless.absence",
         old="min(max(now_ms - self._looked_ms, 0), MOST_STEP_MS)",
         new="max(now_ms - self._looked_ms, 0)",
@@ -89,7 +89,7 @@ MUTANTS = (
     ),
     Mutant(
         name="deaf-controller-counts",
-        rule="a controller that hears nobody counts no absence",
+        rule="a controller that receives no heartbeats at all counts no absence",
         module="anabranch.core.controller.diskless.absence",
         old=" if counts else 0\n",
         new="\n",
@@ -98,7 +98,7 @@ MUTANTS = (
     ),
     Mutant(
         name="back-between-looks-and-still-gone",
-        rule="a broker that was back, however briefly, is away anew",
+        rule="a broker that was back, however briefly, starts a new absence",
         module="anabranch.core.controller.diskless.absence",
         old="            if known is None:  # new, or the broker was back between two looks\n",
         new="            if known is None and broker_id not in self._elapsed_ms:\n",
@@ -117,7 +117,7 @@ MUTANTS = (
     ),
     Mutant(
         name="degraded-rack-loses-replicas",
-        rule="what a DEGRADED rack has stays",
+        rule="a DEGRADED rack keeps its replicas",
         module="anabranch.core.controller.diskless.reconciliation",
         old="            keep.update(brokers)\n",
         new="            keep.add(brokers[0])\n",
@@ -126,7 +126,7 @@ MUTANTS = (
     ),
     Mutant(
         name="dead-replica-replaced-too-early",
-        rule="a dead replica in a HEALTHY rack waits for the threshold",
+        rule="a dead replica in a HEALTHY rack stays until the threshold",
         module="anabranch.core.controller.diskless.reconciliation",
         old="(nobody_lives or best in racks.gone)",
         new="True",
@@ -135,7 +135,7 @@ MUTANTS = (
     ),
     Mutant(
         name="dead-partition-waits-too",
-        rule="a partition of which no replica lives gets a living one at once",
+        rule="a partition without a living replica gets one at once",
         module="anabranch.core.controller.diskless.reconciliation",
         old="(nobody_lives or best in racks.gone)",
         new="best in racks.gone",
@@ -144,7 +144,7 @@ MUTANTS = (
     ),
     Mutant(
         name="leader-goes-first",
-        rule="a replica that leads goes after all others",
+        rule="the leader is the last replica to be removed",
         module="anabranch.core.controller.diskless.reconciliation",
         old="going = tuple(each for each in extras if each != leader) or tuple(extras)",
         new="going = tuple(extras)",
@@ -153,7 +153,7 @@ MUTANTS = (
     ),
     Mutant(
         name="removed-before-added",
-        rule="a replica is added before the one that it replaces is removed",
+        rule="a replica is added before the one it replaces is removed",
         module="anabranch.core.controller.diskless.reconciliation",
         old="made.insert(made.index(dead) + 1, broker_id)",
         new="made[made.index(dead)] = broker_id",
@@ -171,7 +171,7 @@ MUTANTS = (
     ),
     Mutant(
         name="pace-does-not-hold",
-        rule="diskless replicas change at their own pace",
+        rule="replicas of diskless topics move at a limited rate of their own",
         module="anabranch.core.controller.diskless.reconciler",
         old="len(self.records) >= self._allowed",
         new="False",
@@ -180,7 +180,7 @@ MUTANTS = (
     ),
     Mutant(
         name="everything-looked-at-again",
-        rule="only what a change concerns is looked at",
+        rule="a change is compared only with the partitions that it concerns",
         module="anabranch.core.controller.diskless.reconciler",
         old="self._queue(self._concerned(state, before, self.racks))",
         new="self._queue(state.diskless.keys)",
@@ -189,7 +189,7 @@ MUTANTS = (
     ),
     Mutant(
         name="frozen-partition-moves",
-        rule="with auto-reconcile off nothing moves by itself",
+        rule="with auto-reconcile off, nothing moves by itself",
         module="anabranch.core.controller.diskless.reconciler",
         old="step.row if step is not None and self._reconciles else",
         new="step.row if step is not None else",
@@ -198,7 +198,7 @@ MUTANTS = (
     ),
     Mutant(
         name="counting-holds-up-the-rest",
-        rule="while absences are counted the racks are followed",
+        rule="the racks are reconciled even while absences are counted",
         module="anabranch.core.controller.diskless.reconciler",
         old="            reasons += self._followed(state, config, now_ms)\n",
         new="            reasons += [] if absences else self._followed(state, config, now_ms)\n",
@@ -207,7 +207,7 @@ MUTANTS = (
     ),
     Mutant(
         name="late-look-makes-a-larger-step",
-        rule="a controller that comes late to its looks makes fewer steps, not larger ones",
+        rule="a controller that is late makes fewer steps, not larger ones",
         module="anabranch.core.controller.diskless.reconciler",
         old="        self._thousandths = min(self._thousandths, most)\n",
         new="",
@@ -215,17 +215,35 @@ MUTANTS = (
         caught_by=f"{CONTROLLER}::test_a_look_that_comes_late_makes_no_larger_step",
     ),
     Mutant(
-        name="moves-without-a-rest",
-        rule="moves that took long are followed by a longer pause",
+        name="look-made-in-one-batch",
+        rule="replicas of diskless topics move in small batches, with pauses",
         module="anabranch.core.controller.diskless.reconciler",
-        old="            self.due_ms = max(self.due_ms, now_ms + pause_ms)\n",
+        old="min(self._thousandths // 1000, batch_of(moves_per_sec))",
+        new="self._thousandths // 1000",
+        seed=NO_SCHEDULE,
+        caught_by=f"{CONTROLLER}::test_moves_are_made_in_small_batches_that_keep_the_pace[5000-60]",
+    ),
+    Mutant(
+        name="full-batch-followed-late",
+        rule="a full batch of moves is soon followed by the next one",
+        module="anabranch.core.controller.diskless.reconciler",
+        old="            return AFTER_A_HIT_MS\n",
+        new="            return BUSY_MS\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{CONTROLLER}::test_moves_are_made_in_small_batches_that_keep_the_pace[5000-60]",
+    ),
+    Mutant(
+        name="moves-without-a-rest",
+        rule="slow moves are followed by a longer pause",
+        module="anabranch.core.controller.diskless.reconciler",
+        old="            self.due_ms = max(self.due_ms, ended_ms + pause_ms)\n",
         new="",
         seed=NO_SCHEDULE,
         caught_by=f"{CONTROLLER}::test_moves_that_took_long_are_followed_by_a_longer_pause",
     ),
     Mutant(
         name="wishes-outlive-the-racks",
-        rule="what partitions want is found anew when the racks have changed",
+        rule="the wanted replicas are computed again after a change of the racks",
         module="anabranch.core.controller.diskless.reconciler",
         old="        self._wishes.clear()\n        self._degraded",
         new="        self._degraded",
@@ -234,16 +252,16 @@ MUTANTS = (
     ),
     Mutant(
         name="each-move-is-told",
-        rule="a batch of moves tells of some partitions and sums up the rest",
+        rule="the log names some moves of a batch and counts the others",
         module="anabranch.core.controller.diskless.reconciler",
-        old="            if len(self.records) <= MOST_SAID:\n",
+        old="            if len(self.records) <= self._most_said:\n",
         new="            if True:\n",
         seed=NO_SCHEDULE,
         caught_by=f"{CONTROLLER}::test_a_batch_tells_of_some_partitions_and_sums_up_the_rest",
     ),
     Mutant(
         name="page-grows-with-what-waits",
-        rule="a page of metrics has a bounded number of partitions that are not steady",
+        rule="the metrics page has a bounded number of unsettled partitions",
         module="anabranch.core.controller.diskless.figures",
         old="islice(told, MOST_SERIES)",
         new="told",
@@ -253,7 +271,7 @@ MUTANTS = (
     ),
     Mutant(
         name="each-partition-looked-at-for-metadata",
-        rule="partitions on the same brokers are looked at once for an answer to Metadata",
+        rule="an answer to Metadata looks once at all partitions that have the same brokers",
         module="anabranch.core.api.metadata_view",
         old="            found = alike.get(brokers)\n",
         new="            found = None\n",
@@ -263,7 +281,7 @@ MUTANTS = (
     ),
     Mutant(
         name="dead-local-replica-shown",
-        rule="a client sees the replica in its rack only while that lives",
+        rule="a client is shown the replica in its rack only while that replica is alive",
         module="anabranch.core.diskless.client_zone",
         old="local = [each for each in living if",
         new="local = [each for each in replicas if",
@@ -272,7 +290,7 @@ MUTANTS = (
     ),
     Mutant(
         name="empty-poll-counts-as-served",
-        rule="a partition counts as served in a rack when records of it were given",
+        rule="a partition counts as served in a rack only when records were returned",
         module="anabranch.core.api.near_clients",
         old="Counter(wanted.topic for wanted, answer in answers if answer.records)",
         new="Counter(wanted.topic for wanted, answer in answers)",
@@ -281,7 +299,7 @@ MUTANTS = (
     ),
     Mutant(
         name="racks-of-clients-outlive-the-brokers",
-        rule="a client's rack is looked for again when brokers came, went or moved",
+        rule="a client's rack is looked up again after brokers came, went or moved",
         module="anabranch.core.api.metadata_view",
         old="if self._clients_of[0] is not image.brokers or self._clients_of[1] != pairs:",
         new="if self._clients_of[1] != pairs:",
@@ -290,7 +308,7 @@ MUTANTS = (
     ),
     Mutant(
         name="any-zone-believed",
-        rule="a client's rack counts only if a broker is in it",
+        rule="a client's rack counts only if it has a broker",
         module="anabranch.core.diskless.client_zone",
         old="if named is not None and named.group(1) in racks:",
         new="if named is not None:",

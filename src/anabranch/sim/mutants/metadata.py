@@ -19,7 +19,7 @@ MUTANTS = (
     ),
     Mutant(
         name="store-asks-for-no-room",
-        rule="a SQLite store whose volume is full has room made, and tries again",
+        rule="a SQLite store on a full disk frees its reserve and tries again",
         module="anabranch.server.metadata_store.sqlite",
         old="            if not self.make_room(fault):\n",
         new="            if True:\n",
@@ -28,7 +28,7 @@ MUTANTS = (
     ),
     Mutant(
         name="append-by-who-had-the-epoch-before",
-        rule="two controllers with the same epoch from a restored store do not both append",
+        rule="of two controllers with one epoch from a restored store, only one appends",
         module="anabranch.core.metadata.store",
         old="return mine == (present.epoch, present.holder, present.incarnation)",
         new="return mine[0] == present.epoch",
@@ -67,7 +67,7 @@ MUTANTS = (
     ),
     Mutant(
         name="own-registration-not-awaited",
-        rule="a broker acts on metadata that shows the registration of this very process",
+        rule="a broker acts only on metadata that shows the registration of its own process",
         module="anabranch.core.metadata.following.following",
         old="if own is not None and own.epoch == self._broker_epoch:",
         new="if own is not None:",
@@ -77,7 +77,7 @@ MUTANTS = (
     ),
     Mutant(
         name="diverging-epoch-overlooked",
-        rule="a log that diverges under a live connection stops the node",
+        rule="a metadata log that diverges under a live connection stops the node",
         module="anabranch.core.metadata.following.following",
         old="        if answer.diverging_epoch.epoch >= 0:",
         new="        if False:",
@@ -86,7 +86,7 @@ MUTANTS = (
     ),
     Mutant(
         name="snapshot-tells-only-what-is-there",
-        rule="loading a snapshot reports what was deleted meanwhile",
+        rule="loading a snapshot also reports what was deleted",
         module="anabranch.core.metadata.following.following",
         old="self._publish(difference(before, self.copy.image))",
         new="self._publish(everything(self.copy.image))",
@@ -106,7 +106,7 @@ MUTANTS = (
     ),
     Mutant(
         name="snapshot-made-without-a-pause",
-        rule="a snapshot of the metadata is made part by part, with pauses",
+        rule="a snapshot of the metadata is written in parts, with pauses",
         module="anabranch.server.gentle",
         old="        await asyncio.sleep(PAUSE_SHARE * (time.perf_counter() - begin))\n",
         new="",
@@ -116,7 +116,7 @@ MUTANTS = (
     ),
     Mutant(
         name="back-and-still-gone",
-        rule="a broker that is back is not gone",
+        rule="a broker that has returned no longer counts as absent",
         module="anabranch.core.metadata.concerns.absences",
         old='        del builder.changing("absences")[broker_id]\n',
         new="        pass\n",

@@ -13,7 +13,7 @@ ROOM_TESTS = "tests/core/controller/test_room.py"
 
 MUTANTS = (
     Mutant(
-        name="anybody-may-lead",
+        name="any-replica-may-lead",
         rule="only an in-sync replica is elected, unless the topic allows unclean elections",
         module=ELECTIONS,
         old="        if broker_id in candidates and broker_id in holding:",
@@ -59,7 +59,7 @@ MUTANTS = (
     ),
     Mutant(
         name="refilled-replica-passed-over",
-        rule="an emptied replica may lead from the change by which it joins the ISR",
+        rule="a replica that was emptied may lead again once it has joined the ISR",
         module=ELECTIONS,
         old="holding = [each for each in usable if each not in rules.emptied or each in joined]",
         new="holding = [each for each in usable if each not in rules.emptied]",
@@ -89,7 +89,7 @@ MUTANTS = (
     ),
     Mutant(
         name="cancel-leaves-no-leader",
-        rule="a move is not cancelled if none of the replicas from before it may lead",
+        rule="a move is not cancelled if none of the earlier replicas may lead",
         module="anabranch.core.controller.moves.requests",
         old="if leader < 0 and (may_lose or partition.leader >= 0):",
         new="if False:",
@@ -137,7 +137,7 @@ MUTANTS = (
     ),
     Mutant(
         name="full-disk-joins",
-        rule="a replica without room does not join the ISR",
+        rule="a replica without disk space does not join the ISR",
         module=IN_SYNC_CHANGES,
         old="if not joining.isdisjoint(rules.roomless):",
         new="if False:",
@@ -146,7 +146,7 @@ MUTANTS = (
     ),
     Mutant(
         name="full-leader-keeps-what-joins",
-        rule="a leader without room hands over to a replica that joins the ISR",
+        rule="a leader without disk space hands over to a replica that joins the ISR",
         module=IN_SYNC_CHANGES,
         old="isr = with_room(named, rules, partition.isr)",
         new="isr = named",
@@ -155,7 +155,7 @@ MUTANTS = (
     ),
     Mutant(
         name="full-disk-is-elected-first",
-        rule="of those who may lead cleanly, those with room come first",
+        rule="of the replicas that may lead, those with disk space come first",
         module=ELECTIONS,
         old="for broker_id in sorted(order, key=lambda each: each in rules.roomless):",
         new="for broker_id in order:",
@@ -164,12 +164,22 @@ MUTANTS = (
     ),
     Mutant(
         name="full-disk-is-preferred",
-        rule="a preferred leader waits for room",
+        rule="a preferred leader leads again only when it has disk space",
         module=ELECTIONS,
         old="preferred not in (*rules.emptied, *rules.roomless)",
         new="preferred not in rules.emptied",
         seed=NO_SCHEDULE,
         caught_by=f"{ROOM_TESTS}::test_preferred_leaders_wait_for_room",
+    ),
+    Mutant(
+        name="replicas-in-one-rack-called-apart",
+        rule="an explanation calls replicas apart only if no two share a rack",
+        module="anabranch.core.placement.explanation",
+        old="    if None not in racks and len(set(racks)) == len(racks):\n",
+        new="    if True:\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/placement/test_explanation.py"
+        "::test_replicas_are_called_apart_only_where_they_are",
     ),
     Mutant(
         name="drain-does-not-cordon",
@@ -182,8 +192,8 @@ MUTANTS = (
         "::test_a_drain_cordons_first_and_only_its_own_cordon_is_taken_back[False-none]",
     ),
     Mutant(
-        name="another-s-cordon-taken-back",
-        rule="a plan that is given up takes back no cordon that was there before",
+        name="foreign-cordon-removed",
+        rule="a plan that is cancelled removes no cordon that was there before it",
         module="anabranch.core.controller.moves.plan_cordons",
         old=" and not is_cordoned(image, each)",
         new="",
@@ -193,7 +203,7 @@ MUTANTS = (
     ),
     Mutant(
         name="internal-topic-grows",
-        rule="the number of partitions of an internal topic stays as it is",
+        rule="the number of partitions of an internal topic never changes",
         module="anabranch.core.controller.topics.topics",
         old="    if is_internal(topic.name):\n",
         new="    if False:\n",

@@ -23,7 +23,8 @@ REPLICA = "anabranch.core.replication.replica"
 MUTANTS = (
     Mutant(
         name="truncate-to-high-watermark",
-        rule="a follower cuts its log where histories part, never at its high watermark (KIP-101)",
+        rule="a follower truncates its log where histories part, never at its high watermark "
+        "(KIP-101)",
         module=FOLLOWING,
         old="self._part(truncation_offset(log, diverging.epoch, diverging.end_offset))",
         new="self._part(replica.high_watermark)",
@@ -60,11 +61,11 @@ MUTANTS = (
     ),
     Mutant(
         name="answer-to-an-older-question",
-        rule="an answer counts only while the log still ends where it was asked for",
+        rule="a fetch answer counts only if the log still ends at the offset that was asked for",
         module=FOLLOWING,
         old="        if self.sent_offset != log.end_offset:\n",
         new="        if False:\n",
-        seed=31,
+        seed=8000000031,
         caught_by="liveness",
     ),
     Mutant(
@@ -97,7 +98,7 @@ MUTANTS = (
     ),
     Mutant(
         name="high-watermark-of-the-leader-alone",
-        rule="a record counts when every in-sync replica has it",
+        rule="a record is committed when every in-sync replica has it",
         module=REPLICA,
         old="            if follower.end_offset < end:\n",
         new="            if follower.end_offset < 0:\n",
@@ -115,7 +116,7 @@ MUTANTS = (
     ),
     Mutant(
         name="committed-before-flushed",
-        rule="with flush.messages=1 a record counts when the leader has flushed it",
+        rule="with flush.messages=1 a record is committed when the leader has flushed it",
         module=REPLICA,
         old="end = log.flushed_offset if self.flushed_counts else log.end_offset",
         new="end = log.end_offset",
@@ -124,7 +125,7 @@ MUTANTS = (
     ),
     Mutant(
         name="follower-believes-beyond-its-end",
-        rule="a follower's high watermark is never beyond what it has",
+        rule="a follower's high watermark never exceeds the end of its log",
         module=REPLICA,
         old="end = max(min(leader_high_watermark, log.end_offset), log.start_offset)",
         new="end = max(leader_high_watermark, log.start_offset)",
@@ -142,7 +143,7 @@ MUTANTS = (
     ),
     Mutant(
         name="acknowledged-across-leaderships",
-        rule="what was appended in an earlier leadership is not acknowledged in a later one",
+        rule="a leader acknowledges no record that it appended in an earlier leadership",
         module=REPLICA,
         old="if self.led_from_epoch != led_from_epoch:",
         new="if False:",
@@ -169,7 +170,7 @@ MUTANTS = (
     ),
     Mutant(
         name="diskless-stale-cache-tells-out-of-range",
-        rule="what other brokers committed is asked for before an offset is out of range",
+        rule="a broker asks for other brokers' commits before it reports an offset as out of range",
         module="anabranch.core.api.fetch_pass",
         old="                replica.know(self.since)\n",
         new="                pass\n",
@@ -178,7 +179,7 @@ MUTANTS = (
     ),
     Mutant(
         name="one-cold-range-a-round",
-        rule="a fetch names all ranges that are not in memory, and they are brought in together",
+        rule="a fetch names all ranges that are not in memory, and reads them together",
         module="anabranch.core.api.fetch_pass",
         old="if len(missing) == MOST_READS:",
         new="if missing:",
@@ -188,7 +189,7 @@ MUTANTS = (
     ),
     Mutant(
         name="cold-ranges-count-for-nothing",
-        rule="cold ranges count against the request's size as if they had been read",
+        rule="ranges that are not in memory count against the request's size",
         module="anabranch.core.api.fetch_pass",
         old="at_least_one, left = False, max(0, left - cold.length)",
         new="at_least_one = False",
@@ -198,7 +199,8 @@ MUTANTS = (
     ),
     Mutant(
         name="out-of-range-by-an-unproven-leader",
-        rule="what lies beyond a leader's log is out of range once the controller has confirmed it",
+        rule="a leader confirms with the controller that it leads before it reports "
+        "OFFSET_OUT_OF_RANGE",
         module=FETCH,
         old="            if offset > replica.end_offset:\n",
         new="            if False:\n",
@@ -207,7 +209,7 @@ MUTANTS = (
     ),
     Mutant(
         name="leadership-proven-by-an-earlier-answer",
-        rule="only a question that left after the request had come proves the leadership",
+        rule="only a question sent after the request arrived proves the leadership",
         module="anabranch.core.replication.controller_requests",
         old="return self._asked + 1",
         new="return self._asked",
@@ -216,7 +218,7 @@ MUTANTS = (
     ),
     Mutant(
         name="join-with-what-the-leader-deleted",
-        rule="a follower joins only when it has dropped what the leader has deleted",
+        rule="a follower joins the ISR only after it has dropped what the leader has deleted",
         module=IN_SYNC,
         old="if UNKNOWN_OFFSET != follower.start_offset < replica.log.start_offset:",
         new="if False:",
@@ -226,7 +228,8 @@ MUTANTS = (
     ),
     Mutant(
         name="own-log-start-not-told",
-        rule="a follower tells its leader each start of its log, also one that it moved by itself",
+        rule="a follower reports each new start of its log to its leader, also one that it "
+        "moved itself",
         module="anabranch.core.replication.follower",
         old="log.start_offset != self.sent_start",
         new="log.start_offset != answer.log_start_offset",
@@ -236,7 +239,7 @@ MUTANTS = (
     ),
     Mutant(
         name="deleted-tail-keeps-its-producers",
-        rule="a log that the leader has deleted whole keeps no producers of an uncommitted tail",
+        rule="a log whose leader has deleted everything keeps no producers of an uncommitted tail",
         module=FOLLOWING,
         old="            self._begin_at(log.end_offset)\n        if answer.records:\n",
         new="            pass\n        if answer.records:\n",
@@ -246,7 +249,7 @@ MUTANTS = (
     ),
     Mutant(
         name="start-that-does-not-follow",
-        rule="a follower's log start follows its leader's, so that it may join",
+        rule="a follower's log start follows its leader's, so that the follower can join the ISR",
         module=REPLICA,
         old="        if log.start_offset < leader_start_offset <= log.end_offset:\n",
         new="        if False:\n",
@@ -255,7 +258,7 @@ MUTANTS = (
     ),
     Mutant(
         name="out-of-range-follower-waits",
-        rule="a follower that its leader's log has left behind begins anew",
+        rule="a follower starts over if its log ends before its leader's log begins",
         module=FOLLOWING,
         old="        self._begin_at(answer.log_start_offset)\n        return Next.FETCH",
         new="        return Next.LATER",
@@ -274,7 +277,7 @@ MUTANTS = (
     ),
     Mutant(
         name="answer-fills-the-minimum",
-        rule="a replica that joins counts for the minimum when the metadata shows it",
+        rule="a joining replica counts for min.insync.replicas once the metadata shows it",
         module=REPLICA,
         old="in_sync = min(self.told_count, len(self.in_sync_replicas))",
         new="in_sync = len(self.in_sync_replicas)",
@@ -304,7 +307,7 @@ MUTANTS = (
     ),
     Mutant(
         name="log-before-the-leaders-start-counts",
-        rule="a log that ends where its leader's begins has nothing that counts",
+        rule="a log that ends where its leader's begins holds nothing that counts",
         module=FOLLOWING,
         old="if log.end_offset == answer.log_start_offset:",
         new="if False:",
@@ -314,7 +317,7 @@ MUTANTS = (
     ),
     Mutant(
         name="compacted-log-is-cut",
-        rule="a compacted log that loses committed records begins anew",
+        rule="a compacted log that loses committed records starts over",
         module=FOLLOWING,
         old="if loses_committed and may_have_holes(log, offset):",
         new="if False:",
@@ -323,7 +326,7 @@ MUTANTS = (
     ),
     Mutant(
         name="cut-by-older-metadata",
-        rule="a log that knows newer leader epochs than the metadata is not cut",
+        rule="a log that knows newer leader epochs than the metadata is not truncated",
         module=FOLLOWING,
         old="        if replica.is_ahead:\n",
         new="        if False:\n",
@@ -333,7 +336,7 @@ MUTANTS = (
     ),
     Mutant(
         name="older-metadata-forgotten",
-        rule="nor when the metadata reaches those epochs another time",
+        rule="such a log is not truncated when the metadata reaches those epochs again, either",
         module=REPLICA,
         old="self.is_ahead = self.is_ahead or state.leader_epoch < self.log.epochs.latest",
         new="self.is_ahead = state.leader_epoch < self.log.epochs.latest",
@@ -343,7 +346,7 @@ MUTANTS = (
     ),
     Mutant(
         name="full-follower-copies",
-        rule="a follower without room asks for nothing",
+        rule="a follower without disk space fetches nothing",
         module="anabranch.core.replication.replication",
         old="if log.room.is_full:",
         new="if False:",
@@ -353,7 +356,7 @@ MUTANTS = (
     ),
     Mutant(
         name="full-follower-is-asked-for",
-        rule="a leader asks for no follower that the metadata knows to have no room",
+        rule="a leader proposes no follower for the ISR that has no disk space by the metadata",
         module=IN_SYNC,
         old="not broker.active or _lacks_room(replica, broker, image):",
         new="not broker.active:",
@@ -372,17 +375,17 @@ MUTANTS = (
     ),
     Mutant(
         name="open-transaction-kept-behind-a-gap",
-        rule="a replica that was away copies again what may have lost its marker to compaction",
+        rule="a replica that was away copies records again that may have lost their marker to "
+        "compaction",
         module=FOLLOWING,
         old="                if header.base_offset > next_offset or not header.record_count:\n",
         new="                if False:\n",
-        seed=NO_SCHEDULE,
-        caught_by="tests/core/replication/test_ended_while_away.py"
-        "::test_who_returns_knows_how_transactions_ended[4-True]",
+        seed=211,
+        caught_by="C5",
     ),
     Mutant(
         name="empty-batch-is-no-gap",
-        rule="a marker may also be missing where compaction left a batch without records",
+        rule="a batch without records that compaction left may also have hidden a marker",
         module=FOLLOWING,
         old="header.base_offset > next_offset or not header.record_count:",
         new="header.base_offset > next_offset:",
@@ -392,7 +395,7 @@ MUTANTS = (
     ),
     Mutant(
         name="gap-overlooked-by-old-metadata",
-        rule="a replica looks for it also before the metadata tells that it is not in sync",
+        rule="a replica looks for a missing marker even if its metadata still shows it in sync",
         module=FOLLOWING,
         old=" in replica.in_sync_replicas and not is_behind):",
         new=" in replica.in_sync_replicas):",
@@ -402,12 +405,32 @@ MUTANTS = (
     ),
     Mutant(
         name="gap-overlooked-in-a-slow-copy",
-        rule="so does one that has copied a transaction's records long ago",
+        rule="a replica looks for a missing marker even if it copied the transaction long ago",
         module=FOLLOWING,
-        old="if first_offset < self.kept_to or self._is_old(producer_id, wall_ms)",
+        old="if first_offset < self.kept_to or self._is_old(producer_id, first_offset, wall_ms)",
         new="if first_offset < self.kept_to",
         seed=NO_SCHEDULE,
         caught_by="tests/core/replication/test_ended_while_away.py"
         "::test_also_one_that_takes_itself_for_in_sync_or_pauses",
+    ),
+    Mutant(
+        name="gap-overlooked-for-a-minute",
+        rule="so does one that was away for delete.retention.ms, however short that is",
+        module=FOLLOWING,
+        old="least_ms = PAUSE_MS if first_offset < self.reached else 0",
+        new="least_ms = PAUSE_MS",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/replication/test_ended_while_away.py"
+        "::test_also_one_that_takes_itself_for_in_sync_or_pauses",
+    ),
+    Mutant(
+        name="transaction-copied-again-without-end",
+        rule="what was copied again is not copied once more at once",
+        module=FOLLOWING,
+        old="least_ms = PAUSE_MS if first_offset < self.reached else 0",
+        new="least_ms = 0",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/replication/test_ended_while_away.py"
+        "::test_a_copy_gets_on_also_where_markers_go_at_once",
     ),
 )

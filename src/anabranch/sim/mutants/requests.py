@@ -17,7 +17,7 @@ HELD_UP_ORDER = (
 MUTANTS = (
     Mutant(
         name="sync-that-hangs-is-believed",
-        rule="a sync that takes long leaves the mark of one that failed",
+        rule="a sync that hangs leaves the same mark as one that failed",
         module="anabranch.server.flush",
         old="run_in_executor(None, leave_mark, log)",
         new="run_in_executor(None, str, log)",
@@ -45,8 +45,18 @@ MUTANTS = (
         "::test_a_produce_request_waits_for_offsets_that_come_late",
     ),
     Mutant(
+        name="offsets-topic-is-never-asked-for",
+        rule="a transaction that commits offsets has the topic of groups created",
+        module="anabranch.core.api.p25_add_offsets_to_txn",
+        old="    wish_topic(broker, offsets_topic(broker.image, broker.config))\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/coordination/transactions/test_coordinator.py"
+        "::test_a_group_that_no_client_has_looked_for_gets_its_topic",
+    ),
+    Mutant(
         name="acts-end-the-step",
-        rule="work that an act at the end of a step creates is done in the same step",
+        rule="work created by an action at the end of a step is done in the same step",
         module="anabranch.core.step",
         old="""            if not (changed or left.ready or faults or unsynced):
                 break""",
@@ -56,7 +66,7 @@ MUTANTS = (
     ),
     Mutant(
         name="empty-batches-alone",
-        rule="a consumer is given no empty batches alone while records follow",
+        rule="a consumer does not get empty batches alone if records follow",
         module="anabranch.core.api.empty_batches",
         old="        if follows >= limit or looked_at > MOST_BYTES_PAST:\n",
         new="        if True:\n",
@@ -66,7 +76,7 @@ MUTANTS = (
     ),
     Mutant(
         name="unknown-epoch-by-an-unproven-leader",
-        rule="an epoch newer than a leader's is unknown once the controller has confirmed it",
+        rule="a leader confirms that it leads before it reports UNKNOWN_LEADER_EPOCH",
         module="anabranch.core.api.p23_offset_for_leader_epoch",
         old="is_beyond = found.may_be_deposed and partition.leader_epoch > found.leader_epoch",
         new="is_beyond = False",
@@ -74,8 +84,17 @@ MUTANTS = (
         caught_by=f"{BEYOND}::test_a_deposed_leader_does_not_say_that_it_knows_no_such_epoch",
     ),
     Mutant(
+        name="missing-request-without-a-name",
+        rule="the log names the request that a client sent and no node answers",
+        module="anabranch.core.api.unserved",
+        old='    name = served_name or UNSERVED.get(api_key, "")\n',
+        new="    name = served_name\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/api/test_unserved.py::test_a_key_is_named_where_it_has_a_name",
+    ),
+    Mutant(
         name="held-up-never-refuses",
-        rule="no batch after a refused one is accepted before it",
+        rule="no batch is accepted before the refused one that it follows",
         module=HELD_UP,
         old="held.is_awaited(now_ms) and is_behind(sequence, held.sequence):",
         new="False:",
@@ -84,7 +103,7 @@ MUTANTS = (
     ),
     Mutant(
         name="held-up-one-epoch-at-a-time",
-        rule="what one epoch of a producer lacks is remembered whatever happens in another",
+        rule="a gap in one epoch of a producer is remembered whatever happens in another epoch",
         module=HELD_UP,
         old="            self.first.pop(key, None)\n",
         new="            for each in [each for each in self.first if each[:2] == key[:2]]:\n"
@@ -94,7 +113,7 @@ MUTANTS = (
     ),
     Mutant(
         name="empty-batches-have-a-time",
-        rule="a batch that compaction left without records is not the newest by time",
+        rule="a batch without records is not the newest by time",
         module="anabranch.core.wire.batch",
         old="return self.max_timestamp if self.record_count else -1",
         new="return self.max_timestamp",
@@ -113,8 +132,18 @@ MUTANTS = (
         "::test_r19_every_batch_that_is_refused_is_counted",
     ),
     Mutant(
+        name="followers-answered-at-the-end",
+        rule="a follower is sent what it copies before the leader reads for the next one",
+        module="anabranch.server.dispatch",
+        old="        if slot.is_urgent:\n",
+        new="        if False:\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/server/test_dispatch.py"
+        "::test_an_answer_that_others_wait_for_is_sent_before_the_next_is_looked_at[True]",
+    ),
+    Mutant(
         name="one-connection-cannot-fill-the-write-buffers",
-        rule="what waits for a store is bounded for all connections together",
+        rule="the limit for records that wait for a store applies to all connections together",
         module="anabranch.server.dispatch",
         old="if stored_later_bytes:  #",
         new="if False:  #",
@@ -124,7 +153,7 @@ MUTANTS = (
     ),
     Mutant(
         name="end-overtakes-a-waiting-join",
-        rule="what a client sends after a join that waits is run after it",
+        rule="requests that a client sends after a waiting join run after it",
         module="anabranch.server.dispatch",
         old="        slot.is_alone = slot.is_alone or wait.holds_up\n",
         new="",
@@ -134,7 +163,7 @@ MUTANTS = (
     ),
     Mutant(
         name="lanes-share-a-connection",
-        rule="an answer that waits holds up none of another lane",
+        rule="an answer that waits delays no answer of another lane",
         module="anabranch.server.peers",
         old="self._connections.post, ask.broker_id, ask.lane, post",
         new='self._connections.post, ask.broker_id, "peer", post',
@@ -143,7 +172,7 @@ MUTANTS = (
     ),
     Mutant(
         name="part-that-waits-on-is-told",
-        rule="an answer of many parts is given when no part waits, also not for something else",
+        rule="an answer of many parts is sent when none of its parts waits",
         module="anabranch.core.outcome",
         old="return when_all(found, respond) if goes_on or not waits else None",
         new="return None if waits else respond(found)",
@@ -153,7 +182,7 @@ MUTANTS = (
     ),
     Mutant(
         name="committed-while-verified-is-waited-for",
-        rule="what is committed while another partition is verified is not waited for",
+        rule="records committed while another partition is verified are not waited for",
         module="anabranch.core.api.p00_produce",
         old="        acks = request.body.acks\n"
         "        pending[:] = [entry for entry in pending if not _settled(broker, entry, acks)]\n",
@@ -164,7 +193,7 @@ MUTANTS = (
     ),
     Mutant(
         name="diskless-offsets-listed-from-the-cache",
-        rule="listed offsets have what was acknowledged through any broker before",
+        rule="listed offsets include what any broker has acknowledged before",
         module="anabranch.core.api.p02_list_offsets",
         old="        replica.know(since)\n",
         new="        replica.know()\n",
@@ -173,7 +202,7 @@ MUTANTS = (
     ),
     Mutant(
         name="crowd-holds-up-the-last-one-alone",
-        rule="all connections that bring what waits for a store are held up while it is crowded",
+        rule="while a store is overloaded, all connections that bring records for it wait",
         module=RECEIVE_MEMORY,
         old="            for each in self._bringing:\n",
         new="            for each in (connection,):\n",
@@ -183,7 +212,7 @@ MUTANTS = (
     ),
     Mutant(
         name="lost-request-arrives-for-ever",
-        rule="what has arrived of a request counts until its connection is lost",
+        rule="bytes of an incomplete request count until its connection is lost",
         module="anabranch.server.connection",
         old="        self._memory.arrived_bytes -= 0 if self._frame is None else self._filled\n",
         new="",
@@ -192,7 +221,7 @@ MUTANTS = (
     ),
     Mutant(
         name="first-to-bring-is-always-first",
-        rule="of those held up, who brought something last is read again last",
+        rule="of waiting connections, the one that brought records last is read last",
         module=RECEIVE_MEMORY,
         old="        self._bringing.pop(connection, None)\n        self._bringing[conn",
         new="        self._bringing[conn",
@@ -202,7 +231,7 @@ MUTANTS = (
     ),
     Mutant(
         name="all-read-on-though-the-first-took-the-room",
-        rule="of those held up, nobody is read again once the ones before took all room",
+        rule="no waiting connection is read once those before it have filled the buffer",
         module=RECEIVE_MEMORY,
         old="            if connection not in self._held_up:  # the ones before it took all room\n",
         new="            if True:\n",

@@ -20,8 +20,8 @@ MUTANTS = (
         caught_by=f"{OBJECT_TESTS}/test_objects.py::test_an_object_is_never_replaced[folder]",
     ),
     Mutant(
-        name="object-s-name-not-synced",
-        rule="an object is stored when its folder is synced too",
+        name="object-name-not-synced",
+        rule="an object is stored after its folder has been synced, too",
         module=f"{OBJECTS}.folder",
         old="                os.unlink(temporary)\n        sync_folder(folder)\n",
         new="                os.unlink(temporary)\n",
@@ -31,7 +31,7 @@ MUTANTS = (
     ),
     Mutant(
         name="taken-name-not-synced",
-        rule="an object that an earlier attempt named counts as stored when its folder is synced",
+        rule="an object that an earlier attempt named is stored after its folder has been synced",
         module=f"{OBJECTS}.folder",
         old="            sync_folder(folder)  # an earlier attempt may have failed here\n",
         new="",
@@ -41,7 +41,7 @@ MUTANTS = (
     ),
     Mutant(
         name="taken-name-compared-by-size-alone",
-        rule="a put whose name is taken has succeeded when the object is the same, byte for byte",
+        rule="a put under a taken name succeeds only if the object is the same, byte for byte",
         module=f"{OBJECTS}.existing_object",
         old="        if bytes(held) != piece:\n",
         new="        if len(held) != len(piece):\n",
@@ -51,7 +51,7 @@ MUTANTS = (
     ),
     Mutant(
         name="put-ends-like-any-request",
-        rule="a put may take as long as all puts of a broker take side by side at a slow store",
+        rule="the timeout of a put allows for all parallel puts of a broker to a slow store",
         module=f"{OBJECTS}.cloud",
         old="((READ_RETRIES, ATTEMPT_S), (0, PUT_ATTEMPT_S))",
         new="((READ_RETRIES, ATTEMPT_S), (0, ATTEMPT_S))",
@@ -60,7 +60,7 @@ MUTANTS = (
     ),
     Mutant(
         name="retried-put-owns-any-object",
-        rule="a put that finds its name taken succeeds only if the object is what it was to put",
+        rule="a retried put succeeds only if the object under its name is its own",
         module=f"{OBJECTS}.cloud",
         old="if await holds(self, key, buffers):",
         new="if attempt > 1:",
@@ -70,7 +70,7 @@ MUTANTS = (
     ),
     Mutant(
         name="names-of-an-older-coordinator-not-looked-for",
-        rule="a coordinator that has not given the name of an object in the store is refused",
+        rule="a coordinator is refused if the store has an object whose name it has not assigned",
         module="anabranch.server.diskless.stores",
         old="            await check_names(objects, coordinator, cluster_id, mark)\n",
         new="",
@@ -80,7 +80,7 @@ MUTANTS = (
     ),
     Mutant(
         name="names-given-meanwhile-refuse-the-start",
-        rule="a name that a coordinator at work has just given is no sign of an older copy",
+        rule="a name that a running coordinator has just assigned is no sign of an older copy",
         module=f"{OBJECTS}.store_check",
         old="check_given(present, await coordinator.last_id(), store.url)",
         new="check_given(present, min(present) - 1, store.url)",
@@ -89,13 +89,47 @@ MUTANTS = (
         "::test_names_that_are_given_while_it_is_looked_for_them_are_no_reason",
     ),
     Mutant(
+        name="claim-made-meanwhile-refuses-the-start",
+        rule="a store that another node of the cluster has just claimed is no other store",
+        module=f"{OBJECTS}.store_check",
+        old="""    last_id, known = await coordinator.last_id(), await coordinator.store("")
+    here = await _claimed(store, cluster_id)
+""",
+        new="""    here = await _claimed(store, cluster_id)
+    last_id, known = await coordinator.last_id(), await coordinator.store("")
+""",
+        seed=NO_SCHEDULE,
+        caught_by="tests/server/objects/test_claims.py"
+        "::test_a_claim_that_another_node_makes_meanwhile_is_no_reason",
+    ),
+    Mutant(
         name="store-that-is-away-refuses-the-start",
-        rule="a node starts while its diskless stores do not answer",
+        rule="a node starts even if its diskless stores do not answer",
         module="anabranch.server.diskless.startup",
         old="        if done and not isinstance(fault, ObjectsAway | CoordinatorAway):\n",
         new="        if done:\n",
         seed=NO_SCHEDULE,
         caught_by=f"{OPENING_TESTS}"
         "::test_what_is_found_wrong_after_the_start_is_said_and_tried_again",
+    ),
+    Mutant(
+        name="trimmed-in-vain",
+        rule="a look at the heap that gives back little is followed by a longer pause",
+        module="anabranch.server.free_memory",
+        old="min(2 * pause_s, LONGEST_PAUSE_S)",
+        new="FIRST_PAUSE_S",
+        seed=NO_SCHEDULE,
+        caught_by="tests/server/test_free_memory.py"
+        "::test_a_round_that_gives_back_little_is_followed_by_longer_pauses",
+    ),
+    Mutant(
+        name="holes-in-the-heap-stay",
+        rule="what is free between what stays is given back to the system",
+        module="anabranch.server.free_memory",
+        old="    heap.trim()\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by="tests/server/test_free_memory.py"
+        "::test_what_is_free_between_what_stays_is_given_back",
     ),
 )

@@ -14,6 +14,7 @@ from anabranch.sim.mutants import (
     coordinator,
     diskless,
     groups,
+    growth,
     hosting,
     log,
     log_folders,
@@ -22,6 +23,7 @@ from anabranch.sim.mutants import (
     managed_replicas,
     metadata,
     partitions,
+    rehearsals,
     replication,
     requests,
     storage,
@@ -30,27 +32,31 @@ from anabranch.sim.mutants import (
 )
 from anabranch.sim.mutants.mutant import NO_SCHEDULE, Mutant
 
-ROOMS = (
-    brokers,
-    clients,
-    compaction,
-    coordinator,
-    diskless,
-    groups,
-    hosting,
-    log,
-    log_folders,
-    log_producers,
-    log_syncs,
-    managed_replicas,
-    metadata,
-    partitions,
-    replication,
-    requests,
-    storage,
-    tenure,
-    transactions,
+SUBJECTS = (
+    ("Replication", replication),
+    ("Leaders, in-sync replicas and moves", partitions),
+    ("Controllers", tenure),
+    ("Metadata log", metadata),
+    ("Brokers", brokers),
+    ("Hosted logs and folders", hosting),
+    ("Logs", log),
+    ("Syncs", log_syncs),
+    ("Log folders", log_folders),
+    ("Producers and transactions in logs", log_producers),
+    ("Compaction", compaction),
+    ("Requests", requests),
+    ("Groups and offsets", groups),
+    ("Transactions", transactions),
+    ("Diskless data path", diskless),
+    ("Diskless coordinator", coordinator),
+    ("Object stores", storage),
+    ("Managed replicas of diskless topics", managed_replicas),
+    ("Growth over time", growth),
+    ("Client", clients),
+    ("Rehearsals on processes", rehearsals),
 )
+"""A heading of the documentation, and the module whose mutants stand under it."""
+ROOMS = tuple(room for _, room in SUBJECTS)
 _ALL: tuple[Mutant, ...] = tuple(mutant for room in ROOMS for mutant in room.MUTANTS)
 
 MUTANTS = tuple(mutant for mutant in _ALL if mutant.seed != NO_SCHEDULE)

@@ -36,7 +36,7 @@ MUTANTS = (
     ),
     Mutant(
         name="store-that-went-back-is-written-to",
-        rule="a store that is older than what a node has seen ends the node",
+        rule="a node stops if the store is older than what the node has seen",
         module=f"{TENURE}.takeover",
         old="if first >= self._store_age.seen_end:",
         new="if True:",
@@ -45,7 +45,7 @@ MUTANTS = (
     ),
     Mutant(
         name="confirmed-lease-ignores-when-it-was-asked",
-        rule="the lease's time counts from when its confirmation was asked for",
+        rule="the time of a lease counts from the request for its confirmation",
         module=f"{TENURE}.term",
         old="state.held.confirm(event.asked.asked_ms)",
         new="state.held.confirm(now_ms)",

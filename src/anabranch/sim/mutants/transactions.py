@@ -49,7 +49,7 @@ MUTANTS = (
     ),
     Mutant(
         name="commit-answered-before-it-is-logged",
-        rule="a commit is answered when its record is committed",
+        rule="the commit of a transaction is answered when its record is committed",
         module=f"{TRANSACTIONS}.coordinator",
         old="            shard.change(transactional_id, after, now_ms, then)\n"
         "        return shard, answer\n"
@@ -86,7 +86,7 @@ MUTANTS = (
     ),
     Mutant(
         name="verification-outlives-a-leadership",
-        rule="a coordinator that was asked in an earlier leadership is asked again",
+        rule="a new leader asks the coordinator again, though an earlier leader had asked",
         module="anabranch.core.broker.verification",
         old="or partition.led_from_epoch != self.led_from_epoch:",
         new="or False:",
@@ -104,7 +104,7 @@ MUTANTS = (
     ),
     Mutant(
         name="zombie-not-fenced",
-        rule="a producer of an older epoch is refused",
+        rule="a producer with an older epoch is refused",
         module=f"{TRANSACTIONS}.rules",
         old="    if before.producer_epoch != producer.epoch:\n"
         "        raise ApiError(ErrorCode.PRODUCER_FENCED)\n"
@@ -149,7 +149,7 @@ MUTANTS = (
     ),
     Mutant(
         name="end-asked-again-is-fenced",
-        rule="the same EndTxn again is answered as before, in the epoch before (KAFKA-14402)",
+        rule="a repeated EndTxn with the previous epoch is answered as before (KAFKA-14402)",
         module=f"{TRANSACTIONS}.rules",
         old="        and before.producer_epoch == producer.epoch + 1\n",
         new="        and before.producer_epoch == producer.epoch\n",
@@ -159,7 +159,7 @@ MUTANTS = (
     ),
     Mutant(
         name="opposite-end-is-answered",
-        rule="a request for the opposite outcome is not answered with success",
+        rule="a request for the opposite outcome does not succeed",
         module=f"{TRANSACTIONS}.rules",
         old="    return before.state is (COMPLETE_COMMIT if commits else COMPLETE_ABORT)\n",
         new="    return before.state in (COMPLETE_COMMIT, COMPLETE_ABORT)\n",
@@ -178,7 +178,7 @@ MUTANTS = (
     ),
     Mutant(
         name="id-with-a-record-on-its-way-expires",
-        rule="an id that a record on its way is about is not forgotten",
+        rule="a transactional id does not expire while a record of it is being written",
         module=f"{TRANSACTIONS}.upkeep",
         old="now_ms, expiration_ms) and name not in shard.pending\n",
         new="now_ms, expiration_ms)\n",
@@ -188,7 +188,7 @@ MUTANTS = (
     ),
     Mutant(
         name="fenced-producer-is-told-the-next-epoch",
-        rule="a producer that the coordinator fenced is not told the epoch that fences it",
+        rule="a producer that the coordinator fenced is not told the new epoch",
         module=f"{TRANSACTIONS}.rules",
         old="        and not before.is_fenced\n",
         new="",
@@ -198,7 +198,7 @@ MUTANTS = (
     ),
     Mutant(
         name="decisions-carried-out-before-they-are-committed",
-        rule="a new coordinator carries out what it read once that is committed",
+        rule="a new coordinator carries out a decision that it read once it is committed",
         module=f"{TRANSACTIONS}.coordinator",
         old="        shard.when_committed(loader.read_to, ready, now_ms)\n",
         new="        ready(now_ms)\n",
@@ -208,7 +208,7 @@ MUTANTS = (
     ),
     Mutant(
         name="decision-of-the-past-is-left-alone",
-        rule="a new coordinator carries out what the one before it decided",
+        rule="a new coordinator carries out what the previous one decided",
         module=f"{TRANSACTIONS}.coordinator",
         old="                if each.state in DECIDED:\n",
         new="                if False:\n",
@@ -228,7 +228,7 @@ MUTANTS = (
     ),
     Mutant(
         name="late-request-joins-the-next-transaction",
-        rule="an earlier epoch asks for nothing in a later transaction (KAFKA-14402)",
+        rule="a request with an earlier epoch adds nothing to a later transaction (KAFKA-14402)",
         module=f"{TRANSACTIONS}.rules",
         old="    before = _checked(before, producer)\n    if is_pending",
         new="    before = _checked(\n"
@@ -240,7 +240,7 @@ MUTANTS = (
     ),
     Mutant(
         name="transactions-wait-for-a-client",
-        rule="a decision is carried out once it is committed, without waiting for a client",
+        rule="a committed decision is carried out without waiting for a client",
         module=f"{TRANSACTIONS}.coordinator",
         old="                if shard is not None:\n                    shard.catch_up(now_ms)\n",
         new="",
@@ -250,7 +250,7 @@ MUTANTS = (
     ),
     Mutant(
         name="next-transaction-does-not-wait-for-markers",
-        rule="a client's next transaction waits for the markers of the one before",
+        rule="a client's next transaction waits for the markers of the one before it",
         module="anabranch.core.api.transactions",
         old="if may_wait and fault.code is ErrorCode.CONCURRENT_TRANSACTIONS:",
         new="if False:",
@@ -260,7 +260,7 @@ MUTANTS = (
     ),
     Mutant(
         name="next-transaction-waits-its-time-out",
-        rule="a request that waits for the end of a transaction is answered when it has ended",
+        rule="a request that waits for the end of a transaction is answered when it ends",
         module=f"{TRANSACTIONS}.shard",
         old="            self._broker.changed.add(Changed(transactional_id))\n",
         new="",
@@ -270,7 +270,7 @@ MUTANTS = (
     ),
     Mutant(
         name="waiting-join-holds-up-nothing",
-        rule="so it holds up its client's requests",
+        rule="a join that waits delays its client's later requests",
         module="anabranch.core.api.transactions",
         old=", decided, holds_up=is_client)",
         new=", decided)",
@@ -290,7 +290,7 @@ MUTANTS = (
     ),
     Mutant(
         name="leader-pauses-before-it-asks-to-wait",
-        rule="a partition asks at once to wait for the end of the transaction before",
+        rule="a partition asks at once to wait for the end of the previous transaction",
         module="anabranch.core.broker.verification",
         old="rest_ms = 0 if asked_ms == NO_TIME_MS else asked_ms + backoff_ms - now_ms",
         new="rest_ms = backoff_ms",
@@ -300,7 +300,7 @@ MUTANTS = (
     ),
     Mutant(
         name="first-partition-asked-about-alone",
-        rule="partitions of one request are asked about in one question",
+        rule="one question covers all partitions of a request",
         module="anabranch.core.broker.verification",
         old=".append(verification)\n        broker.peers.ask_last(self._ask_all)\n",
         new=".append(verification)\n        self._ask_all()\n",
@@ -310,7 +310,7 @@ MUTANTS = (
     ),
     Mutant(
         name="coordinator-asked-without-a-pause",
-        rule="a coordinator that does not wait is asked again after a pause",
+        rule="a coordinator that cannot wait is asked again after a pause",
         module="anabranch.core.broker.verification",
         old="rest_ms = 0 if asked_ms == NO_TIME_MS else asked_ms + backoff_ms - now_ms",
         new="rest_ms = 0",
@@ -320,7 +320,7 @@ MUTANTS = (
     ),
     Mutant(
         name="join-holds-up-other-transactions",
-        rule="a question that waits holds up no question about others",
+        rule="a question that waits delays no question about other transactions",
         module="anabranch.core.broker.verification",
         old="            self._queue(verification, JOINS)\n            return True\n",
         new="            self._queue(verification, VERIFICATIONS)\n            return True\n",
@@ -330,7 +330,7 @@ MUTANTS = (
     ),
     Mutant(
         name="late-producer-may-not-go-on",
-        rule="a producer whose transaction was aborted for its timeout may go on (KIP-588)",
+        rule="a producer whose transaction timed out may continue (KIP-588)",
         module=f"{TRANSACTIONS}.transaction",
         old="last_producer_epoch=before.producer_epoch,\n        client_version=server_version",
         new="last_producer_epoch=NO_PRODUCER_EPOCH,\n        client_version=server_version",
@@ -349,7 +349,7 @@ MUTANTS = (
     ),
     Mutant(
         name="ids-listed-whatever-the-pattern",
-        rule="ids are listed that a pattern matches as a whole",
+        rule="only ids that match the pattern as a whole are listed",
         module="anabranch.core.api.p66_list_transactions",
         old="if pattern is not None and not pattern.matches(name):",
         new="if False:",
@@ -359,7 +359,7 @@ MUTANTS = (
     ),
     Mutant(
         name="late-transactions-all-named",
-        rule="a round names twenty late transactions in the log, and counts the others",
+        rule="a round names at most twenty late transactions in the log, and counts the others",
         module=f"{TRANSACTIONS}.upkeep",
         old="if len(self.said) < MOST_SAID:",
         new="if True:",
@@ -369,7 +369,7 @@ MUTANTS = (
     ),
     Mutant(
         name="next-producer-id-is-a-strangers",
-        rule="a producer that goes on with a new producer id comes again while markers are written",
+        rule="a producer with a new producer id may return while its markers are written",
         module=f"{TRANSACTIONS}.rules",
         old="    return producer == (before.next_producer_id, 0)\n",
         new="    return False\n",
@@ -379,7 +379,7 @@ MUTANTS = (
     ),
     Mutant(
         name="next-end-is-fenced-while-markers-are-written",
-        rule="who was told its next epoch comes again while markers are written",
+        rule="a producer that was told its next epoch may return while its markers are written",
         module=f"{TRANSACTIONS}.rules",
         old="        if before.is_fenced:  # no producer",
         new="        if True:  # no producer",
@@ -389,7 +389,7 @@ MUTANTS = (
     ),
     Mutant(
         name="last-epoch-is-given",
-        rule="no producer is given the epoch behind which there is none",
+        rule="no producer gets the last possible epoch",
         module=f"{TRANSACTIONS}.rules",
         old="    if epoch > LAST_EPOCH or (is_newest and before.is_exhausted):",
         new="    if is_newest and before.is_exhausted:",
@@ -399,7 +399,7 @@ MUTANTS = (
     ),
     Mutant(
         name="diskless-topic-of-the-name-gets-markers",
-        rule="a transaction ends without markers in diskless topics that have taken a name",
+        rule="a transaction ends without markers in a diskless topic that has taken a name",
         module=f"{TRANSACTIONS}.markers",
         old="if state is None or is_diskless(image, place.topic):",
         new="if state is None:",
@@ -409,7 +409,7 @@ MUTANTS = (
     ),
     Mutant(
         name="fence-of-the-last-epoch-forgotten",
-        rule="no producer is told the epoch that fenced it, also where the coordinator has moved",
+        rule="no producer is told the epoch that fenced it, even after the coordinator has moved",
         module=f"{TRANSACTIONS}.records",
         old="said.producer_epoch == FENCE_EPOCH and said.next_producer_id == NO_PRODUCER_ID",
         new="False",
@@ -419,7 +419,7 @@ MUTANTS = (
     ),
     Mutant(
         name="effects-within-effects",
-        rule="what is committed together is done one after the other",
+        rule="actions that are committed together are carried out one after the other",
         module="anabranch.core.coordination.shard",
         old="        if self._is_catching_up:\n",
         new="        if False:\n",

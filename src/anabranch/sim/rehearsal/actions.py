@@ -164,6 +164,8 @@ class Actor:
 
     def do(self, event: Event, brokers: tuple[int, ...]) -> None:
         """Carry out one event, which means these brokers."""
+        for each in event.powers:
+            self.cluster.nodes[each].power_on()
         on_node = self._on_nodes.get(event.action)
         if on_node is not None:
             for each in brokers:

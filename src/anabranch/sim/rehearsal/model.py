@@ -90,6 +90,8 @@ class Event:
     one_way: bool = False
     plane: str = "all"
     """Which links a cut is of: `data` between brokers, `control` to controllers, or `all`."""
+    powers: tuple[int, ...] = ()
+    """Brokers whose machines have power again from then on; their processes do not run yet."""
     down_us: int = 0
     """How long a restart takes."""
     election: str = ""

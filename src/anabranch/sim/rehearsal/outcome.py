@@ -13,6 +13,7 @@ moment are one row, since nothing can be seen between them. Not here: the transc
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from itertools import groupby, zip_longest
 from typing import NamedTuple
@@ -195,10 +196,11 @@ def title(events: list[tuple[Event, tuple[int, ...]]]) -> str:
     return "; ".join(event.says or describe(event, brokers) for event, brokers in events)
 
 
-def rehearsed(plan: Rehearsal) -> Outcome:
-    """Run a plan in the simulated world and write down what came of it."""
+def rehearsed(plan: Rehearsal, written: Rehearsal | None = None) -> Outcome:
+    """Simulate a plan and write down what came of it, in a row for each moment of it, or of the
+    plan as it was `written`."""
     stage = Stage(plan)
-    watch = _Watch(stage)
+    watch = _Watch(stage, [events[0].at_us for events in moments(written or plan)])
     stage.run()
     watch.close()
     watch.fill_answers()
@@ -214,8 +216,9 @@ def rehearsed(plan: Rehearsal) -> Outcome:
 class _Watch:
     """Fills rows while a stage runs."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Stage, moments_us: list[int]) -> None:
         self.stage = stage
+        self.moments_us = moments_us
         self.place: Place = stage.plan.watch
         self.rows: list[Row] = []
         self._events: list[tuple[Event, tuple[int, ...]]] = []
@@ -235,7 +238,7 @@ class _Watch:
         return [sent for sent in self.stage.clients[self.place[0]].log if sent.place == self.place]
 
     def _event(self, event: Event, brokers: tuple[int, ...]) -> None:
-        if not self._events or self._events[0][0].at_us != event.at_us:
+        if bisect_right(self.moments_us, event.at_us) == len(self.rows):
             self.close()
             self.rows.append(Row(""))
             self._events = []

@@ -15,19 +15,16 @@ from anabranch.client.admin import (
     ConfigOperation,
     ResourceKind,
     alter_configs,
-    cordon,
     create_partitions,
     create_topic,
 )
 from anabranch.client.cluster import Cluster
 from anabranch.client.elections import Election, elect_leaders
-from anabranch.client.plans import look, plan
-from anabranch.client.reassignments import reassign
-from anabranch.core.placement.move_plans import drain
 from anabranch.sim.rehearsal.model import Action, BrokerChoice, Event, Rehearsal
 from anabranch.sim.rehearsal.units import SECOND_US
 from anabranch.testing.nodes import ClusterError
 from anabranch.testing.rehearsal.machines import Machines
+from anabranch.testing.rehearsal.moves import drained, filled
 from anabranch.testing.rehearsal.probe import PartitionProbe
 
 LOOK_SECONDS = 0.1
@@ -37,7 +34,6 @@ CUT_SECONDS = 1.0
 What it holds would be answered into the cut, and arrive when the links are whole again."""
 DOWN_SECONDS = 2.0
 """The longest that a restart leaves a process down: enough to see what is without it."""
-ON_SIMULATED_NODES_ONLY = (Action.ADD,)
 
 
 def performable(plan: Rehearsal) -> Rehearsal:
@@ -53,12 +49,6 @@ def refuse(plan: Rehearsal) -> None:
         raise ClusterError("On real processes brokers are 1, 2, 3 and so on: give them these ids.")
     if len(plan.brokers) > BROKERS_MOST:
         raise ClusterError(f"At most {BROKERS_MOST} brokers run as processes of one machine.")
-    for event in plan.events:
-        if event.action in ON_SIMULATED_NODES_ONLY:
-            raise ClusterError(
-                f"Line {event.line}: `{event.action.value}` is for simulated nodes only. Leave it "
-                "out on real processes."
-            )
 
 
 class EventPerformer:
@@ -69,6 +59,8 @@ class EventPerformer:
         self.looking = looking
         self.told: Callable[[str], object] = lambda _text: None
         """Hears what an operator is told."""
+        self.now_us = 0
+        """What is due by then, in the rehearsal's time, may happen."""
         self._background: set[asyncio.Task[None]] = set()
         self._on_node: dict[Action, Callable[[int], None]] = {
             Action.KILL: machines.kill,
@@ -103,11 +95,11 @@ class EventPerformer:
             elif event.action in self._slowly:
                 self._begin(asyncio.to_thread(self._slowly[event.action], each))
             elif event.action is Action.RESTART:
-                self._begin(self._restart(each, event.down_us))
+                self._begin(self._restart(each, event, 1))
         if event.action is Action.POWER_LOSS:
             await asyncio.to_thread(self.machines.power_loss, brokers)
         elif event.action is Action.ROLL:
-            self._begin(self._roll(brokers, event.down_us))
+            self._begin(self._roll(brokers, event))
         elif event.action is Action.CUT:
             await self._cut(event, brokers)
         elif event.action is Action.HEAL:
@@ -117,10 +109,18 @@ class EventPerformer:
         elif event.action is Action.RESTORE:
             await asyncio.to_thread(self.machines.restore, event.remote)
         elif event.action in _OPERATED:
+            if event.action is Action.ADD:
+                starts = (asyncio.to_thread(self.machines.start, each) for each in brokers)
+                await asyncio.gather(*starts)
             await self._operate(event, brokers)
 
     def _begin(self, work: Coroutine[None, None, None]) -> None:
         self._background.add(asyncio.ensure_future(work))
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something goes on in the background."""
+        return any(not each.done() for each in self._background)
 
     def check(self) -> None:
         """Raise what something in the background failed with."""
@@ -145,21 +145,18 @@ class EventPerformer:
                     self.machines.cut(other, one, one_way=event.one_way, plane=event.plane)
         await asyncio.sleep(CUT_SECONDS)
 
-    async def _restart(self, broker: int, down_us: int) -> None:
+    async def _restart(self, broker: int, event: Event, turn: int) -> None:
+        """Restart a broker, the `turn`th of an event. It is started when the simulated one is: a
+        busy machine then has the time to see what is without it."""
         await asyncio.to_thread(self.machines.shut_down, broker)
-        await asyncio.sleep(min(down_us / SECOND_US, DOWN_SECONDS))
+        await asyncio.sleep(min(event.down_us / SECOND_US, DOWN_SECONDS))
+        await _until(lambda: self.now_us >= event.at_us + turn * event.down_us)
         await asyncio.to_thread(self.machines.start, broker)
 
-    async def _roll(self, brokers: tuple[int, ...], down_us: int) -> None:
-        for each in brokers:
-            await self._restart(each, down_us)
-            await self._until_whole()
-
-    async def _until_whole(self) -> None:
-        while True:
-            if self._is_whole():
-                return
-            await asyncio.sleep(LOOK_SECONDS)
+    async def _roll(self, brokers: tuple[int, ...], event: Event) -> None:
+        for turn, each in enumerate(brokers, start=1):
+            await self._restart(each, event, turn)
+            await _until(self._is_whole)
 
     def _is_whole(self) -> bool:
         self.looking.follow()
@@ -174,6 +171,13 @@ class EventPerformer:
             sentence = await _OPERATED[event.action](cluster, event, brokers)
             if sentence:
                 self.told(sentence)
+
+
+async def _until(is_so: Callable[[], bool]) -> None:
+    while True:
+        if is_so():
+            return
+        await asyncio.sleep(LOOK_SECONDS)
 
 
 async def _set(cluster: Cluster, event: Event, _brokers: tuple[int, ...]) -> str:
@@ -203,12 +207,11 @@ async def _grow(cluster: Cluster, event: Event, _brokers: tuple[int, ...]) -> st
 
 
 async def _drain(cluster: Cluster, _event: Event, brokers: tuple[int, ...]) -> str:
-    for each in brokers:
-        await cordon(cluster, each)
-    made = plan(await look(cluster), lambda layout: drain(layout, brokers))
-    if made.moves:
-        await reassign(cluster, {each.place: each.after for each in made.moves})
-    return made.sentence
+    return await drained(cluster, brokers)
+
+
+async def _add(cluster: Cluster, _event: Event, brokers: tuple[int, ...]) -> str:
+    return await filled(cluster, brokers)
 
 
 _OPERATED: dict[Action, Callable[[Cluster, Event, tuple[int, ...]], Coroutine[None, None, str]]] = {
@@ -217,5 +220,6 @@ _OPERATED: dict[Action, Callable[[Cluster, Event, tuple[int, ...]], Coroutine[No
     Action.CREATE: _create,
     Action.GROW: _grow,
     Action.DRAIN: _drain,
+    Action.ADD: _add,
 }
 """What an operator asks for; each gives the sentence that he is told."""

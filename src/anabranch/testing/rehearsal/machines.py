@@ -13,6 +13,9 @@ from __future__ import annotations
 
 import fcntl
 import shutil
+import subprocess
+import sys
+import time
 from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,14 +24,33 @@ from anabranch.server.one_machine import COORDINATOR, OBJECTS
 from anabranch.sim.rehearsal.model import Rehearsal
 from anabranch.testing.local_cluster import LocalCluster
 
-START_SECONDS = 60.0
-"""A node that waits for the lease of a dead controller takes nine seconds and more."""
+START_SECONDS = 120.0
+"""A node that waits for the lease of a dead controller takes nine seconds and more, and several
+that start on a busy machine a minute."""
 
 LINKS = {"all": "all", "data": "replication", "control": "controller"}
 """What a plan calls the links of a cut, and what the cluster does."""
-SESSION_MS = 18_000
+SESSION = "broker.session.timeout.ms"
+SESSION_SECONDS = 18.0
 """Twice the default, unless the plan says it: what fits into a session in the simulator, a cut or
 the start of two nodes, is to fit into one on a busy machine too."""
+SESSION_STARTS = 25
+"""A session lasts as long as so many processes need to start: on an idle machine that is less."""
+SESSION_SECONDS_MOST = 60.0
+"""Sessions are waited for: a rehearsal that lasts an hour helps less than one that differs."""
+
+
+def session_seconds(start_seconds: float) -> float:
+    """How long sessions last on a machine where a process needs that long to start."""
+    return min(max(SESSION_SECONDS, SESSION_STARTS * start_seconds), SESSION_SECONDS_MOST)
+
+
+def _start_seconds() -> float:
+    """How long a node's process takes here, now, until it reads what it is to do; it ends then."""
+    begin = time.monotonic()
+    command = [sys.executable, "-P", "-m", "anabranch.testing.node_process"]
+    subprocess.run(command, stdin=subprocess.DEVNULL, check=False)
+    return time.monotonic() - begin
 
 
 class Machines:
@@ -36,20 +58,27 @@ class Machines:
 
     def __init__(self, plan: Rehearsal) -> None:
         racks = [plan.racks.get(each, "") for each in plan.brokers]
+        self.session_seconds = session_seconds(_start_seconds())
+        """Unless the plan has another one."""
         self.cluster = LocalCluster(
             brokers=len(plan.brokers),
             racks=racks if all(racks) else None,
             processes=True,
             controller=plan.controller,
+            later=plan.later,
             config={
                 "min.insync.replicas": None,
-                "broker.session.timeout.ms": SESSION_MS,
+                SESSION: round(1_000 * self.session_seconds),
                 **plan.settings,
             },
             start_timeout_seconds=START_SECONDS,
         )
         self.brokers = set(plan.brokers)
+        self.later = set(plan.later)
+        """Those that only an event starts."""
         self.up: set[int] = set()
+        self.starting: set[int] = set()
+        """Those that do not serve yet."""
         self.frozen: set[int] = set()
         self.dark: set[int] = set()
         """Without power: down, and nobody was told."""
@@ -62,9 +91,9 @@ class Machines:
         self._addresses: dict[int, tuple[str, int]] = {}
 
     def begin(self) -> None:
-        """Start all of them, the one that is to be the active controller first."""
+        """Start all but later ones, the one that is to be the active controller first."""
         self.cluster.start()
-        self.up = set(self.brokers)
+        self.up = self.brokers - self.later
         for each in self.cluster.brokers:
             folder = self.folders[each.broker_id] = Path(each.folder)
             self.logs[each.broker_id] = folder.parent / f"broker-{each.broker_id}.log"
@@ -119,7 +148,11 @@ class Machines:
             for other in self.brokers - self.dark - {broker}:
                 self.cluster.heal(broker, other)
         self.up.add(broker)
-        self.cluster.start_broker(broker, timeout_seconds=START_SECONDS)
+        self.starting.add(broker)
+        try:
+            self.cluster.start_broker(broker, timeout_seconds=START_SECONDS)
+        finally:
+            self.starting.discard(broker)
 
     def pause(self, broker: int) -> None:
         """SIGSTOP."""

@@ -127,6 +127,8 @@ class PartitionProbe:
     def _read_logs(self) -> None:
         for broker, path in self.machines.logs.items():
             at = self._read_to.get(path, 0)
+            if not path.exists():  # it was never started
+                continue
             with path.open("rb") as file:
                 file.seek(at)
                 lines = file.read().split(b"\n")

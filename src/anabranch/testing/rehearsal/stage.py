@@ -3,7 +3,8 @@
 What: three or more nodes run as processes of this machine; each event is done to them, and when
 what is seen is what the rehearsal foretold, the next one follows. Why waiting for that and not for
 a time: a machine is as fast as it is. What was seen is written down, whatever it is: where it is
-not what was foretold within `patience_seconds`, the row says so by being another.
+not what was foretold and does not change any more (`Patience`), another order of its events is
+looked for in the simulation, and without one the row says so by being another.
 
 Rule kept: the rows are made from what is seen alone. Not here: their printer (`outcome.py` of
 `sim/rehearsal`).
@@ -20,32 +21,41 @@ from anabranch.client.cluster import Cluster
 from anabranch.client.connection import ConnectionLost
 from anabranch.core.errors import ApiError
 from anabranch.sim.rehearsal.model import Action, Event, Rehearsal
+from anabranch.sim.rehearsal.orders import Foretold
 from anabranch.sim.rehearsal.outcome import BEGIN, Outcome, Row, moments, title
 from anabranch.sim.rehearsal.producer import REQUEST_TIMEOUT_MS, Sent
 from anabranch.sim.rehearsal.transcript import answer
+from anabranch.sim.rehearsal.units import SECOND_US
 from anabranch.testing.nodes import ClusterError
 from anabranch.testing.rehearsal.actions import EventPerformer, refuse
 from anabranch.testing.rehearsal.clients import RehearsalClients
 from anabranch.testing.rehearsal.machines import Machines
+from anabranch.testing.rehearsal.patience import Patience
 from anabranch.testing.rehearsal.probe import PartitionProbe
 
 LEFT = re.compile(r"([\d,]+) out of the ISR")
-PATIENCE_SECONDS = 45.0
+SESSIONS_OF_PATIENCE = 2.5
 """More than a lease and a session that run out, one after the other."""
 LOOK_SECONDS = 0.05
+LEASE_SECONDS = 10.0
+"""A little more than the lease of a controller that died."""
 ANSWER_SECONDS = 1.0
 """How long an event's answer is waited for before the next event: some never come."""
 
 
 def performed(
-    plan: Rehearsal, foretold: Outcome, *, patience_seconds: float = PATIENCE_SECONDS
+    plan: Rehearsal, foretold: Foretold, *, patience_seconds: float | None = None
 ) -> Outcome:
-    """Perform a plan on processes; `foretold` is what came of it in the simulated world.
+    """Perform a plan on processes; `foretold` is what came of it in the simulation, and ends with
+    the outcome that was met. A row may stay the same for `patience_seconds` before it counts as
+    another than foretold, by default for SESSIONS_OF_PATIENCE.
 
     Raises ClusterError for a plan that processes cannot perform, or where a node does not start.
     """
     refuse(plan)
     machines = Machines(plan)
+    if patience_seconds is None:
+        patience_seconds = SESSIONS_OF_PATIENCE * machines.session_seconds
     try:
         machines.begin()
         return asyncio.run(_Stage(plan, foretold, machines, patience_seconds).run())
@@ -56,7 +66,7 @@ def performed(
 
 
 def as_noticed(brokers: Iterable[int], changes: Iterable[str]) -> tuple[int, ...]:
-    """Brokers in the order in which they left the ISR in the simulation, the others last.
+    """Brokers in the order in which they leave the ISR by these changes, the others last.
 
     A controller hears of the deaths of one moment one after the other, in any order, and what
     follows differs: the last to leave the ISR is eligible to lead."""
@@ -66,11 +76,15 @@ def as_noticed(brokers: Iterable[int], changes: Iterable[str]) -> tuple[int, ...
     )
 
 
+def _changes(rows: Iterable[Row]) -> list[str]:
+    return [each for row in rows for each in row.changes]
+
+
 class _Stage:
     """One run."""
 
     def __init__(
-        self, plan: Rehearsal, foretold: Outcome, machines: Machines, patience_seconds: float
+        self, plan: Rehearsal, foretold: Foretold, machines: Machines, patience_seconds: float
     ) -> None:
         self.plan = plan
         self.foretold = foretold
@@ -91,8 +105,10 @@ class _Stage:
             await self._create_topics()
             self._next(BEGIN)
             await self._rest()
-            for events in moments(self.plan):
-                await self._perform(events)
+            found = moments(self.plan)
+            ends_us = [*(events[0].at_us for events in found[1:]), self.plan.length_us]
+            for events, end_us in zip(found, ends_us, strict=True):
+                await self._perform(events, end_us)
             await self.acting.end(self.patience_seconds)
             await self._end_answers()
             return Outcome(self.plan, self.rows, await self.asking.lost())
@@ -115,7 +131,9 @@ class _Stage:
                     cluster, topic.name, assignment=topic.replicas, configs=topic.settings
                 )
 
-    async def _perform(self, events: list[Event]) -> None:
+    async def _perform(self, events: list[Event], end_us: int) -> None:
+        """Perform the events of one moment, and wait until they have come to rest. While no broker
+        runs, only time shows that the lease of the last controller is over."""
         meant: list[tuple[Event, tuple[int, ...]]] = []
         row = self._next("")
         await self._lose_patience(events[0].at_us)
@@ -123,7 +141,8 @@ class _Stage:
             brokers = () if event.who is None else await self.acting.who(event.who)
             meant.append((event, brokers))
             row.what = title(meant)
-            brokers = as_noticed(brokers, self.foretold.rows[len(self.rows) - 1].changes)
+            rows = self.foretold.met.rows[len(self.rows) - 1 :]
+            brokers = as_noticed(brokers, _changes(rows))
             if event.action in (Action.SEND, Action.READ):
                 task = asyncio.ensure_future(self._ask(event, row))
                 self._answers.append(task)
@@ -134,7 +153,16 @@ class _Stage:
                         await self.asking.connect(each, self._sends_after(event))
                 self.acting.told = row.told.append
                 await self.acting.do(event, brokers)
+        if self.acting.is_busy:
+            await self._wait_for_answers()
+        self.acting.now_us = end_us
         await self._rest()
+        await self._wait_for_answers()
+        if not self.machines.up:
+            pause_seconds = (end_us - events[0].at_us) / SECOND_US
+            await asyncio.sleep(min(pause_seconds, LEASE_SECONDS))
+
+    async def _wait_for_answers(self) -> None:
         if self._answers:
             await asyncio.wait(self._answers, timeout=ANSWER_SECONDS)
 
@@ -173,21 +201,25 @@ class _Stage:
         return row
 
     async def _rest(self) -> None:
-        """Look until the row is what was foretold, or patience ends."""
-        loop = asyncio.get_running_loop()
-        row, foretold = self.rows[-1], self.foretold.rows[len(self.rows) - 1].at_rest
-        until = loop.time() + self.patience_seconds
+        """Look until the row is what was foretold. Once nothing changes any more, it may be what
+        another order of the same moment gives."""
+        loop, row = asyncio.get_running_loop(), self.rows[-1]
+        patience = Patience(self.patience_seconds, loop.time())
         while True:
             self.acting.check()
             row.state = await self.looking.state() or row.state
-            if row.state is not None and (row.at_rest == foretold or loop.time() > until):
-                return
+            if row.state is not None:
+                if row.at_rest == self.foretold.met.rows[len(self.rows) - 1].at_rest:
+                    return
+                moving = loop.time() if self.machines.starting else 0
+                if patience.is_over((row.at_rest, moving), loop.time()):
+                    await asyncio.to_thread(self.foretold.search, self.rows)
+                    return
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _end_answers(self) -> None:
         """Whoever has no answer by now gets none."""
-        if self._answers:
-            await asyncio.wait(self._answers, timeout=ANSWER_SECONDS)
+        await self._wait_for_answers()
         for each in self._answers:
             each.cancel()
         for row, sent in self._sends:

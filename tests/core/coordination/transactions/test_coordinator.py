@@ -13,6 +13,7 @@ from tests.core.coordination.transactions.transaction_world import (
     joining,
 )
 
+from anabranch.core.api.context import METADATA
 from anabranch.core.coordination.transactions.loader import TransactionLoader
 from anabranch.core.coordination.transactions.shard import TransactionShard
 from anabranch.core.coordination.transactions.topic import TRANSACTION_TOPIC
@@ -81,13 +82,29 @@ def test_with_an_older_client_the_epoch_stays(world):
 
 
 def test_offsets_of_a_group_get_a_marker_too(world):
-    producer = world.producer()
-    assert world.add_offsets(producer, "g") == ErrorCode.COORDINATOR_NOT_AVAILABLE
     world.node.topic(OFFSETS_TOPIC, 3)
+    producer = world.producer()
     assert world.add_offsets(producer, "g") == NONE
     world.end(producer)
     world.deliver()
     assert [place.topic for place in world.markers] == [OFFSETS_TOPIC]
+
+
+def test_a_group_that_no_client_has_looked_for_gets_its_topic(world):
+    """Clients that look for its coordinator only after this answer would ask for ever."""
+    producer = world.producer()
+    late, told = (world.ask_add_offsets(producer, "g") for _ in range(2))
+    assert [wish.message.topics[0].name for wish in world.wishes] == [OFFSETS_TOPIC]
+    assert all(wait.holds_up for wait, _box in world.waits)
+    world.waits, later = world.waits[:1], world.waits[1:]
+    world.expire()
+    assert [code_of(each) for each in late] == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    world.waits = later
+    world.node.topic(OFFSETS_TOPIC, 3)
+    world.broker.changed.add(METADATA)
+    world.settle()
+    assert [code_of(each) for each in told] == [NONE]
+    assert world.state() == "Ongoing"
 
 
 def test_many_transactions_share_a_request_to_a_broker(world):

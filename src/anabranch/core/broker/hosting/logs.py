@@ -3,8 +3,9 @@
 What: the standing of each partition (`states.py`), what changes it, and what the performer has to
 do then. At most one log is being opened. Rules kept: a log of an older topic id, or of a replica
 that moved away, is set aside and not removed, because metadata may have been restored from an old
-copy; what the metadata does not know stays where it is; an empty log takes no place of one that was
-synced while others may count on it. Not here: following images (`hosting.py`).
+copy; what the metadata does not know stays where it is; neither an empty log nor an older copy
+takes the place of one that is away while others may count on that. Not here: following images
+(`hosting.py`).
 """
 
 from __future__ import annotations
@@ -51,6 +52,9 @@ class Found(NamedTuple):
 
     path: str
     topic_id: TopicId | None
+    is_orphan: bool = False
+    """Whether it does not say whose it is and nothing was placed here when all was followed: it is
+    of no partition that comes here later."""
 
 
 class PendingOpen(NamedTuple):
@@ -120,6 +124,9 @@ class Logs:
                 self._no_more_found(place, found)
                 self._set_aside(found.path, place, MOVED_AWAY)
             return
+        if found.topic_id is None and not (known and self._partitions.is_placed_here(known)):
+            lying = self.found[place]
+            self.found[place] = tuple(each._replace(is_orphan=each == found) for each in lying)
         why = "is of another topic" if known else "is not in the metadata"
         sentence = f"ignored a log whose partition {why}"
         self._effects.append(Report("warning", sentence, path=f"{found.path}/{place}"))
@@ -161,6 +168,11 @@ class Logs:
         lying = self.found.pop(place, ())
         found = self._own_of(lying, assignment)
         others = [each for each in lying if each is not found]
+        if found is not None and self._is_older_copy(image, assignment, found):
+            self.found[place] = lying
+            self._come_to(assignment, HostedEvent.MISS)
+            self._partitions.older.add(place)
+            return
         for each in others:
             is_second = found is not None and each.topic_id == topic_id
             self._set_aside(each.path, place, SECOND_COPY if is_second else ANOTHER_TOPIC)
@@ -188,7 +200,9 @@ class Logs:
         own = [each for each in lying if each.topic_id == topic_id] or [
             each
             for each in lying
-            if each.topic_id is None and not self._may_be_anothers(each, assignment)
+            if each.topic_id is None
+            and not each.is_orphan
+            and not self._may_be_anothers(each, assignment)
         ]
         if len(own) < 2:
             return own[0] if own else None
@@ -199,6 +213,23 @@ class Logs:
             return is_named, self.folders.by_path[found.path].promised(place)
 
         return max(own, key=standing)
+
+    def _is_older_copy(self, image: MetadataImage, assignment: Assignment, found: Found) -> bool:
+        """Whether a log may lack what others count on: the metadata names a folder that does not
+        work. Says so."""
+        place, _, state = assignment
+        away = self._partitions.away_directory(state)
+        if away is None or self._partitions.may_open_copy(image, state):
+            return False
+        why = (
+            f"the metadata says that its log lies in {self._partitions.folder_called(away)}, which "
+            f"does not work; the copy in {found.path} may be older, and is opened when this "
+            "replica neither leads nor counts as in sync; repair the other folder and restart, or "
+            "delete the topic"
+        )
+        sentence = "a partition is offline: its folder is away"
+        self._effects.append(Report("error", sentence, place, why=why))
+        return True
 
     def _may_be_anothers(self, found: Found, assignment: Assignment) -> bool:
         """Whether a log that does not say whose it is is copied anew instead: its name goes to disk

@@ -69,6 +69,7 @@ TRANSITIONS: Mapping[tuple[HostedState, HostedEvent], HostedState] = {
     (_S.ROOMLESS, _H.GIVE_UP): _S.OFFLINE,
     (_S.ROOMLESS, _H.REMOVE): _S.ABSENT,
     (_S.MISSING, _H.CREATE): _S.CREATING,
+    (_S.MISSING, _H.OPEN): _S.OPENING,
     (_S.MISSING, _H.MISS): _S.MISSING,
     (_S.MISSING, _H.GIVE_UP): _S.OFFLINE,
     (_S.MISSING, _H.REMOVE): _S.ABSENT,

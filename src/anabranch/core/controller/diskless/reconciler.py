@@ -57,8 +57,10 @@ IDLE_MS, BUSY_MS = 500, 50
 """Between two looks, when nothing is to be done and while something is."""
 MOST_LOOKED = 1_000
 """Partitions after which a look ends: some 10 ms."""
-MOST_MOVED = 1_000
-"""Steps in one batch of records, so that it stays small."""
+LEAST_MOVED, MOST_MOVED = 50, 1_000
+"""Steps in one batch of records, by the pace: at the default one a batch takes some milliseconds of
+the controller, and of each node that follows. The next one comes AFTER_A_HIT_MS later; clients have
+their turn in between."""
 MOST_LATE = 120
 """Percent of a look's worth that one look may make: timers ring a little late."""
 REST = 4
@@ -67,8 +69,16 @@ fifth of a busy controller's time."""
 MOST_ALIKE = 10_000
 """Lists of replicas whose wishes are kept: partitions on the same brokers want the same."""
 MOST_SAID = MOST_A_DECISION - 1
-"""Steps of one batch that are told of one by one, beside its summary: no more are kept, and a rack
-that comes may change thousands of partitions a second, each a line in the log."""
+"""Steps of one batch that are told of one by one, beside its summary: no more are kept."""
+MOST_SAID_OF_MANY = 3
+"""The same where more batches follow: a rack that comes may change thousands of partitions a
+second, each a line in the log."""
+
+
+def batch_of(moves_per_sec: int) -> int:
+    """Steps in one batch of records, so that batches one after the other keep the pace."""
+    moves = moves_per_sec * AFTER_A_HIT_MS * MOST_LATE // 100_000
+    return min(max(moves, LEAST_MOVED), MOST_MOVED)
 
 
 class Pace:
@@ -85,7 +95,7 @@ class Pace:
         self._since_ms = now_ms
         most = max(1000, moves_per_sec * BUSY_MS * MOST_LATE // 100)
         self._thousandths = min(self._thousandths, most)
-        return min(self._thousandths // 1000, MOST_MOVED)
+        return min(self._thousandths // 1000, batch_of(moves_per_sec))
 
     def spend(self, moves: int) -> None:
         """So many were made."""
@@ -150,9 +160,16 @@ class ReconcilerDuty:
             result = Result((NoOpRecord(absences=absences),), None, tuple(reasons))
         elif result is not None:
             self._moved_ms = now_ms
-        is_busy = self.todo or state.diskless.touched
-        self.due_ms = now_ms + (BUSY_MS if is_busy else IDLE_MS)
+        most = batch_of(config.diskless_managed_rf_max_moves_per_sec)
+        is_full = result is not None and len(result.records) >= most
+        self.due_ms = now_ms + self._pause_ms(state, is_full=is_full)
         return result
+
+    def _pause_ms(self, state: ClusterState, *, is_full: bool) -> int:
+        """Until the next look: a batch that is full is followed by the next one."""
+        if is_full:
+            return AFTER_A_HIT_MS
+        return BUSY_MS if self.todo or state.diskless.touched else IDLE_MS
 
     # Time.
 
@@ -161,9 +178,9 @@ class ReconcilerDuty:
         asks again: on a busy machine clients would else wait for one batch after the other."""
         moved_ms, self._moved_ms = self._moved_ms, NEVER_MS
         if moved_ms != NEVER_MS:
-            took_ms = max(0, now_ms - moved_ms - AFTER_A_HIT_MS)
-            pause_ms = min(REST * took_ms, IDLE_MS)
-            self.due_ms = max(self.due_ms, now_ms + pause_ms)
+            ended_ms = now_ms - AFTER_A_HIT_MS
+            pause_ms = min(REST * max(0, ended_ms - moved_ms), IDLE_MS)
+            self.due_ms = max(self.due_ms, ended_ms + pause_ms)
 
     def _counted(
         self, state: ClusterState, config: BrokerConfig, now_ms: int, *, hears: bool
@@ -238,7 +255,8 @@ class ReconcilerDuty:
         if len(self._wishes) >= MOST_ALIKE:
             self._wishes.clear()
         allowed = self._pace.allowed(pace, now_ms)
-        look = _Look(state, self.racks, self._wishes, allowed, self._reconciles)
+        most_said = MOST_SAID if len(self.todo) <= LEAST_MOVED else MOST_SAID_OF_MANY
+        look = _Look(state, self.racks, self._wishes, allowed, most_said, self._reconciles)
         for _ in range(min(MOST_LOOKED, len(self.todo))):
             key, _ = self.todo.popitem()
             moves = look.at(key)
@@ -282,6 +300,7 @@ class _Look:
         racks: Racks,
         wishes: dict[tuple[Row, int], Wish],
         allowed: int,
+        most_said: int,
         reconciles: bool,
     ) -> None:
         self.records: list[MetadataRecord] = []
@@ -291,6 +310,7 @@ class _Look:
         self._racks = racks
         self._wishes = wishes
         self._allowed = allowed
+        self._most_said = most_said
         self._reconciles = reconciles
         self._carried = Counter(state.replica_count)
 
@@ -313,7 +333,7 @@ class _Look:
             if made is not None:
                 self._carried.update(made.came)
                 self._carried.subtract(made.went)
-            if len(self.records) <= MOST_SAID:
+            if len(self.records) <= self._most_said:
                 self._say(key, partition, made, record)
         if step is not None:
             return True

@@ -202,7 +202,7 @@ class LogRows:
         self.stage = Stage.KEEPING
         self._compare(self._rows)
         assert self._image is not None
-        self._compare(self._image.topics_by_id)
+        self._compare(sorted(self._image.topics_by_id))
 
     def _compare(self, topic_ids: Iterable[TopicId]) -> None:
         for topic_id in topic_ids:

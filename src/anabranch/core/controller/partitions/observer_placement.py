@@ -63,6 +63,8 @@ class ObserverDuty:
         if now_ms < self.due_ms:
             return None
         self.due_ms = now_ms + INTERVAL_MS
+        for name in self._settled.keys() - state.racks.constrained.keys():
+            del self._settled[name]
         image = state.image
         if not state.racks.constrained or not may_write(image, ReplicaRolesRecord):
             return None

@@ -10,8 +10,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import assert_never
 
+from anabranch.core.controller.controller import NOT_THE_CONTROLLER
 from anabranch.core.controller.tenure import effects
 from anabranch.core.controller.tenure.tenure import Tenure
+from anabranch.core.errors import ApiError, ErrorCode
+
+
+def refusal() -> ApiError:
+    """What a decision is answered that was not committed, or may not have been."""
+    return ApiError(ErrorCode.NOT_CONTROLLER, NOT_THE_CONTROLLER)
 
 
 class Performer(ABC):

@@ -37,6 +37,7 @@ from anabranch.core.types import NEVER_MS
 
 NO_COPY = CopyEnd("")
 _ANSWERS = get_args(events.StoreAnswer)
+_STEPS = {pair: attrgetter(step) for pair, step in TABLE.items()}
 
 
 class Tenure:
@@ -70,10 +71,10 @@ class Tenure:
                 return  # it comes too late: that call counts no longer
         else:
             self.look(now_ms)
-        step = TABLE.get((self.state.phase, type(event)))
+        step = _STEPS.get((self.state.phase, type(event)))
         if step is None:
             raise Bug(f"{type(event).__name__} while {self.state.phase.value}")
-        attrgetter(step)(self)(event, now_ms)
+        step(self)(event, now_ms)
         self.look(now_ms)
         self.term.probes.dial()
 

@@ -9,7 +9,7 @@ waiting are those of every coordinator (`core.coordination.shard`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias
 
 from anabranch.core.coordination.shard import AS_COORDINATOR, Coordinator, Shard
@@ -85,7 +85,7 @@ class TransactionShard(Shard):
             raise
 
     def forget(
-        self, transactional_ids: list[str], now_ms: int, then: Callable[[int], None]
+        self, transactional_ids: Sequence[str], now_ms: int, then: Callable[[int], None]
     ) -> None:
         """Write tombstones of ids that have expired; `then` is told how many are gone."""
 

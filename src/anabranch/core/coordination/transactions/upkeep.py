@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from anabranch.core.coordination.shard import in_writes
 from anabranch.core.coordination.transactions.shard import TransactionShard, server_version
 from anabranch.core.coordination.transactions.transaction import Transaction, fenced
 from anabranch.core.errors import ApiError
@@ -115,10 +116,9 @@ class Upkeep:
                 for name, transaction in shard.transactions.items()
                 if transaction.is_expired(now_ms, expiration_ms) and name not in shard.pending
             ]
-            if not expired:
-                continue
             try:
-                shard.forget(expired, now_ms, self._count)
+                for some in in_writes(expired):
+                    shard.forget(some, now_ms, self._count)
             except ApiError:
                 continue  # as above
 

@@ -30,9 +30,9 @@ WAIT_MS = 2_000
 within this, and an idle cluster asks only so often."""
 PIECE_BYTES = 8 * 1024 * 1024
 """Most that one answer brings: it is held in memory on both sides."""
-LOG_BYTES = 64 * 1024
-"""Most of the log that one answer brings: some 600 records, which are applied in one step of some
-10 ms. A node that is far behind serves its clients between two of them."""
+LOG_BYTES = 16 * 1024
+"""Most of the log that one answer brings: some 150 records, which are applied in one step of a few
+milliseconds. A node that is far behind serves its clients between two of them."""
 
 
 class Asker:

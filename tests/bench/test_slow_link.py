@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from chaos.slow_link import WELL, Condition, SlowLink
+from bench.slow_link import WELL, Condition, SlowLink
 
 SECONDS = 10.0
 SOON_SECONDS = 0.2

@@ -1,15 +1,12 @@
-"""`python -m chaos.s3_server HOST`: an S3 server behind a link that can fail, in a process.
+"""An S3 server behind a link that can fail, in a process of its own: the side that starts it.
 
-What: the server of `s3_moto`, which the tests use too; before it a `SlowLink`. The first
-line on standard output is the port as JSON; each line on standard input is a condition of the link,
-as JSON, answered by a line once it holds. Rules kept: objects lie in memory; the process ends when
-its standard input does, so that it never outlives who started it. `S3Server` is that one's side.
-Not here: which condition when (`faults_diskless`, the benchmark).
+What: `S3Server` starts `s3_process` and sends it conditions of the link. Rule kept: objects lie in
+memory, so that a server that has ended leaves nothing. Not here: the server (`s3_process`), which
+condition when (`chaos/objects.py`, the benchmarks).
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import subprocess
@@ -18,7 +15,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from chaos.slow_link import WELL, Condition, SlowLink
+from bench.slow_link import Condition
 
 ROOT = Path(__file__).resolve().parents[1]
 BUCKET = "bucket"
@@ -31,7 +28,7 @@ class S3Server:
     def __init__(self, host: str = LOCAL, prefix: tuple[str, ...] = ()) -> None:
         self._lock = threading.Lock()
         self.process = subprocess.Popen(
-            [*prefix, sys.executable, "-m", "chaos.s3_server", host],
+            [*prefix, sys.executable, "-m", "bench.s3_process", host],
             cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             text=True,
         )  # fmt: skip
@@ -71,28 +68,3 @@ class S3Server:
         if not line:
             raise OSError("the S3 server ended")
         return dict(json.loads(line))
-
-
-async def serve(host: str) -> None:
-    """Until standard input ends."""
-    from chaos.s3_moto import s3_endpoint
-
-    with s3_endpoint(host) as endpoint:
-        link = SlowLink(int(endpoint.rpartition(":")[2]), host)
-        await link.start()
-        _say({"port": link.port})
-        reader = asyncio.StreamReader()
-        await asyncio.get_running_loop().connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
-        )
-        while line := await reader.readline():
-            link.become(WELL._replace(**json.loads(line)))
-            _say({})
-
-
-def _say(answer: dict[str, int]) -> None:
-    print(json.dumps(answer), flush=True)
-
-
-if __name__ == "__main__":
-    asyncio.run(serve(sys.argv[1]))

@@ -8,7 +8,7 @@ from contextlib import suppress
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from chaos.s3_moto import s3_endpoint
+from bench.s3_moto import s3_endpoint
 from moto.s3.models import S3Backend
 
 SECONDS = 10.0

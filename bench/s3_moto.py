@@ -4,7 +4,7 @@ What: the server that tests, chaos and benchmarks use. Rule kept: of several put
 `If-None-Match: *` of one name, one succeeds, as S3 guarantees (Amazon S3 User Guide, "Conditional
 writes"). moto by itself looks for the object and stores the new one in two steps, between which
 another thread's put gets in; both then succeed. The lock is taken when a put's body has come, so
-that a slow sender holds up no other one. Not here: links that fail (`s3_server`).
+that a slow sender holds up no other one. Not here: links that fail (`slow_link`).
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.request import Request, urlopen
 
+from bench.s3_server import BUCKET, LOCAL
 from moto.moto_server.threaded_moto_server import ThreadedMotoServer
 from moto.s3.responses import S3Response
-
-from chaos.s3_server import BUCKET, LOCAL
 
 START_SECONDS = 60.0
 """A run gives way to others on its machine."""

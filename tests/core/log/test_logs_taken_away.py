@@ -1,0 +1,63 @@
+"""A log that was deleted or set aside does not come back to the place where another one began."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from tests.core.log.support import KEY, NOW_MS, append, batch
+
+from anabranch.core.log.config import LogConfig
+from anabranch.core.log.logs import MOST_RETURNING, LogFolder
+from anabranch.core.types import TopicId, TopicPartition
+from anabranch.sim.disk import SimDisk
+
+CONFIG = LogConfig(file_delete_delay_ms=0)
+OLD, NEW = TopicId(b"o" * 16), TopicId(b"n" * 16)
+
+
+def folder_with_log(seed):
+    """A disk whose folder has one log that was written to and never synced."""
+    disk = SimDisk(Random(seed))
+    folder = LogFolder(disk, "data")
+    append(folder.create_log(KEY, OLD, CONFIG, now_ms=NOW_MS), batch(1))
+    return disk, folder
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_no_power_cut_brings_an_unnamed_log_back_to_its_place(is_deleted):
+    """Whatever survives of a log's files, those of the older one lie elsewhere."""
+    for seed in range(60):
+        disk, folder = folder_with_log(seed)
+        disk.stored_names.update(disk.names)  # its names reached the disk by themselves
+        old = {name for name in disk.names if name.startswith(f"data/{KEY}/")}
+        if is_deleted:
+            folder.delete_log(KEY, unique="1", now_ms=NOW_MS)
+        else:
+            folder.logs.pop(KEY).close(clean=False)
+            folder.set_aside(KEY, unique="1")
+        folder.create_log(KEY, NEW, CONFIG, now_ms=NOW_MS)
+        disk.cut_power()
+        left = {name for name in disk.names if name.startswith(f"data/{KEY}/")}
+        assert not any(name.endswith(".log") for name in left & old), (seed, left)
+
+
+def test_deletions_and_other_logs_sync_nothing(monkeypatch):
+    """Names are synced for the log that begins in the place, once for all that were taken away."""
+    disk, folder = folder_with_log(1)
+    synced = []
+    monkeypatch.setattr(disk, "sync_dir", synced.append)
+    folder.delete_log(KEY, unique="1", now_ms=NOW_MS)
+    folder.create_log(TopicPartition("another", 0), NEW, CONFIG, now_ms=NOW_MS)
+    assert synced == []
+    folder.create_log(KEY, NEW, CONFIG, now_ms=NOW_MS)
+    assert synced == ["data"]
+
+
+def test_what_is_remembered_of_deleted_logs_is_bounded():
+    folder = folder_with_log(1)[1]
+    for number in range(MOST_RETURNING + 5):
+        place = TopicPartition("t", number)
+        folder.create_log(place, NEW, CONFIG, now_ms=NOW_MS)
+        folder.delete_log(place, unique="1", now_ms=NOW_MS)
+        assert len(folder._may_return) <= MOST_RETURNING

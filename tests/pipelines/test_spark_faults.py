@@ -1,0 +1,129 @@
+"""What Spark says without a remedy is told with one, and a master that is not there is refused."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+
+import click
+import pytest
+
+from anabranch.cli.demo import story
+from anabranch.cli.spark import _session, faults_with_remedies
+from anabranch.pipelines import session, spark_faults
+from anabranch.pipelines.spark_faults import NoMaster, refuse_unreachable, remedy, unusable
+
+BUSY = (
+    "An error occurred while calling o31.collect.\n: org.apache.spark.SparkException: Job aborted "
+    "due to stage failure: Task 0 in stage 0.0 failed 1 times, most recent failure: "
+    "org.apache.spark.SparkException: {}\n\tat org.apache.spark.api.python.PythonWorkerFactory\n"
+)
+WORDS = (
+    "Python worker failed to connect back.",
+    "Timed out while waiting for the Python worker to connect back after 10000ms.",
+)
+BOUND_SECONDS = 20.0
+"""An unreachable master is told within this: no Spark is started."""
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_a_worker_that_does_not_connect_is_told_with_cause_and_remedy(words, monkeypatch):
+    def job(*_args):
+        raise RuntimeError(BUSY.format(words))
+
+    with pytest.raises(click.ClickException) as told, faults_with_remedies():
+        job()
+    text = told.value.message
+    assert "too busy" in text and "Try again" in text and "/etc/hosts" in text
+    assert "org.apache" not in text
+    monkeypatch.setattr(session.SparkSession, "getActiveSession", lambda: None)
+    monkeypatch.setattr(session, "_made", job)
+    with pytest.raises(click.ClickException) as told, _session("a job", "local[1]"):
+        pass
+    assert told.value.message == text
+
+
+def test_the_demo_tells_it_too(monkeypatch, tmp_path):
+    demo = story.Story(str(tmp_path), records=1, port=0, with_spark=True, as_json=False)
+    for act in ("_load", "_read_back", "_carriers", "_sizes", "_crash", "_diskless"):
+        monkeypatch.setattr(demo, act, lambda *_: None)
+
+    def lake(*_args):
+        raise RuntimeError(BUSY.format(WORDS[0]))
+
+    monkeypatch.setattr(demo, "_lake", lake)
+    with pytest.raises(click.ClickException, match="too busy"):
+        demo.tell()
+
+
+def test_another_fault_stays_as_it_is():
+    assert remedy(RuntimeError("a table is missing")) == ""
+    with pytest.raises(RuntimeError, match="a table is missing"), faults_with_remedies():
+        raise RuntimeError("a table is missing")
+
+
+@pytest.fixture
+def listener():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+def test_one_address_of_a_master_is_enough_and_other_masters_are_sparks(listener):
+    for master in (f"spark://127.0.0.1:1,127.0.0.1:{listener}", "yarn", "k8s://https://h:1"):
+        refuse_unreachable(master)
+
+
+@pytest.mark.parametrize(
+    ("addresses", "why"),
+    [
+        ("127.0.0.1:1", "127.0.0.1:1: nothing listens there"),
+        ("127.0.0.1:1,[::1]:1", "127.0.0.1:1: nothing listens there; [::1]:1: "),
+        ("127.0.0.1", "127.0.0.1: this is not HOST:PORT"),
+        ("127.0.0.1:99999", "127.0.0.1:99999: "),
+    ],
+)
+def test_an_address_that_cannot_be_dialled_is_told_with_its_reason(addresses, why):
+    with pytest.raises(NoMaster) as told:
+        refuse_unreachable(f"spark://{addresses}")
+    assert f"({why}" in str(told.value) and "correct --master" in str(told.value)
+
+
+def test_a_machine_that_does_not_answer_is_not_waited_for(monkeypatch):
+    def silent(_address, timeout):
+        assert timeout == spark_faults.DIAL_SECONDS < BOUND_SECONDS
+        raise TimeoutError
+
+    monkeypatch.setattr(spark_faults.socket, "create_connection", silent)
+    with pytest.raises(NoMaster, match="no answer within 5 s"):
+        refuse_unreachable("spark://198.51.100.1:7077")
+
+
+@pytest.mark.parametrize(
+    ("told", "why"),
+    [
+        ("calling\n: a.b.SparkException: not so.\n\tat a.b", "not so"),
+        (
+            "calling\n: IllegalStateException: on a stopped SparkContext.",
+            "no master answered there",
+        ),
+        ("[MASTER_URL_INVALID] bad", "[MASTER_URL_INVALID] bad"),
+        ("", "RuntimeError"),
+    ],
+)
+def test_what_is_no_master_is_told_in_a_line(told, why):
+    text = str(unusable("spark://h:1", RuntimeError(told)))
+    assert text.startswith(f"Spark did not start with the master spark://h:1: {why}. Check ")
+
+
+def test_a_job_ends_soon_without_its_master(topics):
+    begin = time.monotonic()
+    words = ["--bootstrap-server", topics.bootstrap, "--master", "spark://127.0.0.1:1"]
+    done = subprocess.run(
+        [sys.executable, "-m", "anabranch", "spark", "scrub", *words],
+        capture_output=True, text=True, timeout=3 * BOUND_SECONDS,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.startswith("Error: No Spark master can be reached"), done.stderr
+    assert time.monotonic() - begin < BOUND_SECONDS
