@@ -202,9 +202,15 @@ def test_a_log_without_a_name_may_be_an_older_topic_s(leader, isr, is_synced, en
 
 @pytest.mark.parametrize("is_synced", [False, True])
 @pytest.mark.parametrize("moved", [False, True])
-def test_a_log_without_a_name_is_of_no_partition_that_comes_later(is_synced, moved):
-    """What was deleted, or went elsewhere, while the broker was away is not what comes afterwards."""
+@pytest.mark.parametrize("folders", [1, 2, 3])
+def test_a_log_without_a_name_is_of_no_partition_that_comes_later(is_synced, moved, folders):
+    """What was deleted, or went elsewhere, while the broker was away is not what comes afterwards,
+    in however many folders it lies."""
     stage = stage_with_a_log_without_a_name(is_synced)
+    for path in FOLDERS[1:folders]:
+        for name in list(stage.files.contents):
+            stage.files.contents[path + name[2:]] = bytearray(stage.files.contents[name])
+        stage.files.folders |= {path, f"{path}/{PLACE}"}
     if moved:
         stage.create("t")
         stage.place("t", 0, 2)
@@ -213,7 +219,7 @@ def test_a_log_without_a_name_is_of_no_partition_that_comes_later(is_synced, mov
     assert stage.count(does.SetAside) == 0
     stage.publish(stage.place("t", 0, 1) if moved else stage.create("t"))
     assert stage.partitions.get(*PLACE).log.end_offset == 0
-    assert stage.count(does.SetAside) == 1
+    assert stage.count(does.SetAside) == folders
 
 
 def test_a_replica_that_moved_away_meanwhile_is_set_aside():

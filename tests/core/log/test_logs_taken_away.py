@@ -16,19 +16,24 @@ CONFIG = LogConfig(file_delete_delay_ms=0)
 OLD, NEW = TopicId(b"o" * 16), TopicId(b"n" * 16)
 
 
-def folder_with_log(seed):
-    """A disk whose folder has one log that was written to and never synced."""
+def folder_with_log(seed, begins=0):
+    """A disk whose folder has one log that was written to and never synced. It begins where its
+    leader's did."""
     disk = SimDisk(Random(seed))
     folder = LogFolder(disk, "data")
-    append(folder.create_log(KEY, OLD, CONFIG, now_ms=NOW_MS), batch(1))
+    log = folder.create_log(KEY, OLD, CONFIG, now_ms=NOW_MS)
+    if begins:
+        log.truncate_fully(begins)
+    append(log, batch(1))
     return disk, folder
 
 
 @pytest.mark.parametrize("is_deleted", [False, True])
-def test_no_power_cut_brings_an_unnamed_log_back_to_its_place(is_deleted):
+@pytest.mark.parametrize("begins", [0, 7])
+def test_no_power_cut_brings_an_unnamed_log_back_to_its_place(is_deleted, begins):
     """Whatever survives of a log's files, those of the older one lie elsewhere."""
     for seed in range(60):
-        disk, folder = folder_with_log(seed)
+        disk, folder = folder_with_log(seed, begins)
         disk.stored_names.update(disk.names)  # its names reached the disk by themselves
         old = {name for name in disk.names if name.startswith(f"data/{KEY}/")}
         if is_deleted:

@@ -218,7 +218,8 @@ class LogFolder:
             delay_ms = log.config.file_delete_delay_ms
         target = f"{self.path}/{key}.{unique}{DELETED_FOLDER}"
         if self.files.exists(f"{self.path}/{key}"):
-            self._take_away(key, target, is_named=log is not None and log.flushed_offset > 0)
+            is_named = log is not None and log.is_named and not log.names_syncing
+            self._take_away(key, target, is_named=is_named)
             self.doomed.append((now_ms + delay_ms, target))
 
     def set_aside(self, key: TopicPartition, *, unique: str) -> str:
@@ -228,8 +229,8 @@ class LogFolder:
         return target
 
     def _take_away(self, key: TopicPartition, target: str, *, is_named: bool) -> None:
-        """Rename a log. One that was never synced (not `is_named`) does not say whose it is: back
-        after a power cut, it would be taken for the one that begins in its place."""
+        """Rename a log. One whose name was never synced (not `is_named`) may not say whose it is:
+        back after a power cut, it would be taken for the one that begins in its place."""
         self.files.rename(f"{self.path}/{key}", target)
         if not is_named:
             self._may_return.add(key)

@@ -72,11 +72,30 @@ MUTANTS = (
         caught_by=f"{HOSTING_TESTS}::test_a_log_without_a_name_is_of_no_partition_that_comes_later",
     ),
     Mutant(
+        name="one-orphan-of-several",
+        rule="so is each of them, in however many folders they lie",
+        module=HOSTED_LOGS,
+        old="tuple(orphan if each == found else each for each in lying)",
+        new="tuple(each._replace(is_orphan=each == found) for each in lying)",
+        seed=NO_SCHEDULE,
+        caught_by=f"{HOSTING_TESTS}::test_a_log_without_a_name_is_of_no_partition_that_comes_later",
+    ),
+    Mutant(
         name="log-that-was-taken-away-returns",
         rule="a log begins where another lay once a power cut cannot bring that one back",
         module="anabranch.core.log.logs",
         old="        if key in self._may_return:\n",
         new="        if False:\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/log/test_logs_taken_away.py"
+        "::test_no_power_cut_brings_an_unnamed_log_back_to_its_place",
+    ),
+    Mutant(
+        name="log-begun-at-an-offset-counts-as-named",
+        rule="so also where the other one began at a later offset than 0 and was never synced",
+        module="anabranch.core.log.logs",
+        old="is_named = log is not None and log.is_named and not log.names_syncing",
+        new="is_named = log is not None and log.flushed_offset > 0",
         seed=NO_SCHEDULE,
         caught_by="tests/core/log/test_logs_taken_away.py"
         "::test_no_power_cut_brings_an_unnamed_log_back_to_its_place",

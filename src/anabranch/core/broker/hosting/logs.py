@@ -126,7 +126,8 @@ class Logs:
             return
         if found.topic_id is None and not (known and self._partitions.is_placed_here(known)):
             lying = self.found[place]
-            self.found[place] = tuple(each._replace(is_orphan=each == found) for each in lying)
+            orphan = found._replace(is_orphan=True)
+            self.found[place] = tuple(orphan if each == found else each for each in lying)
         why = "is of another topic" if known else "is not in the metadata"
         sentence = f"ignored a log whose partition {why}"
         self._effects.append(Report("warning", sentence, path=f"{found.path}/{place}"))
