@@ -19,9 +19,13 @@ from anabranch.core.diskless.coordinator import CoordinatorAway, Deposed, OlderC
 from anabranch.core.diskless.pause import Pause
 from anabranch.core.errors import StorageFault
 
-KNOWN, AWAY, OLDER, DEPOSED, MOVED = "known", "away", "older", "deposed", "moved"
-"""What a call gives; MOVED: it succeeds, and the controller has given another epoch meanwhile."""
-FAULTS = {AWAY: CoordinatorAway("away"), OLDER: OlderCopy("older"), DEPOSED: Deposed("epoch 9")}
+KNOWN, AWAY, OLDER, DEPOSED = "known", "away", "older", "deposed"
+MOVED, LATE = "moved", "late"
+"""What a call gives. The controller has given another epoch meanwhile where it is MOVED, which
+succeeds, or LATE: the coordinator knows that other epoch by then."""
+FAULTS = {AWAY: CoordinatorAway("away"), OLDER: OlderCopy("older")}
+FAULTS |= dict.fromkeys((DEPOSED, LATE), Deposed("epoch 9"))
+ENDS = (KNOWN, DEPOSED, MOVED, LATE)
 LONGEST = 4
 
 
@@ -41,15 +45,15 @@ def admitted(answers):
             if not waiting:
                 return steps
             answer = waiting.pop(0)
-            broker.broker_epoch = 6 if answer == MOVED else 5
+            broker.broker_epoch = 6 if answer in (MOVED, LATE) else 5
             result = FAULTS.get(answer)
 
 
 @pytest.mark.parametrize("length", range(LONGEST + 1))
 def test_it_asks_until_the_epoch_is_known_or_never_will_be(length):
-    for answers in product((KNOWN, AWAY, OLDER, DEPOSED, MOVED), repeat=length):
+    for answers in product((AWAY, OLDER, *ENDS), repeat=length):
         steps = admitted(answers)
-        ends = [number for number, each in enumerate(answers) if each in (KNOWN, DEPOSED, MOVED)]
+        ends = [number for number, each in enumerate(answers) if each in ENDS]
         calls = sum(isinstance(step, Register) for step in steps)
         assert calls == (ends[0] + 1 if ends else length + 1), answers
         last = answers[ends[0]] if ends else None

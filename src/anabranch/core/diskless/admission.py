@@ -72,7 +72,8 @@ def admission(broker: BrokerView) -> Generator[Step, object, None]:
         try:
             yield Register(broker.broker_id, epoch)
         except Deposed as fault:
-            yield Refused(DEPOSED.format(fault))
+            if epoch == broker.broker_epoch:  # else by this very process, with its newer epoch
+                yield Refused(DEPOSED.format(fault))
             return
         except StorageFault as fault:
             yield Waiting(fault)
