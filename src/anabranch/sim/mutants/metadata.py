@@ -24,7 +24,8 @@ MUTANTS = (
         old="            if not self.make_room(fault):\n",
         new="            if True:\n",
         seed=NO_SCHEDULE,
-        caught_by="tests/server/metadata_store/test_full_volume.py",
+        caught_by="tests/server/metadata_store/test_full_volume.py"
+        "::test_an_append_for_which_room_is_made_is_committed_once",
     ),
     Mutant(
         name="append-by-who-had-the-epoch-before",
