@@ -98,11 +98,8 @@ class RegistrationChecks:
         if kind == "left" and not text:
             self._left(who)
             return
-        twin = next((each for each in self.cluster.twins if each.name == who), None)
-        if twin is not None and kind == "registered":
-            self._seen.add("twin-took-over")
-            self.copied.add(twin.node_id)
-        elif twin is not None and kind == "says" and "another live broker" in text:
+        is_refused = kind == "says" and "another live broker" in text
+        if is_refused and any(each.name == who for each in self.cluster.twins):
             self._seen.add("twin-refused")
 
     def end(self) -> None:
@@ -126,6 +123,9 @@ class RegistrationChecks:
                 )  # fmt: skip
 
     def _registered(self, record: RegisterBrokerRecord) -> None:
+        if any(each.incarnation_id == record.incarnation_id for each in self.cluster.twins):
+            self._seen.add("twin-took-over")  # it may have ended before it was answered
+            self.copied.add(record.broker_id)
         node = self.cluster.nodes[record.broker_id]
         session = node.session
         if record.incarnation_id == session.incarnation_id or session.broker_epoch < 0:
