@@ -14,14 +14,18 @@ from msgspec.structs import replace
 from tests.core.groups.group_world import GroupWorld
 from tests.core.groups.test_offsets import delete_groups, delete_offsets
 
+from anabranch.core.coordination import shard
 from anabranch.core.errors import ErrorCode
 from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC, partition_of
 from anabranch.core.log.files import DiskFull
 from anabranch.core.wire.batch import walk
+from anabranch.core.wire.records import decode_records
 
 INDEXES = range(1_100)
 END = 2**62
 REQUESTS = ["commit", "delete offsets", "delete the group"]
+TOO_MUCH = {ErrorCode.INVALID_COMMIT_OFFSET_SIZE}
+EITHER = {ErrorCode.NONE, *TOO_MUCH}
 
 
 class Filling:
@@ -105,3 +109,22 @@ def test_what_outgrows_a_segment_is_refused_whole() -> None:
     assert set(world.commit_codes({0: 1}, topic="wide")) == {ErrorCode.NONE}
     world.restart()
     assert world.fetch(topic="wide", indexes=(0,)) == {0: 1}
+
+
+@pytest.mark.parametrize("count", [100, 300, 350, 400, 500, 1_000])
+def test_what_is_compressed_can_be_read_back_or_is_refused(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader bounds what a batch becomes; one that it cannot read takes all groups with it."""
+    defaults = decode_records.__kwdefaults__
+    assert defaults["limit_bytes"] == shard.MOST_WRITE_BYTES
+    monkeypatch.setattr(shard, "MOST_WRITE_BYTES", 20_000)
+    monkeypatch.setitem(defaults, "limit_bytes", 20_000)
+    world = GroupWorld(offsets_topic_compression_codec="1")
+    world.node.topic("wide", len(INDEXES))
+    world.commit({0: 1})
+    (code,) = set(world.commit_codes(dict.fromkeys(range(count), 1), topic="wide"))
+    assert code in ({ErrorCode.NONE} if count < 300 else TOO_MUCH if count > 400 else EITHER)
+    world.restart()
+    assert world.fetch(indexes=(0,)) == {0: 1}
+    assert 1 in found(world) or code in TOO_MUCH

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, TypeVar
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.partition import ACKS_ALL
 from anabranch.core.wire.compression import Codec
-from anabranch.core.wire.records import Record, build_batch
+from anabranch.core.wire.records import DEFAULT_LIMIT_BYTES, Record, build_batch
 
 if TYPE_CHECKING:
     from anabranch.core.coordination.host import Host
@@ -27,6 +27,10 @@ Effect: TypeAlias = Callable[[int], None]
 
 RECORDS_A_WRITE = 1_000
 """Of what time alone deletes: so that no batch grows large, nor outgrows a segment."""
+MOST_WRITE_BYTES = DEFAULT_LIMIT_BYTES
+"""Of a write's records before they are compressed: readers take no more of a batch."""
+BESIDE_BYTES = 32
+"""Of a record, beside its key and value: at most."""
 _T = TypeVar("_T")
 
 # fmt: off
@@ -90,9 +94,13 @@ class Shard:
         their batch (`build_batch`).
 
         They are one batch, as in Kafka: neither a full disk nor a crash, nor another leader, leaves
-        a part of them. What outgrows a segment is refused; what may be done in parts is written in
-        several calls (`in_writes`). Raises ApiError with the code that a client is told; then
-        nothing counts."""
+        a part of them. What outgrows a segment, or the next coordinator could not read, is refused;
+        what may be done in parts is written in several calls (`in_writes`). Raises ApiError with
+        the code that a client is told; then nothing counts."""
+        size_bytes = sum(map(_most_bytes, records))
+        if size_bytes > MOST_WRITE_BYTES:
+            code, why = ErrorCode.RECORD_LIST_TOO_LARGE, f"{size_bytes} bytes are too many at once."
+            raise ApiError(self.refusals.get(code, code), why)
         if len(records) > 1:
             records = [record._replace(offset=index) for index, record in enumerate(records)]
         self.write_batch(build_batch(records, codec=self.codec, **how), now_ms, effect)
@@ -145,6 +153,10 @@ class Shard:
     def pending_effects(self) -> int:
         """Writes that are not committed yet."""
         return len(self._pending)
+
+
+def _most_bytes(record: Record) -> int:
+    return len(record.key or b"") + len(record.value or b"") + BESIDE_BYTES
 
 
 def in_writes(what: Sequence[_T]) -> Iterator[Sequence[_T]]:

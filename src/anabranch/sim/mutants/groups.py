@@ -305,4 +305,14 @@ MUTANTS = (
         caught_by="tests/core/groups/test_whole_writes.py"
         "::test_a_request_is_written_whole_or_not_at_all",
     ),
+    Mutant(
+        name="written-and-never-read",
+        rule="a coordinator writes no batch that outgrows what a reader takes decompressed",
+        module="anabranch.core.coordination.shard",
+        old="if size_bytes > MOST_WRITE_BYTES:",
+        new="if False:",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/groups/test_whole_writes.py"
+        "::test_what_is_compressed_can_be_read_back_or_is_refused",
+    ),
 )
