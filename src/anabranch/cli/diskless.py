@@ -69,7 +69,7 @@ def verify(
         damage = sum(each.kind.is_damage for each in found.findings)
         click.echo(
             f"{found.objects} objects ({found.byte_size} bytes), {found.rows} rows of "
-            f"{found.partitions} partitions and {found.manifests} manifests: "
+            f"{found.partitions} partitions and {_noting(found)}: "
             + (f"{damage} faults." if damage else "no faults.")
         )
     _exit_with(found.findings)
@@ -90,7 +90,7 @@ def restore(
     properties_file: str | None, storage_url: str | None, coordinator_url: str | None,
     append_unknown: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """Rebuild a lost coordinator from the manifests in the store.
+    """Rebuild a lost coordinator from the checkpoint and the manifests in the store.
 
     Stop all nodes first. The coordinator must be empty: a new database, or a file that does not
     exist. Objects that are in no manifest are listed, and their records are omitted without
@@ -118,8 +118,14 @@ def _say_restored(done: Any) -> None:
         )
     click.echo(
         f"The coordinator of cluster {done.cluster_id} holds {done.partitions} partitions and "
-        f"{done.rows} rows of {done.objects} objects again, from {done.manifests} manifests."
+        f"{done.rows} rows of {done.objects} objects again, from {_noting(done)}."
     )
+
+
+def _noting(read: Any) -> str:
+    """What was read of manifests and checkpoints."""
+    before = "" if read.checkpoint is None else f"checkpoint {read.checkpoint} and "
+    return f"{before}{read.manifests} manifests"
 
 
 def _run(

@@ -456,6 +456,16 @@ METRICS: tuple[Exported, ...] = (
     Exported("anabranch_cleaner_readbytes_total", COUNTER, "Bytes that compaction has read."),
     Exported("anabranch_cleaner_writtenbytes_total", COUNTER, "Bytes that compaction has written."),
     Exported(
+        "anabranch_diskless_combining_age_seconds",
+        GAUGE,
+        "Time since this broker's last successful round of combining manifests.",
+    ),
+    Exported(
+        "anabranch_diskless_manifests_deleted_total",
+        COUNTER,
+        "Manifests that this broker has deleted, because two checkpoints contain them.",
+    ),
+    Exported(
         "anabranch_diskless_garbage_age_seconds",
         GAUGE,
         "Time since the last successful round of diskless garbage collection of this broker.",

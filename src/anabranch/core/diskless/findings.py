@@ -15,6 +15,8 @@ class Kind(Enum):
 
     MANIFEST_MISSING = "manifest missing"
     MANIFEST_DAMAGED = "manifest damaged"
+    CHECKPOINT_DAMAGED = "checkpoint damaged"
+    """An earlier one, or all manifests, are there in its place."""
     MANIFEST_DIFFERS = "manifest differs"
     """What a manifest says and what the coordinator says do not agree."""
     COORDINATOR_EMPTY = "coordinator empty"
@@ -39,6 +41,7 @@ class Kind(Enum):
 
 _HARMLESS = frozenset(
     {
+        Kind.CHECKPOINT_DAMAGED,
         Kind.OBJECT_UNKNOWN,
         Kind.OBJECT_UNUSED,
         Kind.NOT_NOTED,

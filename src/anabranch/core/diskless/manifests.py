@@ -5,8 +5,8 @@ starts of partitions and deleted topics that it learned of; a few seconds' worth
 Why: objects have no offsets, so that a coordinator could not be rebuilt from them alone. Rules
 kept: a manifest is never needed to serve; it is written once, under a name that rises (broker,
 broker epoch, number from 0 on), so that a missing one is noticed; what cannot be stored waits,
-bounded, and what is beyond the bound is given up, since its objects still exist. None is removed:
-they hold the ends of partitions whose records are all gone. Not here: I/O
+bounded, and what is beyond the bound is given up, since its objects still exist. Old ones are
+removed once checkpoints have what they say (`combination.py`). Not here: I/O
 (`server/objects/manifests.py`), rebuilding (`restoration.py`).
 
     magic     8   "ANBR-MAN"
@@ -17,6 +17,7 @@ they hold the ends of partitions whose records are all gone. Not here: I/O
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from struct import Struct
 from typing import NamedTuple
@@ -95,6 +96,23 @@ def manifests_prefix(cluster_id: str) -> str:
 def manifest_key(cluster_id: str, broker_id: int, broker_epoch: int, number: int) -> str:
     """The name of a manifest; names of one broker rise with time."""
     return f"{manifests_prefix(cluster_id)}{broker_id}/{broker_epoch:019d}-{number:010d}"
+
+
+class ManifestName(NamedTuple):
+    """Whose manifest, and which: names of one broker rise with time."""
+
+    broker_id: int
+    broker_epoch: int
+    number: int
+
+
+_NAME = re.compile(r"(-?\d{1,10})/(\d{19})-(\d{10})", re.ASCII)
+
+
+def manifest_name(key: str, cluster_id: str) -> ManifestName | None:
+    """What the name of an object says; None when it is no manifest's."""
+    found = _NAME.fullmatch(key.removeprefix(manifests_prefix(cluster_id)))
+    return None if found is None else ManifestName(*map(int, found.groups()))
 
 
 def noted(commit: Commit, committed: Committed) -> NotedObject:

@@ -1,6 +1,8 @@
-"""A lost coordinator's rows, rebuilt from manifests.
+"""A lost coordinator's rows, rebuilt from a checkpoint and manifests.
 
-What: from all manifests and a listing of the store to `Contents`, and what was found on the way.
+What: from the newest sound checkpoint, if there is one, all manifests that are left, and a listing
+of the store to `Contents`, and what was found on the way. It does not matter whether a manifest is
+there that the checkpoint has.
 How: each object's batches with their offsets give its runs by the rules of the commit itself; a
 partition's runs in order give its end; the greatest start that any broker noted is its start. Rules
 kept: what brokers noted is rebuilt exactly; nothing is guessed (`guessed_offsets.py`). An object
@@ -14,6 +16,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from anabranch.core.diskless.checkpoints import (
+    Checkpoint,
+    Combined,
+    KnownProducer,
+    Part,
+    Writer,
+    newest,
+)
 from anabranch.core.diskless.commit import (
     ObjectRow,
     ObjectState,
@@ -28,7 +38,6 @@ from anabranch.core.diskless.keys import object_id as id_of_key
 from anabranch.core.diskless.manifests import RESTORED, Manifest, NotedObject, Offsets
 from anabranch.core.diskless.rows import NO_PRODUCER, Commit, LogKey, LogState, Run
 from anabranch.core.errors import StorageFault
-from anabranch.core.log.producers import BATCHES_KEPT
 from anabranch.core.types import TopicId
 
 
@@ -45,44 +54,73 @@ class Rebuilt(NamedTuple):
     """Offsets that no manifest has, before or between others."""
 
 
-def gather(manifests: Iterable[Manifest]) -> tuple[list[NotedObject], list[Finding]]:
-    """The objects of all manifests, each once, and where a manifest is missing. Raises StorageFault
-    when two objects have one id: two coordinators have served this cluster."""
+def gather(
+    manifests: Iterable[Manifest], combined: Combined | None = None
+) -> tuple[list[NotedObject], list[Finding]]:
+    """The objects of a checkpoint and all manifests, each once, and where a manifest is missing.
+    Raises StorageFault when two objects have one id: two coordinators have served this cluster."""
     objects: dict[int, NotedObject] = {}
     numbers: dict[tuple[int, int], set[int]] = {}
     for manifest in manifests:
         writer = manifest.broker_id, manifest.broker_epoch
         numbers.setdefault(writer, set()).add(manifest.number)
-        for each in manifest.objects:
-            held = objects.setdefault(each.object_id, each)
-            if held.object_key != each.object_key:
-                raise StorageFault(
-                    f"objects {held.object_key} and {each.object_key} have one id: two "
-                    "coordinators have committed for this cluster, so the order cannot be rebuilt "
-                    "from manifests; restore the older coordinator from a backup"
-                )
-    return [objects[number] for number in sorted(objects)], list(_missing_numbers(numbers))
+        _add(objects, manifest.objects)
+    for part in () if combined is None else combined.parts:
+        _add(objects, part.objects)
+    root = None if combined is None else combined.root
+    return [objects[number] for number in sorted(objects)], list(_missing_numbers(numbers, root))
 
 
-def _missing_numbers(numbers: Mapping[tuple[int, int], set[int]]) -> Iterable[Finding]:
-    for (broker_id, broker_epoch), held in sorted(numbers.items()):
-        for number in sorted(set(range(max(held))) - held):
-            yield Finding(
-                Kind.MANIFEST_MISSING,
-                f"broker {broker_id}, epoch {broker_epoch}",
-                f"manifest {number} is missing: its objects are among those that are not known",
+def _add(objects: dict[int, NotedObject], noted: Iterable[NotedObject]) -> None:
+    for each in noted:
+        held = objects.setdefault(each.object_id, each)
+        if held.object_key != each.object_key:
+            raise StorageFault(
+                f"objects {held.object_key} and {each.object_key} have one id: two "
+                "coordinators have committed for this cluster, so the order cannot be rebuilt "
+                "from manifests; restore the older coordinator from a backup"
             )
 
 
-def rebuild(manifests: Sequence[Manifest], present: Mapping[str, int]) -> Rebuilt:
-    """The rows that manifests tell of; `present` are the objects of the store and their sizes.
+def _missing_numbers(
+    numbers: Mapping[tuple[int, int], set[int]], root: Checkpoint | None
+) -> Iterable[Finding]:
+    writers = {} if root is None else root.by_writer()
+    floors = {} if root is None else dict(root.floors)
+    for writer in sorted({*numbers, *writers}):
+        broker_id, broker_epoch = writer
+        if broker_epoch <= floors.get(broker_id, -1):
+            continue  # the checkpoint had all that was to be had, and no longer says which
+        held = numbers.get(writer, set())
+        had = writers.get(writer) or Writer(*writer, 0, [])
+        ranges = [*had.missing, (had.next_number, max(held, default=0))]
+        for number in (each for first, end in ranges for each in range(first, end)):
+            if number not in held:
+                yield Finding(
+                    Kind.MANIFEST_MISSING,
+                    f"broker {broker_id}, epoch {broker_epoch}",
+                    f"manifest {number} is missing: its objects are among those that are not known",
+                )
 
-    Raises StorageFault when the manifests contradict one another."""
-    noted, findings = gather(manifests)
+
+def rebuild(
+    manifests: Sequence[Manifest],
+    present: Mapping[str, int],
+    combined: Combined | None = None,
+) -> Rebuilt:
+    """The rows that a checkpoint and manifests tell of; `present` are the objects of the store and
+    their sizes.
+
+    Raises StorageFault when they contradict one another."""
+    noted, findings = gather(manifests, combined)
     starts: dict[LogKey, int] = {}
     names: dict[TopicId, str] = {}
+    parts = [] if combined is None else combined.parts
     deleted = {topic_id for each in manifests for topic_id in each.deleted}
-    for each in manifests:
+    if combined is not None:
+        deleted.update(topic_id for topic_id, _ in combined.root.deleted)
+    noting: list[Part | Manifest] = [*parts, *manifests]
+    for each in noting:
         names.update(each.names)
         for key, start_offset in each.starts:
             starts[key] = max(start_offset, starts.get(key, 0))
@@ -113,8 +151,11 @@ def rebuild(manifests: Sequence[Manifest], present: Mapping[str, int]) -> Rebuil
         for one in noted
         if one.object_key in present or one.object_id in live
     ]
-    producers = _producers(noted, {log.key for log in logs})
+    known = [each for part in parts for each in part.producers]
+    producers = _producers(noted, known, {log.key for log in logs})
     ids = [*(one.object_id for one in noted), *map(id_of_key, present)]
+    if combined is not None:
+        ids.append(combined.root.last_object_id)
     findings += guesses(manifests)
     return Rebuilt(
         Contents(logs, objects, kept, producers, max(ids, default=0)),
@@ -199,31 +240,21 @@ def _check_order(place: str, runs: list[Run]) -> None:
 
 
 def _producers(
-    noted: Iterable[NotedObject], keys: set[LogKey]
+    noted: Iterable[NotedObject], known: Iterable[KnownProducer], keys: set[LogKey]
 ) -> list[tuple[ProducerKey, Producer]]:
     """The last batches of each idempotent producer in its newest epoch."""
-    found: dict[ProducerKey, list[Offsets]] = {}
+    found: dict[ProducerKey, list[Producer]] = {}
+    for each in known:
+        if each.key.key in keys:
+            found.setdefault(each.key, []).append(each.producer)
     for one in noted:
-        for each in one.batches:
-            if each.batch.producer_id != NO_PRODUCER and each.batch.key in keys:
-                producer = ProducerKey(each.batch.key, each.batch.producer_id)
-                found.setdefault(producer, []).append(each)
-    return [(each, _producer(found[each])) for each in sorted(found)]
-
-
-def _producer(batches: list[Offsets]) -> Producer:
-    epoch = max(each.batch.producer_epoch for each in batches)
-    newest = sorted(
-        (each for each in batches if each.batch.producer_epoch == epoch),
-        key=lambda each: each.base_offset,
-    )[-BATCHES_KEPT:]
-    return Producer(
-        epoch,
-        tuple(
-            Written(each.batch.base_sequence, each.batch.last_sequence, each.base_offset)
-            for each in newest
-        ),
-    )
+        for batch, base_offset in one.batches:
+            if batch.producer_id != NO_PRODUCER and batch.key in keys:
+                written = Written(batch.base_sequence, batch.last_sequence, base_offset)
+                producer = ProducerKey(batch.key, batch.producer_id)
+                account = Producer(batch.producer_epoch, (written,))
+                found.setdefault(producer, []).append(account)
+    return [(producer, newest(found[producer])) for producer in sorted(found)]
 
 
 def guesses(manifests: Iterable[Manifest]) -> list[Finding]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import pairwise
 
+from anabranch.core.diskless.checkpoints import Combined, Part
 from anabranch.core.diskless.findings import Finding, Kind, place_of
 from anabranch.core.diskless.keys import object_id as id_of_key
 from anabranch.core.diskless.layout import Header, ObjectTail
@@ -49,10 +50,10 @@ class Verifier:
         """Note something that was found elsewhere."""
         self.findings.append(Finding(kind, place, detail))
 
-    def manifests(self, manifests: Sequence[Manifest]) -> None:
-        """All manifests, once, after the partitions."""
+    def manifests(self, manifests: Sequence[Manifest], combined: Combined | None = None) -> None:
+        """All manifests and the checkpoint, once, after the partitions."""
         try:
-            noted, missing = gather(manifests)
+            noted, missing = gather(manifests, combined)
         except StorageFault as fault:
             self.find(Kind.MANIFEST_DIFFERS, "manifests", str(fault))
             return
@@ -61,7 +62,12 @@ class Verifier:
             for run in runs_of(one):
                 self._compare(run)
         deleted = {topic_id for each in manifests for topic_id in each.deleted}
-        lost = {key for key in _keys(noted) if key.topic_id not in deleted}
+        if combined is not None:
+            deleted.update(topic_id for topic_id, _ in combined.root.deleted)
+        starts = dict(each for part in _parts(combined) for each in part.starts)
+        for log, start_offset in sorted(starts.items()):
+            self._compare_start(log, start_offset)
+        lost = {key for key in (*_keys(noted), *starts) if key.topic_id not in deleted}
         if lost and not self._states:
             detail = f"manifests have {len(lost)} partitions, it has none: restore it"
             self.find(Kind.COORDINATOR_EMPTY, "coordinator", detail)
@@ -83,6 +89,12 @@ class Verifier:
                 place,
                 f"a manifest has {_told(noted)}; the coordinator {says}",
             )
+
+    def _compare_start(self, key: LogKey, start_offset: int) -> None:
+        state = self._states.get(key)
+        if state is not None and state.start_offset < start_offset:
+            detail = f"a checkpoint begins at {start_offset}; the coordinator {state.start_offset}"
+            self.find(Kind.MANIFEST_DIFFERS, place_of(key, self._names), detail)
 
     def partition(self, key: LogKey, state: LogState, runs: Sequence[Run]) -> None:
         """A partition and all its runs that are not wholly below its start."""
@@ -152,6 +164,10 @@ class Verifier:
         rows = self._by_object[key]
         places = ", ".join(sorted({place_of(run.key, self._names) for run in rows})[:MOST_PLACES])
         self.find(Kind.OBJECT_MISSING, key, f"{len(rows)} rows point to it ({places})")
+
+
+def _parts(combined: Combined | None) -> list[Part]:
+    return [] if combined is None else combined.parts
 
 
 def _keys(noted: Iterable[NotedObject]) -> set[LogKey]:

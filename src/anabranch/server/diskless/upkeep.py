@@ -11,10 +11,13 @@ import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from anabranch.core.diskless.combination import CombiningPace, Maker
+from anabranch.core.diskless.combination_rounds import CombiningRounds
 from anabranch.core.diskless.garbage import USUAL, GarbageRounds, turn_of
 from anabranch.core.diskless.manifests import ManifestLog
 from anabranch.core.diskless.rows import Commit, Committed, LogKey
 from anabranch.server.clocks import steady_ms
+from anabranch.server.objects.combiner import Combiner
 from anabranch.server.objects.garbage_collector import Collector
 from anabranch.server.objects.manifests import Manifests
 
@@ -36,18 +39,22 @@ class DisklessUpkeep:
         self._manifests = Manifests(objects, notes, steady_ms)
         pace = USUAL._replace(idle_producer_ms=broker.config.producer_id_expiration_ms)
         self._collector = Collector(coordinator, objects, cluster_id, GarbageRounds(pace))
+        maker = Maker(cluster_id, broker.broker_id, broker.broker_epoch)
+        combining = CombiningPace(idle_producer_ms=broker.config.producer_id_expiration_ms)
+        self._combiner = Combiner(coordinator, objects, maker, CombiningRounds(combining))
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Begin both."""
+        """Begin all."""
         loop = asyncio.get_running_loop()
         self._tasks = [
             loop.create_task(self._manifests.run()),
             loop.create_task(self._collector.run(self._turn)),
+            loop.create_task(self._combiner.run(self._turn)),
         ]
 
     async def stop(self) -> None:
-        """End both; the last manifest is stored if the store answers soon."""
+        """End all; the last manifest is stored if the store answers soon."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -71,6 +78,7 @@ class DisklessUpkeep:
         """Figures for metrics; an age is there once something has succeeded."""
         now_ms, rounds, manifests = steady_ms(), self._collector.rounds, self._manifests
         ages = {
+            "combining_age_seconds": self._combiner.rounds.succeeded_ms,
             "garbage_age_seconds": rounds.succeeded_ms,
             "manifest_age_seconds": manifests.stored_ms,
         }
@@ -78,6 +86,7 @@ class DisklessUpkeep:
             **{name: (now_ms - at_ms) / 1000 for name, at_ms in ages.items() if at_ms is not None},
             "garbage_waiting_objects": rounds.waiting_objects,
             "garbage_deleted_total": rounds.deleted_objects + rounds.deleted_orphans,
+            "manifests_deleted_total": self._combiner.rounds.deleted_manifests,
             "foreign_objects": rounds.foreign_objects,
             "unnoted_objects_total": manifests.given_up_objects,
         }

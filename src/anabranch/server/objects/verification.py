@@ -12,7 +12,17 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
+from anabranch.core.diskless.checkpoints import (
+    Combined,
+    Part,
+    PartName,
+    checkpoint_number,
+    checkpoints_prefix,
+    decode_part,
+    decode_root,
+)
 from anabranch.core.diskless.claim import CLAIM_KEY, CLAIM_MOST, claimed_by
+from anabranch.core.diskless.combination import CHECKPOINTS_KEPT
 from anabranch.core.diskless.contents import NOT_EMPTY
 from anabranch.core.diskless.coordinator import Coordinator
 from anabranch.core.diskless.findings import Finding, Kind
@@ -62,6 +72,13 @@ class Held(NamedTuple):
     objects: dict[str, int]
     manifests: list[Manifest]
     findings: list[Finding]
+    combined: Combined | None = None
+    """The newest sound checkpoint."""
+
+    @property
+    def checkpoint(self) -> int | None:
+        """Its number."""
+        return None if self.combined is None else self.combined.root.number
 
 
 class Verified(NamedTuple):
@@ -74,6 +91,8 @@ class Verified(NamedTuple):
     partitions: int
     rows: int
     findings: list[Finding]
+    checkpoint: int | None = None
+    """The number of the one that was read."""
 
 
 class Restored(NamedTuple):
@@ -88,6 +107,8 @@ class Restored(NamedTuple):
     """Objects that no manifest names."""
     is_appended: bool
     findings: list[Finding]
+    checkpoint: int | None = None
+    """The number of the one that was read."""
 
 
 async def owner_of(store: ObjectStore) -> str:
@@ -104,12 +125,14 @@ async def owner_of(store: ObjectStore) -> str:
 
 
 async def read_store(store: ObjectStore) -> Held:
-    """List all objects, and read all manifests."""
+    """List all objects, and read the newest checkpoint and all manifests. Raises StorageFault when
+    the checkpoints that were made cannot be used."""
     cluster_id = await owner_of(store)
+    combined, damaged = await _read_checkpoint(store, cluster_id)
     objects = await _listed(store, object_prefix(cluster_id))
     named = await _listed(store, manifests_prefix(cluster_id))
     manifests: list[Manifest] = []
-    findings: list[Finding] = []
+    findings: list[Finding] = damaged
 
     async def read(key: str) -> Manifest | Finding:
         try:
@@ -120,7 +143,38 @@ async def read_store(store: ObjectStore) -> Held:
 
     async for each in _some_at_once(read, sorted(named)):
         (manifests if isinstance(each, Manifest) else findings).append(each)  # type: ignore[arg-type]
-    return Held(cluster_id, objects, manifests, findings)
+    return Held(cluster_id, objects, manifests, findings, combined)
+
+
+async def _read_checkpoint(
+    store: ObjectStore, cluster_id: str
+) -> tuple[Combined | None, list[Finding]]:
+    """The newest checkpoint that is whole, and those that are not."""
+    listed = await _listed(store, checkpoints_prefix(cluster_id))
+    roots = [key for key in sorted(listed, reverse=True) if checkpoint_number(key) >= 0]
+    findings: list[Finding] = []
+    for key in roots:
+        try:
+            [held] = await store.read(key, [(0, listed[key])])
+            root = decode_root(held, f"{store.url}: {key}")
+            parts: list[Part] = []
+
+            async def read(name: PartName) -> Part:
+                [part] = await store.read(name.key, [(0, name.byte_size)])
+                return decode_part(part, name, f"{store.url}: {name.key}")
+
+            async for part in _some_at_once(read, root.parts):
+                parts.append(part)
+            return Combined(root, parts), findings
+        except (DamagedObject, ObjectMissing) as damage:
+            findings.append(Finding(Kind.CHECKPOINT_DAMAGED, key, str(damage)))
+    if len(roots) >= CHECKPOINTS_KEPT:
+        raise StorageFault(
+            f"{findings[0].detail}; no checkpoint before it is whole, and manifests that they "
+            f"replaced are gone: put one of {', '.join(roots)} with its parts back from a copy of "
+            "the store, or remove all of them to continue with what the remaining manifests contain"
+        )
+    return None, findings
 
 
 async def _listed(store: ObjectStore, prefix: str) -> dict[str, int]:
@@ -144,12 +198,14 @@ async def verify(
     store: ObjectStore, coordinator: Coordinator, held: Held, *, is_whole: bool
 ) -> Verified:
     """Check everything; with `is_whole`, also every byte of every object."""
-    names = {topic: name for each in held.manifests for topic, name in each.names.items()}
+    parts = [] if held.combined is None else held.combined.parts
+    noting: list[Part | Manifest] = [*parts, *held.manifests]
+    names = {topic: name for each in noting for topic, name in each.names.items()}
     verifier = Verifier(held.cluster_id, names)
     verifier.findings += held.findings
     async for log, state, runs in _partitions(coordinator):
         verifier.partition(log, state, runs)
-    verifier.manifests(held.manifests)
+    verifier.manifests(held.manifests, held.combined)
     for key in sorted(verifier.wanted_objects - held.objects.keys()):
         verifier.missing(key)
 
@@ -170,6 +226,7 @@ async def verify(
         verifier.partition_count,
         verifier.run_count,
         verifier.findings,
+        held.checkpoint,
     )
 
 
@@ -247,7 +304,7 @@ async def restore(
     objects that no manifest names, in an order that is a guess."""
     if await coordinator.topics(ZERO_TOPIC_ID, 1):
         raise StorageFault(NOT_EMPTY.format(await coordinator.mark()))
-    rebuilt = rebuild(held.manifests, held.objects)
+    rebuilt = rebuild(held.manifests, held.objects, held.combined)
     later = sorted(held.objects.keys() - rebuilt.known)
     findings = list(held.findings)
     gaps = sum(each.kind is Kind.OFFSETS_MISSING for each in rebuilt.findings)
@@ -260,7 +317,7 @@ async def restore(
     if later and with_unknown:
         guess, damage = await _guess(store, held, rebuilt, later, now_ms)
         findings += damage
-        rebuilt = rebuild([*held.manifests, guess], held.objects)
+        rebuilt = rebuild([*held.manifests, guess], held.objects, held.combined)
         key = manifest_key(held.cluster_id, RESTORED, now_ms, 0)
         await store.put(key, [encode_manifest(guess)])
     await coordinator.load(rebuilt.contents)
@@ -274,6 +331,7 @@ async def restore(
         later,
         bool(later and with_unknown),
         findings + rebuilt.findings,
+        held.checkpoint,
     )
 
 
@@ -298,6 +356,6 @@ async def _guess(
 
     async for _ in _some_at_once(parse, later):
         pass
-    noted, _ = gather(held.manifests)
+    noted, _ = gather(held.manifests, held.combined)
     appended = append_unknown(rebuilt, noted, unknown)
     return Manifest(held.cluster_id, RESTORED, now_ms, 0, appended, [], [], {}), damage

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from anabranch.sim.mutants import (
     brokers,
+    checkpoints,
     clients,
     compaction,
     coordinator,
@@ -49,6 +50,7 @@ SUBJECTS = (
     ("Transactions", transactions),
     ("Diskless data path", diskless),
     ("Diskless coordinator", coordinator),
+    ("Combined manifests", checkpoints),
     ("Object stores", storage),
     ("Managed replicas of diskless topics", managed_replicas),
     ("Growth over time", growth),

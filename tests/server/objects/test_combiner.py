@@ -1,0 +1,169 @@
+"""Combining on a real store and a real coordinator, and what verify and restore make of it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from stored_kit import CLUSTER, DELTA, RIVER, Writer, new_writer
+
+from anabranch.core.diskless import checkpoints
+from anabranch.core.diskless.checkpoints import checkpoints_prefix, parts_prefix
+from anabranch.core.diskless.combination import CombiningPace, Maker
+from anabranch.core.diskless.combination_rounds import CombiningRounds
+from anabranch.core.diskless.findings import Kind
+from anabranch.core.diskless.garbage import GarbageRounds, Pace
+from anabranch.core.diskless.manifests import manifests_prefix
+from anabranch.core.diskless.rows import Wanted
+from anabranch.core.errors import StorageFault
+from anabranch.server.coordinator.sqlite import SqliteCoordinator
+from anabranch.server.objects import verification
+from anabranch.server.objects.combiner import Combiner
+from anabranch.server.objects.engines import open_objects
+from anabranch.server.objects.garbage_collector import Collector
+
+
+@dataclass
+class Place:
+    folder: Path
+    writer: Writer
+    combiner: Combiner
+    collector: Collector
+
+    def paths(self, prefix: str) -> list[Path]:
+        return sorted(each for each in (self.folder / prefix).rglob("*") if each.is_file())
+
+    async def write(self, records: int) -> None:
+        await self.writer.write((RIVER, records), (DELTA, 1))
+        await self.writer.manifests.store_due(at_once=True)
+
+    async def delete_before(self, *wanted) -> None:
+        """Records are deleted, and their objects are collected."""
+        coordinator = self.writer.coordinator
+        for (key, _), state in zip(wanted, await coordinator.delete_before(wanted), strict=True):
+            self.writer.manifests.shortened(key, state.start_offset)
+        await self.collector.round(0, 1)
+
+    async def rows(self):
+        return await rows(self.writer.coordinator)
+
+    async def verified(self):
+        held = await verification.read_store(self.writer.store)
+        return await verification.verify(
+            self.writer.store, self.writer.coordinator, held, is_whole=True
+        )
+
+
+async def rows(coordinator):
+    states = await coordinator.states([RIVER, DELTA])
+    wanted = [
+        Wanted(key, each.start_offset, 1 << 30)
+        for key, each in zip((RIVER, DELTA), states, strict=True)
+    ]
+    return states, await coordinator.find(wanted)
+
+
+@pytest.fixture
+async def place(tmp_path):
+    folder = tmp_path / "objects"
+    folder.mkdir()
+    store = await open_objects(f"file://{folder}")
+    coordinator = await SqliteCoordinator.open(str(tmp_path / "diskless.db"), CLUSTER)
+    writer = await new_writer(store, coordinator)
+    pace = CombiningPace(tail_ms=-1_000, fewest=1)
+    combiner = Combiner(coordinator, store, Maker(CLUSTER, 1, 3), CombiningRounds(pace))
+    collector = Collector(coordinator, store, CLUSTER, GarbageRounds(Pace(grace_ms=-1_000)))
+    yield Place(folder, writer, combiner, collector)
+    await store.close()
+    await coordinator.close()
+
+
+async def restored(place, name: str):
+    coordinator = await SqliteCoordinator.open(str(place.folder.with_name(name)), CLUSTER)
+    held = await verification.read_store(place.writer.store)
+    done = await verification.restore(
+        place.writer.store, coordinator, held, with_unknown=False, now_ms=1_800_000_000_000
+    )
+    found = await rows(coordinator)
+    await coordinator.close()
+    return done, found
+
+
+async def combined_thrice(place) -> None:
+    """Eight manifests, two checkpoints, and most records deleted."""
+    for number in range(8):
+        await place.write(3)
+        if number == 4:
+            await place.combiner.round()
+            await place.delete_before((RIVER, 12), (DELTA, 4))
+    await place.combiner.round()
+    await place.delete_before((RIVER, 24), (DELTA, 7))
+    await place.write(2)
+    await place.combiner.round()
+
+
+async def test_a_coordinator_is_restored_exactly_from_a_checkpoint(place):
+    await combined_thrice(place)
+    assert place.combiner.rounds.deleted_manifests == 5
+    assert len(place.paths(manifests_prefix(CLUSTER))) == 4
+    assert len(place.paths(checkpoints_prefix(CLUSTER))) == 3
+    assert (await place.verified()).findings == []
+    done, found = await restored(place, "again.db")
+    assert found == await place.rows() and done.findings == [] and done.later == []
+    assert done.checkpoint == 3 and found[0][0].high_watermark == 26
+
+
+async def test_an_empty_partition_keeps_its_end_without_its_manifests(place):
+    await combined_thrice(place)
+    await place.delete_before((RIVER, 26), (DELTA, 9))
+    for _ in range(3):
+        await place.combiner.round()
+        await place.writer.manifests.store_due(at_once=True)
+        place.writer.manifests.shortened(RIVER, 26)
+    _, found = await restored(place, "again.db")
+    assert [state[:2] for state in found[0]] == [(26, 26), (9, 9)]
+
+
+@pytest.mark.parametrize("prefix", [checkpoints_prefix, parts_prefix])
+async def test_the_checkpoint_before_a_damaged_one_is_used(place, prefix):
+    await combined_thrice(place)
+    newest = place.paths(prefix(CLUSTER))[-1]
+    os.truncate(newest, 20)
+    found = (await place.verified()).findings
+    assert [each.kind for each in found] == [Kind.CHECKPOINT_DAMAGED]
+    assert not found[0].kind.is_damage
+    done, again = await restored(place, "again.db")
+    assert done.checkpoint == 2 and again == await place.rows()
+
+
+async def test_no_sound_checkpoint_is_a_refusal_with_a_remedy(place):
+    await combined_thrice(place)
+    for path in place.paths(checkpoints_prefix(CLUSTER)):
+        os.truncate(path, 20)
+    with pytest.raises(StorageFault, match=r"put one of .*/checkpoints/0000000003.* back"):
+        await restored(place, "again.db")
+
+
+async def test_a_checkpoint_of_a_newer_version_is_refused_and_nothing_deleted(place, monkeypatch):
+    monkeypatch.setattr(checkpoints, "FORMAT", 7)
+    await combined_thrice(place)
+    monkeypatch.undo()
+    before = place.paths(CLUSTER)
+    await place.combiner.round()
+    assert place.paths(CLUSTER) == before
+    with pytest.raises(StorageFault, match="format 7 is not known, 1 is; use the version"):
+        await restored(place, "again.db")
+
+
+async def test_a_store_that_does_not_answer_ends_the_round_and_changes_nothing(place, monkeypatch):
+    await place.write(3)
+    before = place.paths(CLUSTER)
+
+    def away(_prefix):
+        raise StorageFault("away")
+
+    monkeypatch.setattr(place.writer.store, "list", away)
+    await place.combiner.round()
+    assert place.combiner.rounds.succeeded_ms is None and place.paths(CLUSTER) == before
