@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from anabranch.core.diskless import effects as does
-from anabranch.core.diskless.admission import Admitted, Register, Step, admission
+from anabranch.core.diskless.admission import Admitted, Refused, Register, Step, admission
 from anabranch.core.diskless.broker import Diskless
 from anabranch.core.diskless.pause import Pause
 from anabranch.core.diskless.reads import FarRead
@@ -211,6 +211,10 @@ class DisklessPerformer:
             case Admitted(epoch):
                 cluster_id, now_ms = self.broker.cluster_id, self.world.steady_ms
                 self._step(lambda: self.machine.registered(cluster_id, epoch, now_ms))
+                told(None)
+            case Refused(epoch, why):
+                now_ms = self.world.steady_ms
+                self._step(lambda: self.machine.deposed(epoch, why, now_ms))
                 told(None)
             case _:
                 told(None)

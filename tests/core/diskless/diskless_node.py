@@ -25,6 +25,8 @@ from anabranch.core.wire.messages.fetch import FetchResponse
 from anabranch.core.wire.records import Record, build_batch
 
 CLUSTER_ID = "cluster"
+EPOCH = 7
+"""Of every broker, as `InMemoryNode` has it, until a test registers it anew."""
 FETCH_VERSION = 12
 MOST_ASKED = 300
 """Times that one request may lack something."""
@@ -95,10 +97,10 @@ class Node(InMemoryNode):
         self.waiting: list[Any] = []
         self.unperformed: list[does.Effect] = []
         self.fails: dict[type, Callable[[does.Effect], StorageFault | None]] = {}
-        cluster.coordinator.register(self.number, 1)
+        cluster.coordinator.register(self.number, EPOCH)
         self.diskless.start(interval_ms=interval_ms)
         self.open_watch()
-        self.diskless.registered(CLUSTER_ID, 1, self.broker.steady_ms)
+        self.diskless.registered(CLUSTER_ID, EPOCH, self.broker.steady_ms)
 
     def heard(self, changes: list[Change]) -> None:
         self.diskless.changed(changes)

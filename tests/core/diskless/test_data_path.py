@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.core.diskless.diskless_node import CLUSTER_ID, START_MS, Cluster, batch, received
+from tests.core.diskless.diskless_node import CLUSTER_ID, EPOCH, START_MS, Cluster, batch, received
 
 from anabranch.core.diskless import effects as does
 from anabranch.core.diskless.coordinator import CoordinatorAway
@@ -314,8 +314,8 @@ def test_ids_that_were_asked_for_before_a_new_registration_are_not_used(cluster)
     one.perform(one.next(does.AskStates))
     asked = one.next(does.PrepareObjects)
     prepared = one.perform(asked, answer=False)
-    cluster.coordinator.register(1, 2)
-    one.diskless.registered(CLUSTER_ID, 2, one.broker.steady_ms)
+    cluster.coordinator.register(1, EPOCH + 1)
+    one.diskless.registered(CLUSTER_ID, EPOCH + 1, one.broker.steady_ms)
     one.diskless.answered(asked, prepared, one.broker.steady_ms)
     one.settle()
     assert told(one.polled(outcome)) == (NONE, 0)

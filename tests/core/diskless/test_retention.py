@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.core.api.in_memory_node import START_MS, InMemoryNode
-from tests.core.diskless.diskless_node import Cluster
+from tests.core.diskless.diskless_node import EPOCH, Cluster
 
 from anabranch.core.diskless import memory_coordinator
 from anabranch.core.diskless.retention import Limits, to_look_over
@@ -51,8 +51,8 @@ def test_what_was_deleted_by_hand_leaves_no_rows_and_no_objects(monkeypatch, ret
     topic = cluster.topic(configs={"retention.ms": retention_ms})
     key = LogKey(topic, 0)
     for _ in range(5):
-        [prepared] = cluster.coordinator.prepare(1, 1, 1, 60_000)
-        commit = Commit(*prepared[:2], 100, 1, 1, (Batch(key, 0, 100, 1, START_MS),))
+        [prepared] = cluster.coordinator.prepare(1, EPOCH, 1, 60_000)
+        commit = Commit(*prepared[:2], 100, 1, EPOCH, (Batch(key, 0, 100, 1, START_MS),))
         cluster.coordinator.commit(commit)
     cluster.coordinator.delete_before([(key, 5)])
     assert len(cluster.coordinator.to_delete(0, 9)) == 2

@@ -163,18 +163,22 @@ async def test_a_broker_registers_after_a_call_failed_in_whatever_way(monkeypatc
     assert known.is_set()
 
 
-async def test_a_broker_that_was_deposed_asks_no_more():
-    asked = []
+async def test_a_broker_that_was_deposed_asks_no_more_and_tells_what_waits():
+    asked, told = [], []
 
     async def register(*identity):
         asked.append(identity)
         raise Deposed("epoch 9")
 
-    broker = SimpleNamespace(diskless=None, broker_id=1, broker_epoch=5)
+    machine = SimpleNamespace(deposed=lambda epoch, why, _now_ms: told.append((epoch, why)))
+    broker = SimpleNamespace(diskless=machine, broker_id=1, broker_epoch=5, steady_ms=0)
     shell = DisklessShell(broker, *[lambda: None] * 3)
     shell._stores = SimpleNamespace(coordinator=SimpleNamespace(register=register))
     await asyncio.wait_for(shell._register(), 10)
     assert asked == [(1, 5)]
+    ((epoch, why),) = told
+    assert epoch == 5
+    assert why.startswith("epoch 9; another process has this broker's place")
 
 
 async def test_lags_are_measured_after_a_round_failed_in_whatever_way(monkeypatch):

@@ -4,8 +4,9 @@ What: `admission` is a generator for one broker epoch. It yields a pause, the ca
 or what came of it; it is thrown the fault of a call that failed. Rules kept: nothing is taken from
 producers before the coordinator knows the epoch; the call is made again until it succeeds or the
 broker has another epoch, for which another admission runs. `Deposed` ends it: the coordinator knows
-a newer epoch of this broker and never goes back, so that asking again is in vain. Not here: commits
-of a broker that was deposed (`writer.py`), I/O (`server/diskless/shell.py`, `sim/diskless.py`).
+a newer epoch of this broker and never goes back, so that asking again is in vain. Not here: what
+happens to batches of a broker that was deposed (`Diskless.deposed`), I/O
+(`server/diskless/shell.py`, `sim/diskless.py`).
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ class Admitted(NamedTuple):
 class Refused(NamedTuple):
     """The coordinator never accepts this epoch."""
 
+    broker_epoch: int
     why: str
 
 
@@ -73,7 +75,7 @@ def admission(broker: BrokerView) -> Generator[Step, object, None]:
             yield Register(broker.broker_id, epoch)
         except Deposed as fault:
             if epoch == broker.broker_epoch:  # else by this very process, with its newer epoch
-                yield Refused(DEPOSED.format(fault))
+                yield Refused(epoch, DEPOSED.format(fault))
             return
         except StorageFault as fault:
             yield Waiting(fault)

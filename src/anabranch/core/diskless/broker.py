@@ -21,10 +21,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from anabranch.core.diskless.admission import DEPOSED
 from anabranch.core.diskless.assembly import Damaged
 from anabranch.core.diskless.blocks import Blocks
 from anabranch.core.diskless.buffer import DisklessTicket
 from anabranch.core.diskless.coordinates import Coordinates
+from anabranch.core.diskless.coordinator import Deposed
 from anabranch.core.diskless.effects import (
     AskOutcome,
     AskStates,
@@ -90,6 +92,7 @@ class Node(Protocol):
     """The broker around it."""
 
     broker_id: int
+    broker_epoch: int
     config: BrokerConfig
     image: MetadataImage
     steady_ms: int
@@ -108,6 +111,8 @@ class Diskless:
         """Whether the shell performs effects. Until then nothing is taken."""
         self.trouble = ""
         """Why nothing is taken although diskless topics are enabled; "" when something is."""
+        self.why_deposed = ""
+        """Why the coordinator takes nothing under this broker's epoch; "" when it does."""
         self.is_watching = False
         """Whether this broker hears at once what others commit."""
         self.topics: dict[str, DisklessTopic] = {}
@@ -230,7 +235,21 @@ class Diskless:
 
     def registered(self, cluster_id: str, broker_epoch: int, now_ms: int) -> None:
         """The coordinator knows this process by its broker epoch."""
+        self.why_deposed = ""
         self.writing.registered(Identity(cluster_id, self.broker_id, broker_epoch), now_ms)
+
+    def deposed(self, broker_epoch: int, why: str, now_ms: int) -> None:
+        """The coordinator knows a newer epoch of this broker. What waits under this one would wait
+        in vain and fails, so that clients go elsewhere; reads go on. When the controller has given
+        this process another epoch meanwhile, batches wait for that one's admission."""
+        if broker_epoch != self._broker.broker_epoch:
+            return
+        self.why_deposed = why
+        for held in self._rowless.values():
+            self.writing.drop(held, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._rowless.clear()
+        self.writing.deposed(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self.writing.tick(now_ms)
 
     def bring(self, reads: Iterable[FarRead], done: Callable[[], None]) -> None:
         """Have asked for what a request lacks; `done` is called in the step in which it is there,
@@ -278,6 +297,8 @@ class Diskless:
         """A call has ended: what it gave, or the StorageFault that it raised."""
         if isinstance(effect, _WRITES):
             self.writing.step(effect, result, now_ms)
+            if isinstance(effect, PrepareObjects) and isinstance(result, Deposed):
+                self.deposed(self.writing.prepares_for, DEPOSED.format(result), now_ms)
             return
         _TABLE[type(effect)](self, effect, result, now_ms)
         if not isinstance(effect, DeleteBefore):

@@ -64,6 +64,10 @@ class PartitionHost(Protocol):
         """Why nothing is taken; "" when something is."""
 
     @property
+    def why_deposed(self) -> str:
+        """Why the coordinator takes nothing from this broker; "" when it does."""
+
+    @property
     def now_ms(self) -> int:
         """The steady clock at the begin of this step."""
 
@@ -187,6 +191,8 @@ class DisklessPartition(Partition):
         diskless = self._diskless
         if why := diskless.why_off:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, why)
+        if why := diskless.why_deposed:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, why)
         config = self.topic.config
         view = writable(records)
         view, batches = validation.check_client(view, config, self.topic_partition, now_ms)

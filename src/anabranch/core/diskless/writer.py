@@ -155,7 +155,7 @@ class DisklessWriter:
         self._on_settled = on_settled
         self._stock: deque[tuple[Prepared, int]] = deque()
         self._is_preparing = False
-        self._prepares_for = -1
+        self.prepares_for = -1
         """The broker epoch for which ids are being asked."""
         self._prepare_due_ms, self._prepare_attempts = 0, 0
         self._unfull_ms = -NEVER_MS
@@ -192,6 +192,13 @@ class DisklessWriter:
             self._give_up(upload, code)
         self.drop(self.buffer.take_older(NEVER_MS), ErrorCode.KAFKA_STORAGE_ERROR)
         self._go_on(now_ms)
+
+    def deposed(self, code: ErrorCode) -> None:
+        """The coordinator refuses this epoch: what is not part of an object fails now, and objects
+        as soon as the coordinator says what became of them. `registered` begins anew."""
+        self.identity = self.identity._replace(broker_epoch=-1)  # it needs no ids
+        self._stock.clear()
+        self.drop(self.buffer.take_older(NEVER_MS), code)
 
     def hold(self, ticket: DisklessTicket) -> None:
         """Count a batch that waits elsewhere, until `admit` or `drop`."""
@@ -270,7 +277,7 @@ class DisklessWriter:
         if self._is_preparing or not self._needs_ids or now_ms < self._prepare_due_ms:
             return
         self._is_preparing = True
-        self._prepares_for = self.identity.broker_epoch
+        self.prepares_for = self.identity.broker_epoch
         self._effects.append(PrepareObjects(STOCK, LEASE_MS))
 
     def _prepared(self, result: list[Prepared] | StorageFault, now_ms: int) -> None:
@@ -281,7 +288,7 @@ class DisklessWriter:
             self._prepare_attempts += 1
             return
         self._prepare_attempts = 0
-        if self._prepares_for != self.identity.broker_epoch:
+        if self.prepares_for != self.identity.broker_epoch:
             return  # the coordinator would refuse to commit them
         for prepared in result:
             self._stock.append((prepared, now_ms + prepared.lease_ms - LEASE_LEFT_MS))

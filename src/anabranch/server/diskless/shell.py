@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.core.diskless import admission, retention_rounds
 from anabranch.core.diskless import effects as does
-from anabranch.core.diskless.coordinator import CoordinatorAway, OlderCopy
+from anabranch.core.diskless.coordinator import CoordinatorAway, Deposed, OlderCopy
 from anabranch.core.diskless.last_commits import OLDER
 from anabranch.core.diskless.objects import ObjectsAway, ObjectTaken
 from anabranch.core.diskless.pause import Pause
@@ -83,6 +83,7 @@ class DisklessShell:
         self._nothing_waits = asyncio.Event()
         self._hedges = Hedges(MOST_HEDGED)
         self._said: set[str] = set()
+        self._why_deposed = ""
 
     def wait(self, why: str) -> None:
         """Coordinator or store cannot be used yet, and why."""
@@ -142,6 +143,10 @@ class DisklessShell:
                 asyncio.get_running_loop().call_soon(self._read_on)
             else:
                 self._start(self._make(effect))
+        if machine.why_deposed != self._why_deposed:
+            self._why_deposed = machine.why_deposed
+            if self._why_deposed:
+                LOG.error("the coordinator refused this broker's epoch", why=self._why_deposed)
         while machine.complaints:
             what, why = machine.complaints.popleft()
             LOG.error("an object cannot be read", object=what, why=why)
@@ -205,6 +210,8 @@ class DisklessShell:
         """Once for each kind of call that fails, and once when it does not any more."""
         if isinstance(result, OlderCopy):
             self._refuse(result)
+        if isinstance(result, Deposed):
+            return  # nothing waits for it: `perform` says so
         if isinstance(result, StorageFault):
             if name not in self._said:
                 self._said.add(name)
@@ -263,8 +270,8 @@ class DisklessShell:
                     raise unforeseen(fault) from fault
             case admission.Waiting(fault):
                 self._say("Register", fault)
-            case admission.Refused(why):
-                LOG.error("the coordinator refused this broker's epoch", why=why)
+            case admission.Refused(epoch, why):
+                self._step(partial(self._machine.deposed, epoch, why))
             case admission.Admitted(epoch):
                 self._say("Register", None)
                 self._keep_up(self._stores, self._cluster_id)

@@ -7,6 +7,7 @@ from anabranch.sim.mutants.mutant import NO_SCHEDULE, Mutant
 ADMISSION_TESTS = "tests/core/diskless/test_admission.py"
 COLLECTING_TESTS = "tests/server/objects/test_garbage_collector.py"
 DATA_PATH_TESTS = "tests/core/diskless/test_data_path.py"
+DEPOSED_TESTS = "tests/core/diskless/test_deposed.py"
 DISKLESS = "anabranch.core.diskless"
 GARBAGE_ROUND = "anabranch.core.diskless.garbage_round"
 GARBAGE_ROUNDS_TESTS = "tests/core/diskless/test_garbage_rounds.py"
@@ -28,7 +29,7 @@ MUTANTS = (
         name="ids-of-another-epoch-used",
         rule="object ids are used only in the epoch in which they were requested",
         module=f"{DISKLESS}.writer",
-        old="        if self._prepares_for != self.identity.broker_epoch:\n",
+        old="        if self.prepares_for != self.identity.broker_epoch:\n",
         new="        if False:\n",
         seed=NO_SCHEDULE,
         caught_by=f"{DATA_PATH_TESTS}"
@@ -348,10 +349,28 @@ MUTANTS = (
         name="deposed-broker-asks-on",
         rule="a broker that the coordinator has deposed stops asking for its epoch",
         module=f"{DISKLESS}.admission",
-        old="            yield Refused(DEPOSED.format(fault))\n            return\n",
-        new="            yield Refused(DEPOSED.format(fault))\n",
+        old="            yield Refused(epoch, DEPOSED.format(fault))\n            return\n",
+        new="            yield Refused(epoch, DEPOSED.format(fault))\n",
         seed=NO_SCHEDULE,
         caught_by=f"{ADMISSION_TESTS}::test_it_asks_until_the_epoch_is_known_or_never_will_be",
+    ),
+    Mutant(
+        name="deposed-broker-keeps-batches",
+        rule="batches fail at once when the coordinator refuses their broker's epoch",
+        module=f"{DISKLESS}.writer",
+        old="        self.drop(self.buffer.take_older(NEVER_MS), code)\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by=f"{DEPOSED_TESTS}::test_a_broker_that_was_never_admitted_keeps_nothing",
+    ),
+    Mutant(
+        name="deposed-by-an-older-epoch",
+        rule="a refusal of an epoch that is over fails no batch",
+        module=f"{DISKLESS}.broker",
+        old="        if broker_epoch != self._broker.broker_epoch:\n            return\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by=f"{DEPOSED_TESTS}::test_the_refusal_of_an_epoch_that_is_over_fails_nothing",
     ),
     Mutant(
         name="admitted-by-an-older-epoch",
