@@ -77,6 +77,12 @@ def test_what_is_missing_and_what_shares_a_rack_is_told(nodes, verb):
          "--replica-placement", "replicas=a:2")  # fmt: skip
     assert places(verb("topics", "describe", "--rack-violations", "--json")) == set()
     until(lambda: not {"MissingReplicas", "RackViolations"} & firing(nodes))
+    verb("topics", "create", "--topic", "v", "--replica-assignment", "1:2", "--config",
+         "ignore.rack.assignment=true")  # fmt: skip
+    told = verb("topics", "describe", "--rack-violations")
+    assert told.startswith("No partition violates racks.\nLeft out: 1 partition(s)")
+    every = json.loads(verb("topics", "describe", "--json"))
+    assert {each["topic"]: each["rack_sharing_accepted"] for each in every}["v"] == 1
 
 
 def test_a_broker_is_cordoned_up_or_down_and_says_so(nodes, verb):

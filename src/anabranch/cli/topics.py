@@ -240,7 +240,7 @@ def illness_option(illness: str, sentence: str) -> Callable[[F], F]:
 @illness_option("unavailable", "Only partitions without a leader.")
 @click.option(
     "--rack-violations", "rack_violation", is_flag=True,
-    help="Only partitions in fewer racks than possible.",
+    help="Only partitions in fewer racks than possible; topics that ignore racks are left out.",
 )  # fmt: skip
 @click.option("--missing-replicas", is_flag=True, help="Only partitions with missing replicas.")
 @json_option
@@ -250,7 +250,7 @@ def describe(
     """Show partitions with leaders, replicas and in-sync replicas, settings, and problems."""
     wanted = [name.replace("_", "-") for name, is_asked in asked.items() if is_asked]
 
-    async def work(cluster: Cluster) -> list[dict[str, Any]]:
+    async def work(cluster: Cluster) -> tuple[list[dict[str, Any]], int]:
         from anabranch.client.overview import why_ill
         from anabranch.client.partitions import describe_topics
 
@@ -259,19 +259,26 @@ def describe(
         found = await describe_topics(cluster, None if topic is None else [topic])
         why = await why_ill(found, cluster)
         told = [(each, _partitions(each, wanted, why)) for each in found]
-        return [
+        described = [
             await _described(cluster, each, partitions)
             for each, partitions in told
             if partitions or not wanted
         ]
+        return described, sum(each.shared_racks for each in found)
 
-    described = ask(bootstrap, work, timeout_seconds=timeout_seconds)
+    described, shared = ask(bootstrap, work, timeout_seconds=timeout_seconds)
     if as_json:
         print_json(described)
     elif wanted:
         _print_ill(described, wanted)
     else:
         _print_described(described)
+    if shared and "rack-violation" in wanted:
+        click.echo(
+            f"Left out: {shared} partition(s) of topics with ignore.rack.assignment=true, which "
+            "may share racks.",
+            err=as_json,
+        )
 
 
 def _print_described(described: list[dict[str, Any]]) -> None:
@@ -373,6 +380,7 @@ async def _described(
         "topic_id": topic_id_text(topic.topic_id),
         "internal": topic.is_internal,
         "min_insync_replicas": topic.minimum,
+        "rack_sharing_accepted": topic.shared_racks,
         "IsDiskless": topic.diskless is not None,
         "effectiveRF": None if topic.diskless is None else topic.diskless.effective_rf,
         "configs": {

@@ -3,7 +3,8 @@
 What: descriptions of topics with their partitions, the four ill states that Kafka's
 `kafka-topics.sh` knows, and two of ours: replicas that no broker has yet, and lists in fewer racks
 than they could be in (`core/placement/racks.py`; of a partition that is moving, the list that it
-will have, where a controller is there to say so). Rules kept, as there: under-replicated is an ISR
+will have, where a controller is there to say so; of a topic with `ignore.rack.assignment=true` it
+is no violation, and counted apart). Rules kept, as there: under-replicated is an ISR
 smaller than the replicas; under and at the minimum compare the ISR with `min.insync.replicas` as it
 is configured, also where there are fewer replicas than that, and a partition without a leader is
 under it; unavailable has no leader that serves. Observers are replicas in none of them: what
@@ -45,6 +46,7 @@ from anabranch.core.wire.messages.describe_topic_partitions import (
 from anabranch.core.wire.own_fields import ASKED, DisklessTopic, DisklessTopics, untagged
 
 MINIMUM = "min.insync.replicas"
+IGNORES_RACKS = "ignore.rack.assignment"
 MOVES_SECONDS = 3
 """Partitions are shown without moves when no controller is there to ask."""
 CONFIGS_A_REQUEST = 500
@@ -78,7 +80,10 @@ class Partition(NamedTuple):
     last_known_eligible: tuple[int, ...] = ()
     offline: tuple[int, ...] = ()
     violates_racks: bool = False
-    """Whether its replicas are in fewer racks than they could be in."""
+    """Whether its replicas are in fewer racks than they could be in, and its topic does not accept
+    that."""
+    shares_racks: bool = False
+    """Whether they are, and its topic does."""
     move: Move | None = None
     """Of its replicas, when one is under way and a controller was there to say so."""
 
@@ -123,6 +128,13 @@ class Topic(NamedTuple):
     """Its placement constraints, as far as they can be read here."""
     diskless: DisklessTopic | None = None
     """How it is placed, if it is diskless: `minimum` is 0 then, since all are in sync."""
+    accepts_shared_racks: bool = False
+    """Whether `ignore.rack.assignment` places its replicas without regard to racks."""
+
+    @property
+    def shared_racks(self) -> int:
+        """Partitions in fewer racks than they could be in, as the topic accepts."""
+        return sum(each.shares_racks for each in self.partitions)
 
 
 async def describe_topics(cluster: Cluster, names: Sequence[str] | None) -> list[Topic]:
@@ -149,7 +161,7 @@ async def describe_topics(cluster: Cluster, names: Sequence[str] | None) -> list
         constraints = _constraints(own.get(CONSTRAINTS, ""))
         told = Topic(
             name, topic.topic_id, topic.is_internal, minimum, in_order, constraints,
-            diskless.get(name),
+            diskless.get(name), own.get(IGNORES_RACKS) == "true",
         )  # fmt: skip
         topics.append(told)
     return await _judged_by_racks(cluster, topics)
@@ -173,12 +185,16 @@ def in_racks(
     registered."""
     there = len({rack for rack in racks.values() if rack})
     wanted = None if topic.constraints is None else topic.constraints.replicas
+    accepts = topic.accepts_shared_racks and wanted is None  # constraints count more
 
     def judged(each: Partition) -> Partition:
         move = moves.get(TopicPartition(topic.name, each.partition))
         target = each.replicas if move is None else move.target
         spread = spread_of((racks.get(broker_id) or None for broker_id in target), wanted)
-        return each._replace(violates_racks=spread.violates(there), move=move)
+        violates = spread.violates(there)
+        return each._replace(
+            violates_racks=violates and not accepts, shares_racks=violates and accepts, move=move
+        )
 
     return topic._replace(partitions=tuple(map(judged, topic.partitions)))
 
@@ -257,7 +273,7 @@ async def settings_of(cluster: Cluster, names: Sequence[str]) -> dict[str, dict[
             DescribeConfigsResource(
                 resource_type=ResourceKind.TOPIC,
                 resource_name=name,
-                configuration_keys=[MINIMUM, CONSTRAINTS],
+                configuration_keys=[MINIMUM, CONSTRAINTS, IGNORES_RACKS],
             )
             for name in names[begin : begin + CONFIGS_A_REQUEST]
         ]

@@ -48,7 +48,8 @@ class View(NamedTuple):
             if topic.diskless is not None:
                 rules[topic.name] = dict.fromkeys(topic.diskless.target_racks, 1)
         diskless = {topic.name for topic in self.topics if topic.diskless is not None}
-        return Layout(self.sites, self.rows, rules, diskless)
+        accepting = {topic.name for topic in self.topics if topic.accepts_shared_racks}
+        return Layout(self.sites, self.rows, rules, diskless, accepting)
 
 
 async def look(cluster: Cluster) -> View:

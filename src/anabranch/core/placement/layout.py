@@ -44,6 +44,7 @@ class Layout:
         partitions: Mapping[TopicPartition, Row],
         rules: Mapping[str, Mapping[str, int]] | None = None,
         diskless: Collection[str] = (),
+        accepting_shared_racks: Collection[str] = (),
     ) -> None:
         self.sites = {site.broker_id: site for site in sites}
         self.rules = rules or {}
@@ -51,6 +52,8 @@ class Layout:
         topic one in each."""
         self.diskless = diskless
         """Topics of which no bytes move with a replica."""
+        self.accepting_shared_racks = accepting_shared_racks
+        """Topics with `ignore.rack.assignment=true`: replicas in one rack are no violation."""
         self.before = partitions
         self.rows: dict[TopicPartition, Row] = dict(partitions)
         self.replicas: Counter[int] = Counter()

@@ -196,13 +196,15 @@ def _take_share(
 
 
 def mend_racks(layout: Layout) -> Plan:
-    """End every pair of replicas in one rack that a free rack could end."""
+    """End every pair of replicas in one rack that a free rack could end, but of topics that accept
+    shared racks."""
     goal = "mend rack violations"
     sites = layout.open_sites()
     racks = {site.rack for site in layout.sites.values()} - {None}
     notes: dict[TopicPartition, str] = {}
     obstacles: list[Obstacle] = []
-    for place in sorted(place for place in layout.rows if place.topic not in layout.rules):
+    left = {*layout.rules, *layout.accepting_shared_racks}
+    for place in sorted(place for place in layout.rows if place.topic not in left):
         while (crowded := _crowded(layout, layout.rows[place])) is not None:
             row = layout.rows[place]
             held = layout.in_racks(row)
