@@ -13,7 +13,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from anabranch.core.groups.offsets_topic import java_hash
+from anabranch.core.coordination.internal_topics import java_hash
 from anabranch.testing import LocalCluster
 
 SECONDS = 30

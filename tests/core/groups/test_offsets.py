@@ -7,11 +7,12 @@ from tests.core.api.in_memory_node import Denying
 from tests.core.groups.group_world import GroupWorld, subscription
 
 from anabranch.core.access.authorize import Operation, ResourceType
+from anabranch.core.coordination.internal_topics import java_hash
 from anabranch.core.errors import ErrorCode
 from anabranch.core.groups import offsets
 from anabranch.core.groups.committed_offset import CommittedOffset
 from anabranch.core.groups.offset_records import offset_record
-from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC, java_hash, offsets_topic
+from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC, offsets_topic
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.types import ZERO_TOPIC_ID, TopicId
 from anabranch.core.wire.batch import walk

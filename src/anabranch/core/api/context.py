@@ -31,8 +31,8 @@ from anabranch.core.step import Mailbox, Wish
 if TYPE_CHECKING:
     from anabranch.core.access.authorize import Authorizer
     from anabranch.core.api.fetch_sessions import FetchSessions
+    from anabranch.core.coordination.timers import Action, Timer
     from anabranch.core.errors import StorageFault
-    from anabranch.core.groups.timers import Action, Timer
     from anabranch.core.metadata.image import MetadataDelta, MetadataImage
     from anabranch.core.replication.partitions import Partitions
     from anabranch.core.replication.replica import Replica

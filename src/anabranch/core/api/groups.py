@@ -16,8 +16,8 @@ from anabranch.core.step import Wish
 from anabranch.core.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
 if TYPE_CHECKING:
+    from anabranch.core.coordination.answers import Answer
     from anabranch.core.coordination.shard import Shard
-    from anabranch.core.groups.answers import Answer
 
 CREATE_TIMEOUT_MS = 30_000
 CREATION_WAIT_MS = 1_000

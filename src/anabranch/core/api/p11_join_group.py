@@ -20,9 +20,9 @@ from anabranch.core.api.context import Broker
 from anabranch.core.api.groups import group_allowed, wait_committed
 from anabranch.core.api.handler import Handler
 from anabranch.core.broker.gate import Need
+from anabranch.core.coordination.answers import LONGEST_WAIT_MS
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.groups import members
-from anabranch.core.groups.answers import LONGEST_WAIT_MS
 from anabranch.core.groups.members import Join
 from anabranch.core.groups.rebalance import join_refused
 from anabranch.core.outcome import Outcome, then

@@ -16,9 +16,9 @@ from anabranch.core.api.context import Broker
 from anabranch.core.api.groups import group_allowed, wait_committed
 from anabranch.core.api.handler import Handler
 from anabranch.core.broker.gate import Need
+from anabranch.core.coordination.answers import LONGEST_WAIT_MS
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.groups import members
-from anabranch.core.groups.answers import LONGEST_WAIT_MS
 from anabranch.core.groups.members import Sync
 from anabranch.core.outcome import Outcome, Wait
 from anabranch.core.request import Request

@@ -16,8 +16,8 @@ from anabranch.core.outcome import Told, Wait, then
 from anabranch.core.request import Request
 
 if TYPE_CHECKING:
+    from anabranch.core.coordination.answers import Answer
     from anabranch.core.coordination.transactions.shard import TransactionShard
-    from anabranch.core.groups.answers import Answer
 
 PRODUCER_ID_WAIT_MS = 1_000
 """How long a request waits for a block of producer ids before the client is asked to come again."""

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from anabranch.core.broker.peers import Peers
+    from anabranch.core.coordination.timers import Action, Timer
     from anabranch.core.errors import StorageFault
-    from anabranch.core.groups.timers import Action, Timer
     from anabranch.core.metadata.image import MetadataImage
     from anabranch.core.replication.partitions import Partitions
     from anabranch.core.settings.broker import BrokerConfig

@@ -14,16 +14,16 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from anabranch.core.coordination.answers import Answer
 from anabranch.core.coordination.shard_load import ShardLoad
+from anabranch.core.coordination.timers import Action, Timer, Timers
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.groups import offsets, rebalance
-from anabranch.core.groups.answers import Answer
 from anabranch.core.groups.group import Group
 from anabranch.core.groups.loader import Loader
 from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC, partition_of
 from anabranch.core.groups.shard import Shard
 from anabranch.core.groups.states import DEAD
-from anabranch.core.groups.timers import Action, Timer, Timers
 from anabranch.core.metadata.image import EMPTY
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from anabranch.core.coordination.answers import Answer
+from anabranch.core.coordination.timers import Timer
 from anabranch.core.errors import Bug
-from anabranch.core.groups.answers import Answer
 from anabranch.core.groups.committed_offset import CommittedOffset
 from anabranch.core.groups.states import EMPTY, MAY_COME_FROM, GroupState
 from anabranch.core.groups.subscription import subscribed_topics
-from anabranch.core.groups.timers import Timer
 
 if TYPE_CHECKING:
     from anabranch.core.groups.shard import Shard

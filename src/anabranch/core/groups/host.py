@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from anabranch.core.coordination.answers import Answer
     from anabranch.core.coordination.host import Host
-    from anabranch.core.groups.answers import Answer
+    from anabranch.core.coordination.timers import Action, Timer
     from anabranch.core.groups.group import Group
     from anabranch.core.groups.shard import Shard
-    from anabranch.core.groups.timers import Action, Timer
     from anabranch.core.settings.broker import BrokerConfig
 
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from anabranch.core.coordination.answers import Answer
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.groups import rebalance
-from anabranch.core.groups.answers import Answer
 from anabranch.core.groups.group import Group, Member, Protocols
 from anabranch.core.groups.group_records import group_record
 from anabranch.core.groups.offset_records import nothing_said

@@ -30,7 +30,7 @@ from anabranch.core.groups.states import COMPLETING_REBALANCE, DEAD, EMPTY, STAB
 from anabranch.core.types import ZERO_TOPIC_ID, TopicId
 
 if TYPE_CHECKING:
-    from anabranch.core.groups.answers import Answer
+    from anabranch.core.coordination.answers import Answer
     from anabranch.core.groups.host import Groups
     from anabranch.core.groups.shard import Shard
     from anabranch.core.metadata.image import MetadataImage

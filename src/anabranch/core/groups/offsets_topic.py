@@ -6,10 +6,9 @@ hash, so that every broker and tool finds the same one) and its topic's settings
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from anabranch.core.controller.brokers.cordons import cordoned
+from anabranch.core.coordination.internal_topics import fitting_factor, java_hash
 from anabranch.core.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
 
 if TYPE_CHECKING:
@@ -18,17 +17,6 @@ if TYPE_CHECKING:
 
 OFFSETS_TOPIC = "__consumer_offsets"
 REPLICATION_FACTOR = "offsets.topic.replication.factor"
-HASHES_KEPT = 16_384
-
-
-@lru_cache(HASHES_KEPT)
-def java_hash(text: str) -> int:
-    """Java's `String.hashCode` with the sign bit cleared, as Kafka's `Utils.abs` does."""
-    units = memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H")
-    number = 0
-    for unit in units:
-        number = (31 * number + unit) & 0xFFFF_FFFF
-    return number & 0x7FFF_FFFF
 
 
 def partition_of(group_id: str, image: MetadataImage, config: BrokerConfig) -> int:
@@ -36,11 +24,6 @@ def partition_of(group_id: str, image: MetadataImage, config: BrokerConfig) -> i
     topic = image.topic(OFFSETS_TOPIC)
     count = config.offsets_topic_num_partitions if topic is None else len(topic.partitions)
     return java_hash(group_id) % count
-
-
-def fitting_factor(most: int, image: MetadataImage) -> int:
-    """As many replicas as there are brokers that may be given one, at most so many."""
-    return max(1, min(most, len(image.brokers) - len(cordoned(image))))
 
 
 def offsets_topic(image: MetadataImage, config: BrokerConfig) -> CreatableTopic:

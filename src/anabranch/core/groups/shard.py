@@ -18,8 +18,8 @@ from anabranch.core.groups.undecided import Undecided
 from anabranch.core.wire.compression import Codec
 
 if TYPE_CHECKING:
+    from anabranch.core.coordination.answers import Answer
     from anabranch.core.coordination.host import Host
-    from anabranch.core.groups.answers import Answer
     from anabranch.core.replication.replica import Replica
 
 NO_GROUP = ""

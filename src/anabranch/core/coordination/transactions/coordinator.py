@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from anabranch.core.coordination.answers import Answer
 from anabranch.core.coordination.transactions import rules
 from anabranch.core.coordination.transactions.loader import TransactionLoader
 from anabranch.core.coordination.transactions.markers import Markers
@@ -31,7 +32,6 @@ from anabranch.core.coordination.transactions.transaction import (
 )
 from anabranch.core.coordination.transactions.upkeep import Upkeep
 from anabranch.core.errors import ApiError, ErrorCode
-from anabranch.core.groups.answers import Answer
 from anabranch.core.types import TopicPartition
 
 if TYPE_CHECKING:

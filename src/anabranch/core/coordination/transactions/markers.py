@@ -33,8 +33,8 @@ from anabranch.core.wire.messages.write_txn_markers import (
 
 if TYPE_CHECKING:
     from anabranch.core.coordination.host import Host
+    from anabranch.core.coordination.timers import Timer
     from anabranch.core.coordination.transactions.shard import TransactionShard
-    from anabranch.core.groups.timers import Timer
 
 RETRY_MS = 50
 """The pause before partitions are asked again: an election takes longer than this, and asking costs

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from anabranch.core.groups.offsets_topic import fitting_factor, java_hash
+from anabranch.core.coordination.internal_topics import fitting_factor, java_hash
 from anabranch.core.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
 
 if TYPE_CHECKING:

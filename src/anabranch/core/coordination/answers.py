@@ -1,4 +1,4 @@
-"""An answer that a group gives later: when all have joined, when the leader has assigned.
+"""An answer that a coordinator gives later: all have joined, or what it wrote is committed.
 
 The rule it keeps: the first answer given counts. Giving it marks the object itself as changed, and
 it is the key that its request waits under, so that a group of a thousand wakes each member once.

@@ -1,4 +1,4 @@
-"""Deadlines of groups: one heap, so that the shell needs one timer of its loop for all of them.
+"""Deadlines of coordinators: one heap, so that the shell needs one timer of its loop for all.
 
 The rule it keeps: an action runs at most once, and never after `cancel`. Times are milliseconds of
 the clock that never goes back, so that a wall clock that is set expires nobody.
