@@ -8,6 +8,7 @@ import pytest
 
 from anabranch.core.metadata.image import MetadataImage
 from anabranch.sim.rehearsal.model import Action
+from anabranch.sim.rehearsal.orders import as_noticed
 from anabranch.testing.nodes import ClusterError
 from anabranch.testing.rehearsal import actions
 from anabranch.testing.rehearsal.actions import EventPerformer
@@ -17,7 +18,6 @@ from anabranch.testing.rehearsal.machines import (
     session_seconds,
 )
 from anabranch.testing.rehearsal.patience import MOST_TIMES, Patience
-from anabranch.testing.rehearsal.stage import as_noticed
 
 PATIENCE_SECONDS = 0.05
 

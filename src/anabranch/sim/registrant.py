@@ -120,6 +120,8 @@ class Registrant(Server):
     clock: SteadyClock
     listens: bool
     """Whether a connection to it is taken."""
+    answers_after_us: int = 0
+    """How much longer its machine takes to answer a dial."""
     link: Link
 
     @property

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 from msgspec.structs import replace as changed_to
 
+from anabranch.core.controller.brokers.membership import Consequences
 from anabranch.sim.rehearsal import orders
 from anabranch.sim.rehearsal.library import names, text_of
-from anabranch.sim.rehearsal.orders import Foretold, Turn, begins, choices, in_turns
+from anabranch.sim.rehearsal.orders import (
+    Foretold,
+    Turn,
+    begins,
+    choices,
+    in_turns,
+    nobody_runs,
+)
 from anabranch.sim.rehearsal.outcome import differences, moments, rehearsed
 from anabranch.sim.rehearsal.rehearsal_file import read
+from anabranch.sim.rehearsal.stage import Stage
 from anabranch.sim.rehearsal.transcript import transcribe
+from anabranch.testing.rehearsal.actions import performable
 
 TWO_END = """
 length: 20s
@@ -25,6 +36,16 @@ events:
 """
 ONE_ENDS = TWO_END.replace("kill: [1, 2]", "kill: 1").replace("start: 2", "start: 1")
 ALL_START = TWO_END.replace("kill: [1, 2]", "power_loss: all").replace("start: 2", "start: all")
+BOTH_START = """
+length: 20s
+cluster: {brokers: 2, controller: 2}
+topics: {orders: {replicas: [[1, 2]], settings: {min.insync.replicas: 2}}}
+events:
+  - {at: 1s, send: {to: orders-0, records: 2, acks: all}}
+  - {at: 2s, power_loss: all}
+  - {at: 10s, start: all}
+"""
+STARTED = 2
 KILLED = 1
 """The number of the moment at which brokers end."""
 MIXED = """
@@ -77,25 +98,25 @@ def test_rows_so_far_are_enough(written, reversed_order):
     assert foretold.met.rows[-1].at_rest == reversed_order.rows[-1].at_rest
 
 
-def otherwise(outcome):
+def otherwise(outcome, moment=KILLED):
     """The outcome with one thing changed, in each way in which processes could differ."""
-    row = outcome.rows[KILLED + 1]
+    row = outcome.rows[moment + 1]
     state = row.state
     leads = state.partition
     changed = {
-        "a leader": replace(state, partition=changed_to(leads, leader=1)),
+        "a leader": replace(state, partition=changed_to(leads, leader=-1 - leads.leader)),
         "an epoch": replace(state, partition=changed_to(leads, leader_epoch=9)),
         "an ISR": replace(state, partition=changed_to(leads, isr=(2, 3))),
         "an ELR": replace(state, partition=changed_to(leads, elr=(1, 2))),
-        "a log": replace(state, logs=("down", "down", "1/1")),
-        "a broker that runs": replace(state, logs=("2/2", "down", "2/2")),
-        "a service": replace(state, serves="reads and writes"),
+        "a log": replace(state, logs=(*state.logs[:-1], "1/1")),
+        "a broker": replace(state, logs=("frozen", *state.logs[1:])),
+        "a service": replace(state, serves="reads" if state.serves != "reads" else "nothing"),
     }
     rows = {what: replace(row, state=each) for what, each in changed.items()}
     rows["a cut"] = replace(row, cuts=["broker 3 truncates its log from 2 to 1"])
     rows["a change"] = replace(row, changes=[*row.changes, "3 stays leader in a new epoch"])
     rows["no change"] = replace(row, changes=row.changes[:-1])
-    before, after = outcome.rows[: KILLED + 1], outcome.rows[KILLED + 2 :]
+    before, after = outcome.rows[: moment + 1], outcome.rows[moment + 2 :]
     return {what: replace(outcome, rows=[*before, each, *after]) for what, each in rows.items()}
 
 
@@ -186,3 +207,108 @@ def test_a_roll_and_a_role_have_no_other_order():
     assert [bool(choices(each)) for each in moments(read(MIXED, "mixed.yaml"))] == [
         True, True, False, False,
     ]  # fmt: skip
+
+
+# Nodes that start while no controller runs.
+
+
+@pytest.fixture(scope="module")
+def both_start():
+    return read(BOTH_START, "both.yaml")
+
+
+def ways(plan):
+    """All ways in which the nodes of a plan start together."""
+    turns = choices(moments(plan)[STARTED], nobody_runs=True)
+    return [each for each in turns if each.paces]
+
+
+def decided(plan):
+    """What the controllers decided after the start: F fences a broker, R registers it, and U lets
+    it in."""
+    stage, found = Stage(plan), []
+    letters = {"registered": "R", "goes from fenced": "U", "closed its connection": "F"}
+
+    def listen(now_us, kind, _who, text, _details):
+        match = re.match(rf"broker (\d) ({'|'.join(letters)})", text)
+        if kind == "decided" and match and now_us > stage.begins_us + 10_000_000:
+            found.append(letters[match[2]] + match[1])
+
+    stage.world.listeners.append(listen)
+    stage.run()
+    return found
+
+
+def told(turn):
+    """What is decided in a turn, but for who is let in."""
+    fenced = [each for each in turn.brokers if turn.pace(each).joins_us >= orders.LATE_US]
+    late = sorted(fenced, key=lambda each: turn.pace(each).joins_us)
+    first = [f"{'F' if each in fenced else 'R'}{each}" for each in turn.brokers]
+    return [*first, *(f"R{each}" for each in late)]
+
+
+def test_nodes_that_start_together_are_fenced_and_register_in_every_order(both_start):
+    seen = set()
+    for turn in ways(both_start):
+        found = decided(in_turns(both_start, {STARTED: turn}))
+        assert [each for each in found if each[0] != "U"] == told(turn), turn.text
+        seen.add(tuple(found))
+    assert len({tuple(each for each in found if each[0] != "U") for found in seen}) == 10
+    assert ("F1", "F2", "R2", "R1", "U2", "U1") in seen
+    assert ("F1", "F2", "R2", "U2", "R1", "U1") in seen
+
+
+def test_every_way_in_which_nodes_start_together_is_found_and_named(both_start):
+    written = rehearsed(both_start)
+    foretold = Foretold(written)
+    seen = {}
+    for turn in ways(both_start):
+        outcome = rehearsed(in_turns(both_start, {STARTED: turn}), both_start)
+        seen.setdefault(outcome.rows[-1].at_rest, (turn, outcome))
+    assert len(seen) > 3
+    for turn, outcome in seen.values():
+        assert foretold.search(outcome.rows), turn.text
+        assert differences(foretold.met, replace(outcome, plan=both_start)) == []
+    assert re.search(
+        r"started: (1, then 2|2, then 1) left the ISR; \d, then \d registered", foretold.order
+    )
+
+
+def test_what_no_start_gives_stays_a_difference(both_start, monkeypatch):
+    monkeypatch.setattr(orders, "CHANGED_TOGETHER", 1)
+    foretold = Foretold(rehearsed(both_start))
+    turns = {turn.text: turn for turn in ways(both_start)}
+    for turn in turns.values():
+        outcome = rehearsed(in_turns(both_start, {STARTED: turn}), both_start)
+        for what, seen in otherwise(outcome, STARTED).items():
+            assert not foretold.search(seen.rows), (turn.text, what)
+            assert differences(foretold.met, seen), (turn.text, what)
+
+
+def test_what_a_broken_rule_gives_is_found_in_no_start(both_start, monkeypatch):
+    """Of a crashed broker's acknowledged records some may be gone: it is not eligible to lead."""
+    monkeypatch.setattr(orders, "CHANGED_TOGETHER", 1)
+    foretold = Foretold(rehearsed(both_start))
+    plans = [in_turns(both_start, {STARTED: turn}) for turn in ways(both_start)]
+    with monkeypatch.context() as broken:
+        broken.setattr(
+            Consequences, "lost", lambda self, broker, cause, but=(): self.leaves(broker, cause)
+        )
+        seen = [rehearsed(each, both_start) for each in plans]
+    for each in seen:
+        assert not foretold.search(each.rows), each.text()
+
+
+def test_each_decision_is_a_change_of_its_own():
+    """A node may read several decisions at once; on disks they stay apart."""
+    plan = performable(read(text_of("power-loss-of-all"), "all"))
+    left = [orders.LEFT.findall(each) for row in rehearsed(plan).rows for each in row.changes]
+    assert [ids for found in left for ids in found if "," in ids] == []
+    assert sum(map(len, left)) == 3
+
+
+def test_only_nodes_that_start_while_none_runs_have_no_controller(both_start):
+    assert nobody_runs(both_start) == [False, False, True]
+    assert nobody_runs(read(TWO_END, "two.yaml")) == [False, False, False]
+    assert nobody_runs(read(ALL_START, "all.yaml")) == [False, False, True]
+    assert not any(turn.paces for turn in choices(moments(both_start)[STARTED]))

@@ -145,7 +145,6 @@ class Actor:
             Action.POWER_LOSS: lambda node: node.crash(power=True),
             Action.PAUSE: lambda node: node.pause(),
             Action.RESUME: lambda node: node.resume(),
-            Action.START: start,
             Action.SHUT_DOWN: lambda node: node.shut_down(),
             Action.WIPE: wipe,
         }
@@ -167,7 +166,12 @@ class Actor:
         for each in event.powers:
             self.cluster.nodes[each].power_on()
         on_node = self._on_nodes.get(event.action)
-        if on_node is not None:
+        if event.action is Action.START:
+            for each in brokers:
+                node = self.cluster.nodes[each]
+                node.answers_after_us = event.answers_after_us
+                start(node, event.joins_after_us)
+        elif on_node is not None:
             for each in brokers:
                 on_node(self.cluster.nodes[each])
         elif event.action is Action.RESTART:
@@ -264,10 +268,10 @@ def _unheard(_text: str) -> None:
     return None
 
 
-def start(node: SimNode) -> None:
-    """Start a node that is down."""
+def start(node: SimNode, joins_after_us: int = 0) -> None:
+    """Start a node that is down; its broker registers so much later than its controller begins."""
     if not node.is_up:
-        node.start()
+        node.start(joins_after_us=joins_after_us)
 
 
 def wipe(node: SimNode) -> None:

@@ -5,24 +5,31 @@ simulates the plan again with the brokers of one moment in other orders, and kee
 begins as what was seen. Why: on real processes chance orders what one moment does, and a simulation
 follows one order only; each order that the simulation can follow is right.
 
-Rule kept: nothing varies but the order of brokers in a moment and the time between them; at most
-`TRIES` orders are simulated. A plan without several brokers in one moment has one outcome. Not
-here: how outcomes are compared (`outcome.py`).
+Nodes that start while no other runs have no controller yet: the first one becomes it, and a
+process needs any time from its controller's start until it registers. So that varies too: whom the
+new controller fences before it has registered, and the order in which all register.
+
+Rule kept: nothing varies but the order of brokers in a moment and the times between what they do;
+at most `TRIES` orders are simulated, those first in which brokers leave the ISR as was seen. A plan
+without several brokers in one moment has one outcome. Not here: how outcomes are compared
+(`outcome.py`).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, combinations, cycle, groupby, permutations, product
+from itertools import accumulate, chain, combinations, cycle, groupby, permutations, product
 from operator import itemgetter
 
 from anabranch.sim.rehearsal.model import Action, BrokerChoice, Event, Rehearsal
 from anabranch.sim.rehearsal.outcome import Outcome, Row, moments, rehearsed
 
-TRIES = 180
-"""Simulations of one plan at most. A moment of three brokers has 54 orders, and each simulation
-takes some tenths of a second."""
+TRIES = 300
+"""Simulations of one plan at most. A moment at which three brokers start without a controller has
+294 orders, and each simulation takes some tenths of a second."""
+LEFT = re.compile(r"([\d,]+) out of the ISR")
 LONGER_US = 45_000_000
 """Another order may come to rest later: a follower that dialled a machine without power notices
 after 30 s."""
@@ -32,6 +39,18 @@ APART_US = (10_000, 600_000, 3_000_000)
 """A moment's brokers follow each other at once; or as processes start, so that a controller has
 asked for the others before they serve; or further apart than two heartbeats are, so that sessions
 end in this order too."""
+ASKED_US = 160_000
+"""About when a controller that starts with its brokers asks for those it has not heard from: it
+waits for `hints.PROBE_AFTER_MS`."""
+ANSWERS_US = 240_000
+"""How long the answers take, one after another, and the brokers that register meanwhile: answers
+count for `hints.REDIAL_MS`."""
+NO_ANSWER_US = 1_000_000
+"""Of a broker that is not fenced before it registers."""
+LATE_US = 500_000
+"""When the first one registers that was fenced before."""
+LATER_US = (2_000, 400_000)
+"""From each of those to the next: before it is let in, or after."""
 CHANGED_TOGETHER = 2
 """Moments of which another order is tried together."""
 ON_BROKERS = frozenset(
@@ -41,14 +60,41 @@ ON_BROKERS = frozenset(
     }
 )  # fmt: skip
 """What happens to each broker by itself. A roll has an order of its own."""
+_ENDS = frozenset({Action.KILL, Action.POWER_LOSS, Action.PAUSE, Action.SHUT_DOWN})
+"""What leaves no broker there that could be controller."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How a node starts, beside others."""
+
+    joins_us: int
+    """How long after its start it registers."""
+    answers_us: int
+    """How long its machine takes to answer when it is dialled."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The order of the brokers of one moment, and the time from each to the next."""
+    """The order of the brokers of one moment, in which they leave the ISR as a rule, and the time
+    from each to the next; of nodes that start together, how each of them does."""
 
     brokers: tuple[int, ...]
     apart_us: tuple[int, ...]
+    paces: tuple[Pace, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """As a person is told."""
+        named = ", then ".join(map(str, self.brokers))
+        if not self.paces:
+            return named
+        registered = sorted(self.brokers, key=lambda each: self.pace(each).joins_us)
+        return f"{named} left the ISR; {', then '.join(map(str, registered))} registered"
+
+    def pace(self, broker: int) -> Pace:
+        """How one of the nodes starts."""
+        return self.paces[self.brokers.index(broker)]
 
 
 Turns = tuple[tuple[int, Turn], ...]
@@ -61,7 +107,7 @@ class Foretold:
     def __init__(self, written: Outcome) -> None:
         self.written = written
         self.met = written
-        self._moments = moments(written.plan)
+        self._moments = list(zip(moments(written.plan), nobody_runs(written.plan), strict=True))
         self._turns: Turns = ()
         self._known: dict[Turns, Outcome] = {(): written}
 
@@ -69,33 +115,37 @@ class Foretold:
     def order(self) -> str:
         """The order that was met, where it is not as written: a clause for each moment."""
         rows = self.written.rows
-        return "; ".join(
-            f"{rows[number + 1].what}: {', then '.join(map(str, turn.brokers))}"
-            for number, turn in self._turns
-        )
+        return "; ".join(f"{rows[number + 1].what}: {turn.text}" for number, turn in self._turns)
 
     def search(self, rows: Sequence[Row]) -> bool:
         """Whether an order gives rows that begin as these; its outcome is then `met`. May take
         TRIES simulations."""
-        for turns, outcome in self._outcomes(len(rows) - 1):
+        for turns, outcome in self._outcomes(rows):
             if begins(outcome, rows):
                 self._turns, self.met = turns, outcome
                 return True
         return False
 
-    def _outcomes(self, count: int) -> Iterator[tuple[Turns, Outcome]]:
+    def _outcomes(self, rows: Sequence[Row]) -> Iterator[tuple[Turns, Outcome]]:
         """Outcomes that differ in the first moments: the known ones, and then new ones."""
         yield from list(self._known.items())
-        for turns in _neighbours(dict(self._turns), self._choices(count)):
+        for turns in _neighbours(dict(self._turns), self._choices(rows)):
             if len(self._known) > TRIES:
                 return
             if turns not in self._known:
                 self._known[turns] = self._simulated(turns)
                 yield turns, self._known[turns]
 
-    def _choices(self, count: int) -> dict[int, list[Turn]]:
-        found = {n: choices(each) for n, each in enumerate(self._moments[:count])}
-        return {number: turns for number, turns in found.items() if turns}
+    def _choices(self, rows: Sequence[Row]) -> dict[int, list[Turn]]:
+        """Of each moment that has been seen, those first that leave the ISR as was seen."""
+        found: dict[int, list[Turn]] = {}
+        for number, row in enumerate(rows[1:]):
+            events, nobody = self._moments[number]
+            turns = choices(events, nobody_runs=nobody)
+            if turns:
+                noticed = as_noticed(turns[0].brokers, row.changes)
+                found[number] = sorted(turns, key=lambda each: each.brokers != noticed)
+        return found
 
     def _simulated(self, turns: Turns) -> Outcome:
         plan = self.written.plan
@@ -103,6 +153,17 @@ class Foretold:
         for row, written in zip(outcome.rows, self.written.rows, strict=False):
             row.what = written.what
         return replace(outcome, plan=plan)
+
+
+def as_noticed(brokers: Iterable[int], changes: Iterable[str]) -> tuple[int, ...]:
+    """Brokers in the order in which they leave the ISR by these changes, the others last.
+
+    A controller hears of the deaths of one moment one after the other, in any order, and what
+    follows differs: the last to leave the ISR is eligible to lead."""
+    left = [each for line in changes for ids in LEFT.findall(line) for each in ids.split(",")]
+    return tuple(
+        sorted(brokers, key=lambda each: left.index(f"{each}") if f"{each}" in left else len(left))
+    )
 
 
 def begins(outcome: Outcome, rows: Sequence[Row]) -> bool:
@@ -113,17 +174,63 @@ def begins(outcome: Outcome, rows: Sequence[Row]) -> bool:
     return all(mine.at_rest == seen.at_rest for mine, seen in zip(told, rows, strict=True))
 
 
-def choices(events: Sequence[Event]) -> list[Turn]:
-    """The orders in which the brokers of one moment may come; none where there is one broker."""
+def choices(events: Sequence[Event], *, nobody_runs: bool = False) -> list[Turn]:
+    """The orders in which the brokers of one moment may come; none where there is one broker.
+    Nodes that start while `nobody_runs` have no controller yet."""
     found: set[int] = set()
     for on_brokers, group in groupby(events, key=_is_on_brokers):
         together = {each for event in group for each in _who(event)} if on_brokers else set()
         found |= together if len(together) > 1 else set()
-    return [
+    apart = [
         Turn(order, apart_us)
         for order in _orders(sorted(found))
         for apart_us in product(APART_US, repeat=len(order) - 1)
     ]
+    return [*(_starts(sorted(found)) if nobody_runs else ()), *apart]
+
+
+def nobody_runs(plan: Rehearsal) -> list[bool]:
+    """Of each moment, whether all that happens is starts of nodes while none runs, by the file."""
+    running, told = set(plan.brokers) - set(plan.later), []
+    for events in moments(plan):
+        actions = {each.action for each in events}
+        told.append(not running and actions == {Action.START})
+        for event in events:
+            if event.action in _ENDS:
+                running -= set(_who(event))
+            elif event.action is not Action.CUT:
+                running |= set(_who(event))
+    return told
+
+
+def _starts(brokers: list[int]) -> Iterator[Turn]:
+    """Ways in which nodes that start together leave the ISR and register: the new controller finds
+    nobody at the addresses of some and fences them, before they register in any order; the others
+    register before they are found missing."""
+    every = len(brokers) <= ALL_ORDERS_OF
+    for order in _orders(brokers):
+        sets = chain.from_iterable(combinations(order, n) for n in range(len(order) + 1))
+        for late_us in chain.from_iterable(_late(fenced, every=every) for fenced in sets):
+            yield Turn(order, (0,), tuple(_paces(order, late_us)))
+
+
+def _paces(order: tuple[int, ...], late_us: Mapping[int, int]) -> Iterator[Pace]:
+    """How each node starts; `late_us` is when those register that are fenced before."""
+    step_us = ANSWERS_US // len(order)
+    for place, each in enumerate(order, start=1):
+        if each in late_us:
+            yield Pace(late_us[each], place * step_us)
+        else:
+            yield Pace(ASKED_US + place * step_us, NO_ANSWER_US)
+
+
+def _late(fenced: tuple[int, ...], *, every: bool) -> Iterator[dict[int, int]]:
+    """When each of the brokers that were fenced registers."""
+    steps = max(len(fenced) - 1, 0)
+    ways = list(product(LATER_US, repeat=steps) if every else ((us,) * steps for us in LATER_US))
+    for order in permutations(fenced) if every else (fenced,):
+        for way in ways if len(fenced) > 1 else ways[:1]:
+            yield dict(zip(order, accumulate((LATE_US, *way)), strict=False))
 
 
 def _orders(brokers: list[int]) -> list[tuple[int, ...]]:
@@ -163,10 +270,20 @@ def _apart(events: Sequence[Event], turn: Turn, end_us: int) -> list[Event]:
             broker for each in single if each.action is Action.START for broker in _who(each)
         ]
         single[0] = replace(single[0], powers=tuple(started))
+        single = [_paced(each, turn) for each in single]
         for apart_us, each in zip(chain((0,), cycle(turn.apart_us)), single, strict=False):
             at_us += min(apart_us, most_us)
             found.append(replace(each, at_us=at_us))
     return found
+
+
+def _paced(event: Event, turn: Turn) -> Event:
+    """What happens to one broker, with the times that the turn says."""
+    if not turn.paces:
+        return event
+    (broker,) = _who(event)
+    pace = turn.pace(broker)
+    return replace(event, joins_after_us=pace.joins_us, answers_after_us=pace.answers_us)
 
 
 def _neighbours(turns: dict[int, Turn], choices: Mapping[int, list[Turn]]) -> Iterator[Turns]:

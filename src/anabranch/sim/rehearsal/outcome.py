@@ -14,11 +14,15 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import groupby, zip_longest
 from typing import NamedTuple
 
-from anabranch.core.metadata.image import PartitionImage
+from anabranch.core.metadata.image import MetadataImage, PartitionImage
+from anabranch.core.metadata.replay import replay_batch
+from anabranch.core.wire.metadata_records import MetadataRecord
+from anabranch.sim.cluster import Watcher
 from anabranch.sim.rehearsal.answers import Condition, Place
 from anabranch.sim.rehearsal.model import Action, Event, Rehearsal
 from anabranch.sim.rehearsal.producer import UNANSWERED, Sent
@@ -213,6 +217,32 @@ def rehearsed(plan: Rehearsal, written: Rehearsal | None = None) -> Outcome:
     return Outcome(plan, watch.rows, tuple(sorted(lost)))
 
 
+class _Decisions(Watcher):
+    """Tells each change of a partition by one committed batch, which is one decision. How many
+    batches a node reads at once depends on when it asks."""
+
+    def __init__(
+        self, place: Place, changed: Callable[[PartitionImage, PartitionImage], None]
+    ) -> None:
+        self._place = place
+        self._changed = changed
+        self._image = MetadataImage.empty()
+
+    def committed(
+        self,
+        records: tuple[MetadataRecord, ...],
+        first_offset: int,
+        end_offset: int,
+        epoch: int,
+    ) -> None:
+        """See Watcher."""
+        before = self._image.partition(*self._place)
+        self._image, _ = replay_batch(self._image, records, end_offset - 1, epoch)
+        state = self._image.partition(*self._place)
+        if before is not None and state is not None:
+            self._changed(before, state)
+
+
 class _Watch:
     """Fills rows while a stage runs."""
 
@@ -226,7 +256,7 @@ class _Watch:
         self._before = 0
         stage.on_begin = self._begin
         stage.on_event = self._event
-        stage.probe.on_change = self._changed
+        stage.cluster.checks.append(_Decisions(self.place, self._changed))
         stage.probe.on_truncated = self._truncated
 
     def _begin(self) -> None:
@@ -249,8 +279,8 @@ class _Watch:
         if event.action is Action.SEND and (event.topic, event.partition) == self.place:
             self._sends.append(row)
 
-    def _changed(self, place: Place, before: PartitionImage | None, state: PartitionImage) -> None:
-        if place == self.place and before is not None and self.rows:
+    def _changed(self, before: PartitionImage, state: PartitionImage) -> None:
+        if self.rows:
             what = difference(before, state)
             if what:
                 self.rows[-1].changes.append(what)

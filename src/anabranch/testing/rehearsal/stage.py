@@ -13,7 +13,6 @@ Rule kept: the rows are made from what is seen alone. Not here: their printer (`
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Iterable
 
 from anabranch.client.admin import create_topic
@@ -21,7 +20,7 @@ from anabranch.client.cluster import Cluster
 from anabranch.client.connection import ConnectionLost
 from anabranch.core.errors import ApiError
 from anabranch.sim.rehearsal.model import Action, Event, Rehearsal
-from anabranch.sim.rehearsal.orders import Foretold
+from anabranch.sim.rehearsal.orders import Foretold, as_noticed
 from anabranch.sim.rehearsal.outcome import BEGIN, Outcome, Row, moments, title
 from anabranch.sim.rehearsal.producer import REQUEST_TIMEOUT_MS, Sent
 from anabranch.sim.rehearsal.transcript import answer
@@ -33,7 +32,6 @@ from anabranch.testing.rehearsal.machines import Machines
 from anabranch.testing.rehearsal.patience import Patience
 from anabranch.testing.rehearsal.probe import PartitionProbe
 
-LEFT = re.compile(r"([\d,]+) out of the ISR")
 SESSIONS_OF_PATIENCE = 2.5
 """More than a lease and a session that run out, one after the other."""
 LOOK_SECONDS = 0.05
@@ -63,17 +61,6 @@ def performed(
         raise ClusterError(f"The cluster did not do what was asked of it: {fault}") from fault
     finally:
         machines.end()
-
-
-def as_noticed(brokers: Iterable[int], changes: Iterable[str]) -> tuple[int, ...]:
-    """Brokers in the order in which they leave the ISR by these changes, the others last.
-
-    A controller hears of the deaths of one moment one after the other, in any order, and what
-    follows differs: the last to leave the ISR is eligible to lead."""
-    left = [each for line in changes for ids in LEFT.findall(line) for each in ids.split(",")]
-    return tuple(
-        sorted(brokers, key=lambda each: left.index(f"{each}") if f"{each}" in left else len(left))
-    )
 
 
 def _changes(rows: Iterable[Row]) -> list[str]:
