@@ -88,7 +88,12 @@ async def test_what_the_collector_leaves_behind_is_a_finding(storage):
 
 
 def test_a_coordinator_whose_turn_a_paused_broker_has_holds_up_no_fault(storage, tmp_path):
-    asyncio.run(prepared(storage, (1,)))
+    async def prepare():
+        store, coordinator, _ = await prepared(storage, (1,))
+        await coordinator.close()
+        await store.close()
+
+    asyncio.run(prepare())
     with storage.hold(), pytest.raises(Nothing), storage._locked():
         pass
 

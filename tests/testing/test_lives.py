@@ -19,6 +19,7 @@ from confluent_kafka import Consumer, TopicPartition
 from tests.clients.members import until
 from tests.testing.cluster_kit import offsets, produce, producer
 
+from anabranch.client.ports import free_ports
 from anabranch.testing import ClusterError, LocalCluster
 
 
@@ -38,6 +39,7 @@ def pids_of_children():
 def test_nothing_is_left_of_brokers_in_any_state(processes):
     LocalCluster().start().stop()
     before = set(threading.enumerate()), pids_of_children()
+    free_ports(1)  # opens the file in which this process keeps its ports until it ends
     files = len(os.listdir("/proc/self/fd"))
     with LocalCluster(brokers=3, processes=processes) as cluster:
         folder = Path(cluster.brokers[0].folder).parent

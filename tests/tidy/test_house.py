@@ -57,6 +57,21 @@ def test_clean_removes_generated_pages_and_no_others(tmp_path):
     assert {path.name for path in (tmp_path / "docs" / "reference").iterdir()} == kept
 
 
+def test_no_public_text_names_a_source_that_a_reader_cannot_look_up():
+    """A KIP, a decision or a page, not a document that is not part of the project."""
+    names = re.compile(r"\bdocuments?\s+(?:rows?\b|0\d\d\b)|\brows?\s+[A-Z]\d+\b")
+    places = ("src", "docs", "scripts", "bench", "chaos", "compat", "fuzz", "packaging")
+    texts = [path for place in places for path in (ROOT / place).rglob("*")]
+    texts += ROOT.glob("*.md")
+    found = [
+        f"{path.relative_to(ROOT)}: {match.group()}"
+        for path in texts
+        if path.suffix in (".py", ".md", ".yml", "") and path.is_file()
+        for match in names.finditer(path.read_text(errors="replace"))
+    ]
+    assert not found
+
+
 def test_ci_runs_check_and_test():
     script = ROOT / ".ci" / "run"
     assert os.access(script, os.X_OK)

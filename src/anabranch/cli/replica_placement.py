@@ -1,7 +1,7 @@
 """`--replica-placement`: a topic's placement constraints as text or in a file.
 
 What: the option, spelled as Confluent's tools spell it, and what it reads. Rule kept: what cannot
-be read is refused here, with file and place, before a node is asked. Source: document row R9. Not
+be read is refused here, with file and place, before a node is asked. Source: decision 0029. Not
 here: the two forms (`core/placement/constraints.py`).
 """
 

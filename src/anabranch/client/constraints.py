@@ -1,6 +1,6 @@
 """A topic's placement constraints, and who observes it, as a client sees them.
 
-Source: document row R9. Not here: what would have to move (`core/placement/constraint_plan.py`).
+Source: decision 0029. Not here: what would have to move (`core/placement/constraint_plan.py`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Managed placement as JSON: the racks and diskless topics, and the partitions of one topic.
 
-The keys are those of document 003. Rule kept: a list of all topics has no partitions, so that an
-answer does not grow with the cluster's partitions.
+The keys are those of the design of managed replication factors (decision 0059). Rule kept: a list
+of all topics has no partitions, so that an answer does not grow with the cluster's partitions.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Diskless topics as clients see them, and how their partitions are placed, for whoever asks.
 
 What: the fields of ours in Metadata and DescribeTopicPartitions (`core/wire/own_fields.py`):
-`IsDiskless`, `effectiveRF`, and the placement view of document 003. Any broker answers: all of it
-follows from the image and a setting of the whole cluster.
+`IsDiskless`, `effectiveRF`, and the placement of managed topics (decision 0059). Any broker
+answers: all of it follows from the image and a setting of the whole cluster.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def placed_partition(
 
 
 def as_json(topic: DisklessTopic) -> dict[str, Any]:
-    """A diskless topic with the keys of document 003."""
+    """A diskless topic with the keys of `anabranch placement --json`."""
     return {
         "topic": topic.name,
         "IsDiskless": topic.is_diskless,

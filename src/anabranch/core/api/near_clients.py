@@ -4,7 +4,7 @@ What: of diskless topics alone, since any broker serves those: Metadata sends a 
 its rack to a broker there (`metadata_view.py`), and these figures tell whether it went. A partition
 counts when a batch of its was taken, or records of its were given; polls that found nothing do not.
 Why so: what crosses racks is records. Rule kept: a request without diskless partitions costs one
-look-up a topic. Source: document 003, `preferred_broker_hit_ratio`.
+look-up a topic. Metric: `kafka_broker_diskless_preferred_broker_hit_ratio`.
 """
 
 from __future__ import annotations

@@ -8,13 +8,13 @@ it, elect uncleanly; replicas that no broker has yet get one
 (`core/controller/partitions/missing_replicas.py`); a plan of moves goes on
 (`core/controller/moves/plan_progress.py`); observers follow their topics' constraints
 (`core/controller/partitions/observer_placement.py`); diskless partitions follow the racks
-(`core/controller/diskless/reconciler.py`). Why the percentage: the document honours it
-although newer Kafka dropped it; at 0 any imbalance counts, as in Kafka 4. Rules kept: at most
-MOST_RECORDS a run, the rest after a short pause, so that one batch stays small; a run looks only at
-partitions that are led elsewhere, or by nobody.
+(`core/controller/diskless/reconciler.py`). Why the percentage: older Kafka had it, and
+clusters set it, although newer Kafka dropped it; at 0 any imbalance counts, as in Kafka 4. Rules
+kept: at most MOST_RECORDS a run, the rest after a short pause, so that one batch stays small; a run
+looks only at partitions that are led elsewhere, or by nobody.
 
 Source: Kafka's ReplicationControlManager (maybeBalancePartitionLeaders,
-maybeElectUncleanLeaders); document row R7. A dynamic change of `unclean.leader.election.enable`
+maybeElectUncleanLeaders). A dynamic change of `unclean.leader.election.enable`
 elects nothing by itself: the next run does.
 """
 

@@ -7,7 +7,7 @@ only one, which leads, so that it talks to a broker nearby: any broker serves a 
 Without one it is shown the full set with the dead ones offline, and a living leader, as every
 other client. Rule kept: a rack that no registered broker is in is no rack of a client.
 
-Source: document 003, Metadata Transformation.
+Source: decision 0059.
 """
 
 from __future__ import annotations

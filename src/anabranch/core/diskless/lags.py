@@ -4,8 +4,8 @@ What: `coordinator_lag` is the coordinator's high watermark minus the one that t
 stays above 0 when a watch is slow or broken. `cache_build_lag` is the same minus the end of the
 newest records whose bytes this broker has in memory: what readers at the end would wait for.
 Rules kept: with more than MOST_SERIES partitions only those that are behind are told to metrics, as
-many at most; a partition that this broker was never asked for has no lag here. Source: document
-003. Not here: asking the coordinator (the shell).
+many at most; a partition that this broker was never asked for has no lag here. Source: the
+design of diskless topics. Not here: asking the coordinator (the shell).
 """
 
 from __future__ import annotations

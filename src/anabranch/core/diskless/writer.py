@@ -16,8 +16,8 @@ Rules kept: nothing is acknowledged before its commit is known; nothing is commi
 has ended; a commit without an answer is asked for by the object's key and made again only when the
 coordinator says that it did not happen (PENDING: the coordinator commits an object once). What
 failed for certain gets a retriable error. What waits is bounded in bytes and objects; beyond that
-`is_crowded` says that producers are not to be read. Source: AutoMQ's prepared objects; document
-003. Not here: I/O, time (an argument, of the steady clock), what an object looks like (`layout`).
+`is_crowded` says that producers are not to be read. Source: AutoMQ's prepared objects; decision
+0058. Not here: I/O, time (an argument, of the steady clock), what an object looks like (`layout`).
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ Trade-off: brokers stay even also where racks differ in size, and then one parti
 replicas in one rack although other racks are free: such partitions are named in the remarks. With
 racks there are no gaps, so the same M lists come again and again.
 
-Source: Fluvio's replica assignment (document 000), whose every number is a test.
+Source: Fluvio's replica assignment; every number of its documentation is a test.
 """
 
 from __future__ import annotations

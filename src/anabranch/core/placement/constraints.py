@@ -15,7 +15,7 @@ leads least. Worked example: brokers 1, 2 in east, 3 in west, `replicas=east:2,o
 partition 0 is on 1, 2 and partition 1 on 2, 1, both observed by 3. Trade-off: the placers have no
 say, and the racks that are named are all that is used.
 
-Source: document row R9; Confluent's documentation of multi-region clusters for the JSON. Not here:
+Source: decision 0029; Confluent's documentation of multi-region clusters for the JSON. Not here:
 bringing a topic that exists to its constraints (`constraint_plan.py`), records
 (`core/controller/topics/placement.py`, `core/controller/partitions/observers.py`).
 """

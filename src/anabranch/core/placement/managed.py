@@ -11,7 +11,7 @@ costs it no disk: such replicas are metadata. Ties go to the lower id, so that e
 placed alike.
 
 Not in the table of placers by name: a classic topic that named it would get another replication
-factor than it asked for. Source: document 003, Placement Model.
+factor than it asked for. Source: decision 0059.
 """
 
 from __future__ import annotations

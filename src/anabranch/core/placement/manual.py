@@ -11,7 +11,7 @@ Worked example: [{"id": 0, "replicas": [0, 1, 2]}, {"id": 1, "replicas": [1, 2, 
 partitions led by brokers 0 and 1. Trade-off: nothing is balanced for you, and a topic that grows
 needs a list for each new partition.
 
-Source: Fluvio's manual replica assignment (document 000). Not here: whether the brokers exist,
+Source: Fluvio's manual replica assignment. Not here: whether the brokers exist,
 which only the controller knows (`core/controller/topics/assignments.py`).
 """
 

@@ -8,7 +8,8 @@ judged alike, so that a million partitions are counted by the few pairs that occ
 comes or goes costs nothing. A topic with placement constraints violates racks when it is not as
 they say, and only then. Brokers without a rack, and replicas that no broker has, do not count.
 
-Source: document rows R10 and K5. Not here: how a violation is mended (`move_plans.py`).
+Source: KIP-36 (rack-aware placement); decision 0026. Not here: how a violation is mended
+(`move_plans.py`).
 """
 
 from __future__ import annotations

@@ -136,4 +136,4 @@ NEVER_EXISTED: Mapping[str, str] = {
         "after an unclean stop; remove the line"
     ),
 }
-"""Names that documents mention although no broker ever knew them, with what to do (row R15)."""
+"""Names that documents mention although no broker ever knew them, with what to do."""

@@ -209,7 +209,7 @@ class FolderHistory(Message, versions="0", flexible="0+"):
 
 
 class PlacedPartition(Struct):
-    """How a diskless partition is placed, in the words of document 003."""
+    """How a diskless partition is placed (`core/controller/diskless/reconciliation.py`)."""
 
     partition_index: Int32 = -1
     assigned_racks: list[String] = []

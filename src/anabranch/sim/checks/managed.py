@@ -3,8 +3,8 @@
 What: epochs never go back, and a change of leader raises the leader epoch. A replica comes where no
 living one of its rack is; a living one goes only where its rack has another, and a dead one when
 its broker has been away for the threshold, or no replica lives. The last one never goes. What an
-operator asked for needs no other reason. At rest each rack has one (`unplaced`). Source: document
-003. Not here: one state alone (`metadata.py`).
+operator asked for needs no other reason. At rest each rack has one (`unplaced`). Source:
+decision 0059. Not here: one state alone (`metadata.py`).
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ the next one lacks what passed since it was written last, which is never counted
 active controller is not counted either, nor is a pause of the controller itself: no step between
 two looks counts for more than MOST_STEP.
 
-Rule kept: an absence may seem shorter than it is, and never longer. Source: document 003, Rack
-Liveness. Not here: what follows from it (`racks.py`, `reconciliation.py`).
+Rule kept: an absence may seem shorter than it is, and never longer. Source: decision 0059.
+Not here: what follows from it (`racks.py`, `reconciliation.py`).
 """
 
 from __future__ import annotations

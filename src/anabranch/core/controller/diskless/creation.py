@@ -1,8 +1,8 @@
 """What a request may ask of the replicas of a diskless topic: nothing.
 
 What: the refusals of CreateTopics and CreatePartitions. Replication factor 1 is taken as -1, since
-many tools always send one. Rule kept: codes and sentences are the document's. Source: document 003,
-Topic Creation Semantics.
+many tools always send one. Rule kept: what is refused has the codes and sentences of
+the design of managed replication factors. Source: decision 0059.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Managed placement in figures: what the metrics of document 003 say.
+"""Managed placement in figures: what the metrics `kafka_controller_diskless_…` say.
 
 Rule kept: with more than MOST_SERIES diskless partitions only those that are not steady are told,
 and of these no more either, so that a page does not grow with the cluster: it is made while clients

@@ -5,7 +5,7 @@ them read the same object storage. So the in-sync replicas are the assigned ones
 eligible to lead, and any living replica may lead without loss: the present leader first, then the
 order of the list. A change of its replicas is done with the record that begins it, because no bytes
 move. Rule kept: a record is made only where something is not as this says, so partitions that were
-written in another way come right with their next change. Source: document 003, ISR Semantics.
+written in another way come right with their next change. Source: decision 0059.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ are removed. A broker that is only cordoned is there, so its rack is never UNAVA
 Why from the image alone: every node sees the same states, whatever its clock and its settings, and
 a new controller goes on where the last one was. Rule kept: a broker without a rack is of rack
 `unknown`; one that was unregistered is remembered with its rack while diskless partitions name it.
-Source: document 003, Rack Liveness and Transience.
+Source: decision 0059.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ that only what has changed, what waits, and what a changed broker or rack concer
 own: classic moves have theirs, and are asked first. It goes quiet: a step's result is looked at
 again, and has no further step in the end.
 
-Source: document 003, Reconciliation Algorithm.
+Source: decision 0059.
 """
 
 from __future__ import annotations

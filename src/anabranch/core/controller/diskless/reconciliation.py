@@ -14,8 +14,8 @@ should replace, and racks that should have one; `next_step` makes one change of 
   preferred leader stays in its rack.
 
 Every step comes nearer to the end and a partition that is as it should be has none, so that
-reconciliation goes quiet. No bytes move. Source: document 003, Reconciliation Algorithm. Not here:
-when and how many (`reconciler.py`).
+reconciliation goes quiet. No bytes move. Source: decision 0059. Not here: when and how many
+(`reconciler.py`).
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def least_loaded(rack: str, racks: Racks, carried: Mapping[int, int]) -> int:
 
 
 class PlacementState(StrEnum):
-    """Where a partition is, in the document's words."""
+    """Where a partition is on its way, in the words of `anabranch placement`."""
 
     RECONCILING = "reconciling"
     STEADY = "steady"
@@ -136,7 +136,7 @@ MISSING_RACK_CAPACITY = "missingRackCapacity"
 
 
 class Placement(NamedTuple):
-    """A partition as the document's placement view tells of it."""
+    """A partition as `anabranch placement` tells of it."""
 
     target_racks: tuple[str, ...]
     assigned_racks: tuple[str, ...]

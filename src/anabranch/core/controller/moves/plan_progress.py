@@ -8,7 +8,7 @@ else is left to do for PATIENCE_MS the plan stops; everything is in the records,
 controller goes on. Cost: nothing but while a plan is running, then a pass over its moves whenever
 topics or brokers have changed.
 
-Source: document row B2. Not here: requests about plans (`plans.py`), single moves (`requests.py`).
+Source: decision 0027. Not here: requests about plans (`plans.py`), single moves (`requests.py`).
 """
 
 from __future__ import annotations

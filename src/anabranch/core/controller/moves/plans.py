@@ -6,7 +6,7 @@ runs. Cancelling takes back what is under way and keeps what is done; rolling ba
 to where it was. Rules kept: one plan is open at a time, whoever asks; every verb may be sent again
 without harm, since its sender may not have heard the answer.
 
-Source: document row B2. Not here: carrying out (`plan_progress.py`), how a request carries a plan
+Source: decision 0027. Not here: carrying out (`plan_progress.py`), how a request carries a plan
 (`core/wire/own_fields.py`).
 """
 

@@ -8,7 +8,7 @@ have yet goes before others, and where there is none the reason says so; cordone
 what was on its way to a broker that is not registered any more is missing again. Cost: nothing
 while no broker has come or gone, or been uncordoned, since the last look.
 
-Source: document 001 (K3, K4, K5). Not here: how replicas come to be missing
+Source: KIP-409; decisions 0025, 0026. Not here: how replicas come to be missing
 (`core/controller/topics/placement.py`).
 """
 

@@ -14,7 +14,7 @@ left, moved or was cordoned.
 A topic whose constraints are taken away keeps the observers that it has. Trade-off: a replica that
 becomes an observer leaves first, and copies again.
 
-Source: document row R9. Not here: replicas (a plan moves them, `constraint_plan.py`).
+Source: decision 0029. Not here: replicas (a plan moves them, `constraint_plan.py`).
 """
 
 from __future__ import annotations

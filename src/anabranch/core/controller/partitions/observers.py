@@ -2,7 +2,7 @@
 
 What: the plan that sets a partition's observers. Rule kept: an observer is registered, is not among
 the partition's replicas, and so is never in the ISR, never eligible, never leads (elections look at
-`replicas` alone), and is not part of the replication factor. Source: document row R9. Not here:
+`replicas` alone), and is not part of the replication factor. Source: decision 0013. Not here:
 which broker should observe (placement), how an observer copies (`core/replication`).
 """
 

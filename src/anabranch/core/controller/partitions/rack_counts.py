@@ -6,7 +6,7 @@ follows from the image; a change costs the partitions that it touches, and a rac
 nothing. Two things cost more, and are rare: constraints of a topic change (its partitions), and a
 broker that has replicas shows another rack than before, or is forgotten (all partitions).
 
-Source: document rows R10, K5, R9. Not here: what a violation is (`core/placement/racks.py`).
+Source: decisions 0026, 0029. Not here: what a violation is (`core/placement/racks.py`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 What: the settings of a new topic with `diskless.enable` written out, and the refusal of a change
 that would make a topic diskless or no longer so. Why written out: a topic stays what it was created
-as, whatever `log.diskless.enable` becomes. Source: document 003; issue of diskless topics. Not
+as, whatever `log.diskless.enable` becomes. Source: `docs/concepts/diskless.md`. Not
 here: replication factor and placement of such topics.
 """
 

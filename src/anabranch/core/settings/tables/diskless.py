@@ -1,4 +1,4 @@
-"""Settings of diskless topics: Anabranch's own, with the names that document 003 and its peers use.
+"""Settings of diskless topics: Anabranch's own, with the names that other diskless brokers use.
 
 `diskless.enable` has no default among the broker's settings, although `log.diskless.enable` is one:
 that is written into a topic's settings when it is created, and later changes nothing. The two URLs
