@@ -2,7 +2,7 @@
 
 What: versitygw, built once by Go's module client, on a folder of this machine; against it the tests
 of `tests/server/objects/test_objects.py` that need S3 and those of
-`tests/server/diskless/test_s3_cluster.py`, which elsewhere run against moto's server. Then the
+`tests/server/diskless/test_cloud_cluster.py`, which elsewhere run against moto's server. Then the
 gateway is killed and started again: what was stored is there. Why not a row of the table: Apache
 Kafka has nothing to compare it with.
 """
@@ -30,7 +30,8 @@ BUCKET, REGION = "bucket", "us-east-1"
 START_SECONDS = 30.0
 SUITES = {
     "tests/server/objects/test_objects.py": "s3",
-    "tests/server/diskless/test_s3_cluster.py": "",
+    "tests/server/objects/test_garbage_collector.py": "s3",
+    "tests/server/diskless/test_cloud_cluster.py": "s3",
 }
 """Files of tests, and which of them."""
 

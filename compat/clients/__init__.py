@@ -23,6 +23,7 @@ CACHE = ROOT / ".cache" / "clients"
 KAFKAJS = "2.2.4"
 SPARK = "4.2.0"
 VERSITYGW = "v1.8.0"
+FAKE_GCS = "v1.56.1"
 MARK = "fetched-version"
 """The file that says which version a folder holds."""
 FETCH_SECONDS = 900.0
@@ -162,6 +163,14 @@ def fetch_versitygw() -> None:
     package = f"github.com/versity/versitygw/cmd/versitygw@{VERSITYGW}"
     build = ["env", f"GOBIN={CACHE / 'versitygw'}", "go", "install", package]
     once("versitygw", VERSITYGW, lambda folder: run(build, folder))
+
+
+def fetch_fake_gcs() -> None:
+    """Build fake-gcs-server, a server of Google Cloud Storage's protocol, in the same way."""
+    needs("go")
+    package = f"github.com/fsouza/fake-gcs-server@{FAKE_GCS}"
+    build = ["env", f"GOBIN={CACHE / 'fake-gcs-server'}", "go", "install", package]
+    once("fake-gcs-server", FAKE_GCS, lambda folder: run(build, folder))
 
 
 def fetch_sarama() -> None:

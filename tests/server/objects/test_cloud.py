@@ -228,6 +228,30 @@ def test_an_option_that_a_cloud_does_not_have_is_not_named():
     assert "region" not in str(fault_of(problem, "gs://bucket", "storing", is_put=True))
 
 
+async def test_an_address_of_googles_store_is_used_without_encryption_where_it_says_so():
+    asked = []
+
+    async def answer(reader, writer):
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        await reader.readexactly(1)
+        writer.write(b"HTTP/1.1 200 OK\r\nETag: one\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    address = f"http://127.0.0.1:{port_of(server)}"
+    store = await open_objects(f"gs://bucket/p?base_url={address}&bearer_token={SECRET}")
+    await store.put("key", [b"x"])
+    server.close()
+    assert asked[0].startswith(b"PUT /bucket/p%2Fkey ")
+    assert b"\r\nx-goog-if-generation-match: 0\r\n" in asked[0]
+
+
+def test_where_no_keys_are_found_the_sentence_names_those_of_the_store():
+    problem = Exception("error sending request for url (http://metadata.google.internal/)")
+    said = str(fault_of(problem, "gs://bucket", "storing", is_put=True))
+    assert "no keys were found" in said and "GOOGLE_SERVICE_ACCOUNT for gs://" in said
+
+
 async def test_many_objects_are_deleted_and_listed_in_pages(s3, monkeypatch):
     monkeypatch.setattr(cloud, "LIST_PAGE", 10)
     monkeypatch.setattr(cloud, "DELETE_AT_ONCE", 10)
@@ -255,6 +279,12 @@ async def test_a_wrong_url_is_refused_without_its_secrets(url, said):
     with pytest.raises(StorageFault, match=said) as raised:
         await open_objects(url)
     assert SECRET not in str(raised.value)
+
+
+async def test_keys_that_only_the_environment_names_wrongly_are_looked_for_there(monkeypatch):
+    monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT", "/none")
+    with pytest.raises(StorageFault, match=r"there are none.*environment"):
+        await open_objects("gs://bucket/prefix")
 
 
 async def test_stores_of_other_clouds_open(tmp_path):

@@ -153,3 +153,19 @@ async def test_the_task_makes_rounds_when_it_is_its_turn(place):
     await until(is_empty)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_garbage_goes_from_every_kind_of_store(store, tmp_path):
+    clock = Clock()
+    coordinator = await SqliteCoordinator.open(str(tmp_path / "diskless.db"), CLUSTER, clock=clock)
+    writer = await new_writer(store, coordinator)
+    place = Place(
+        tmp_path, writer, clock, Collector(coordinator, store, CLUSTER, GarbageRounds(PACE))
+    )
+    kept = await writer.write((RIVER, 1))
+    await writer.put((RIVER, 1))
+    for passed_ms in (0, 60_500, PACE.grace_ms):
+        clock.now_ms += passed_ms
+        await place.collector.collect()
+    assert await place.keys() == [kept]
+    await coordinator.close()

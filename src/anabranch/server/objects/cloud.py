@@ -46,6 +46,8 @@ LIST_PAGE = 1000
 DELETE_AT_ONCE = 1000
 """As many as S3 takes in one request."""
 _STORES: dict[str, Any] = {"s3": S3Store, "gs": GCSStore, "az": AzureStore}
+_ENDPOINTS = ("endpoint", "base_url")
+"""Options that name a server: of S3 and Azure, and of Google."""
 _CLIENT_OPTIONS = frozenset({"allow_http", "allow_invalid_certificates", "proxy_url"})
 _T = TypeVar("_T")
 
@@ -62,7 +64,8 @@ def open_cloud(url: str) -> CloudStore:
         )
     options = dict(parse_qsl(query, keep_blank_values=True))
     client = {name: options.pop(name) for name in _CLIENT_OPTIONS & options.keys()}
-    client.setdefault("allow_http", str(options.get("endpoint", "").startswith("http://")))
+    without_encryption = any(options.get(name, "").startswith("http://") for name in _ENDPOINTS)
+    client.setdefault("allow_http", str(without_encryption))
     try:
         calls, puts = (
             _STORES[scheme](
@@ -77,8 +80,8 @@ def open_cloud(url: str) -> CloudStore:
     except (BaseError, ValueError, TypeError):
         raise StorageFault(
             f"diskless.storage.url={shown(url)}: its options are not valid "
-            f"({', '.join(sorted(options)) or 'there are none'}); obstore's documentation lists "
-            f"those of {scheme}"
+            f"({', '.join(sorted(options)) or 'there are none'}), or what the environment says "
+            f"of keys is not; obstore's documentation lists the options of {scheme}"
         ) from None
     return CloudStore(shown(url), calls, puts)
 

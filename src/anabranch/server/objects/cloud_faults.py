@@ -47,7 +47,7 @@ def fault_of(problem: Exception, url: str, what: str, *, is_put: bool) -> Storag
     if any(each in text for each in _KEYS_SERVICES):
         return StorageFault(
             f"{place}: no keys were found; give them as options of the URL or in the environment "
-            "(AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY for s3://)"
+            "(AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY for s3://, GOOGLE_SERVICE_ACCOUNT for gs://)"
         )
     if code in NO_BUCKET or (is_put and isinstance(problem, FileNotFoundError)):
         return StorageFault(

@@ -1,4 +1,8 @@
-"""A broker whose diskless records lie in S3: written, read from the store, verified."""
+"""A broker whose diskless records lie in a cloud's store: written, read from there, verified.
+
+S3 is moto's server, or the one that ANABRANCH_TEST_S3 names; Google Cloud Storage is the one that
+ANABRANCH_TEST_GCS names (`compat/real_s3.py`, `compat/real_gcs.py`).
+"""
 
 from __future__ import annotations
 
@@ -19,16 +23,29 @@ SECRET = "hush-hush-hush"
 
 
 @pytest.fixture(scope="module")
-def endpoint():
-    if real := os.environ.get("ANABRANCH_TEST_S3"):  # see compat/real_s3.py
+def s3():
+    if real := os.environ.get("ANABRANCH_TEST_S3"):
         yield real
         return
     with s3_endpoint() as endpoint:
         yield endpoint
 
 
-def url_of(endpoint, bucket="bucket"):
-    return f"s3://{bucket}/p?endpoint={endpoint}&region=us-east-1&access_key_id=an-id&secret_access_key={SECRET}"
+def google(bucket="bucket"):
+    endpoint = os.environ.get("ANABRANCH_TEST_GCS")
+    if not endpoint:
+        pytest.skip("no Google Cloud Storage server runs here; `scripts/compat gcs` starts one")
+    return f"gs://{bucket}/p?base_url={endpoint}&bearer_token={SECRET}"
+
+
+@pytest.fixture(params=["s3", "gs"])
+def url_of(request):
+    if request.param == "gs":
+        google()
+        return google
+    keys = f"region=us-east-1&access_key_id=an-id&secret_access_key={SECRET}"
+    endpoint = request.getfixturevalue("s3")
+    return lambda bucket="bucket": f"s3://{bucket}/p?endpoint={endpoint}&{keys}"
 
 
 def cluster(url, folder):
@@ -36,8 +53,8 @@ def cluster(url, folder):
     return LocalCluster(brokers=1, folder=folder, config=config)
 
 
-def test_records_lie_in_s3_and_are_read_from_there(endpoint, tmp_path):
-    url = url_of(endpoint)
+def test_records_lie_in_the_store_and_are_read_from_there(url_of, tmp_path):
+    url = url_of()
     for life in range(2):  # the second one reads what the first one wrote: nothing is cached
         with cluster(url, tmp_path) as running:
             servers = {"bootstrap.servers": running.bootstrap_servers, "log_level": 0}
@@ -66,7 +83,13 @@ def test_records_lie_in_s3_and_are_read_from_there(endpoint, tmp_path):
     assert json.loads(done.stdout)["objects"] >= 1 and SECRET not in done.output
 
 
-def test_a_missing_bucket_ends_the_start_with_a_sentence(endpoint, tmp_path):
+def test_a_missing_bucket_ends_the_start_with_a_sentence(url_of, tmp_path):
     with pytest.raises(ClusterError, match="there is no such bucket") as raised:
-        cluster(url_of(endpoint, "none"), tmp_path).start()
+        cluster(url_of("none"), tmp_path).start()
+    assert SECRET not in str(raised.value)
+
+
+def test_missing_rights_end_the_start_with_a_sentence(tmp_path):
+    with pytest.raises(ClusterError, match=r"refused \(403\); check the keys.*may read") as raised:
+        cluster(google("locked"), tmp_path).start()
     assert SECRET not in str(raised.value)
