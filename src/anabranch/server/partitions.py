@@ -66,6 +66,7 @@ class PartitionShell(Performer):
             does.CreateLog: self._create_log,
             does.RemoveLeftover: self._remove_leftover,
             does.SetAside: self._set_aside,
+            does.SettleNames: self._settle_names,
             does.DeleteLog: self._delete_log,
             does.Checkpoint: self._checkpoint,
             does.RemoveDeleted: self._remove_deleted,
@@ -164,6 +165,10 @@ class PartitionShell(Performer):
             LOG.warning(f"set aside the log of {effect.what}", partition=effect.place, path=aside)
 
         self.attempt(effect.path, act, "it was not set aside")
+
+    def _settle_names(self, effect: does.SettleNames) -> None:
+        settle = self.folders[effect.path].settle_names
+        self.attempt(effect.path, settle, "names were not synced")
 
     def _delete_log(self, effect: does.DeleteLog) -> None:
         folder, unique, now_ms = self.folders[effect.path], uuid.uuid4().hex, self._clock_ms()

@@ -177,6 +177,8 @@ class HostingPerformer:
             case does.SetAside(path, place):
                 unique = self._unique()
                 self._attempt(path, lambda: self.folders[path].set_aside(place, unique=unique))
+            case does.SettleNames(path):
+                self._attempt(path, self.folders[path].settle_names)
             case does.DeleteLog(path, place):
                 unique, now_ms = self._unique(), self.world.now_ms
                 self._attempt(

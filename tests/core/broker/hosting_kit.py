@@ -194,6 +194,8 @@ class Stage:
             case does.SetAside(_, place):
                 self.number += 1
                 folder.set_aside(place, unique=f"{self.number}")
+            case does.SettleNames():
+                folder.settle_names()
             case does.DeleteLog(_, place):
                 self.number += 1
                 folder.delete_log(place, unique=f"{self.number}", now_ms=WALL_MS)

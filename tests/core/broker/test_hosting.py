@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from random import Random
 
 import pytest
 from hypothesis import settings
@@ -18,6 +19,7 @@ from anabranch.core.broker.hosting.states import HostedEvent, HostedState
 from anabranch.core.errors import Bug, CorruptLog, StorageFault
 from anabranch.core.log.checkpoints import PARTITION_METADATA, parse_partition_metadata
 from anabranch.core.types import TopicPartition
+from anabranch.sim.disk import SimDisk
 
 PLACE = TopicPartition("t", 0)
 NAMES = ("t", "u")
@@ -220,6 +222,38 @@ def test_a_log_without_a_name_is_of_no_partition_that_comes_later(is_synced, mov
     stage.publish(stage.place("t", 0, 1) if moved else stage.create("t"))
     assert stage.partitions.get(*PLACE).log.end_offset == 0
     assert stage.count(does.SetAside) == folders
+
+
+@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("is_away", [False, True])
+def test_no_power_cut_brings_an_older_log_back_beside_one_in_another_folder(seed, is_away):
+    """The topic that is created again gets a log in another folder, and no name was ever synced. The
+    older one is deleted or, where the broker `is_away` then, set aside."""
+    stage = Stage()
+    stage.files = disk = SimDisk(Random(seed))
+    for path in FOLDERS:
+        disk.mount(path)
+    for name in ("t", "u", "v", "w"):
+        stage.publish(stage.create(name))
+    before = stage.folder_of(PLACE)
+    stage.append(PLACE)
+    disk.stored_names.update(disk.names)  # its names reached the disk by themselves
+    if is_away:
+        disk.remove(f"{before}/{PLACE}/{PARTITION_METADATA}")
+        disk.sync_all()
+        stage.topics.pop("v")
+        stage.topics.pop("t")
+        stage.start()
+        stage.publish()
+    else:
+        stage.publish(stage.delete("v"))
+        stage.publish(stage.delete("t"))
+    stage.publish(stage.create("t"))
+    assert stage.folder_of(PLACE) != before
+    disk.cut_power()
+    stage.start()
+    stage.publish()
+    assert stage.partitions.get(*PLACE).log.end_offset == 0
 
 
 def test_a_replica_that_moved_away_meanwhile_is_set_aside():

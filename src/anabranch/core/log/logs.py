@@ -190,7 +190,7 @@ class LogFolder:
         if self.fault is not None:
             raise self.fault
         if key in self._may_return:
-            self._sync_names()
+            self.settle_names()
         self._forget_checkpoints(key)
         self._deleted.discard(key)
         log = Log.create(
@@ -235,9 +235,14 @@ class LogFolder:
         if not is_named:
             self._may_return.add(key)
         if len(self._may_return) > MOST_RETURNING:
-            self._sync_names()
+            self.settle_names()
 
-    def _sync_names(self) -> None:
+    def may_return(self, key: TopicPartition) -> bool:
+        """Whether a power cut may give a log that was taken away its place again."""
+        return key in self._may_return
+
+    def settle_names(self) -> None:
+        """Have every log that was taken away stay away."""
         self.files.sync_dir(self.path)
         self._may_return.clear()
 

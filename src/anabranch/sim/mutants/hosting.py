@@ -73,7 +73,7 @@ MUTANTS = (
     ),
     Mutant(
         name="one-orphan-of-several",
-        rule="so is each of them, in however many folders they lie",
+        rule="each log without a name is of no later topic, in however many folders they lie",
         module=HOSTED_LOGS,
         old="tuple(orphan if each == found else each for each in lying)",
         new="tuple(each._replace(is_orphan=each == found) for each in lying)",
@@ -91,8 +91,28 @@ MUTANTS = (
         "::test_no_power_cut_brings_an_unnamed_log_back_to_its_place",
     ),
     Mutant(
+        name="deleted-log-returns-in-another-folder",
+        rule="a log begins once no power cut can bring back a deleted one in another folder",
+        module=HOSTED_LOGS,
+        old="is_left = folder.path in left or folder.may_return(place)",
+        new="is_left = folder.path in left",
+        seed=NO_SCHEDULE,
+        caught_by=f"{HOSTING_TESTS}"
+        "::test_no_power_cut_brings_an_older_log_back_beside_one_in_another_folder",
+    ),
+    Mutant(
+        name="log-set-aside-returns-in-another-folder",
+        rule="a log begins once no power cut can bring back one set aside in another folder",
+        module=HOSTED_LOGS,
+        old="is_left = folder.path in left or folder.may_return(place)",
+        new="is_left = folder.may_return(place)",
+        seed=NO_SCHEDULE,
+        caught_by=f"{HOSTING_TESTS}"
+        "::test_no_power_cut_brings_an_older_log_back_beside_one_in_another_folder",
+    ),
+    Mutant(
         name="log-begun-at-an-offset-counts-as-named",
-        rule="so also where the other one began at a later offset than 0 and was never synced",
+        rule="a log that began at a later offset than 0 has a name once that is synced",
         module="anabranch.core.log.logs",
         old="is_named = log is not None and log.is_named and not log.names_syncing",
         new="is_named = log is not None and log.flushed_offset > 0",

@@ -59,6 +59,13 @@ class SetAside(msgspec.Struct, frozen=True):
     """Whose log it is, for people."""
 
 
+class SettleNames(msgspec.Struct, frozen=True):
+    """Sync a folder's names: no power cut gives a log that was taken away there its place again.
+    Answer: FolderFailed."""
+
+    path: str
+
+
 class DeleteLog(msgspec.Struct, frozen=True):
     """Take a log away: rename its folder now, remove it after the delay. Answer: FolderFailed."""
 
@@ -165,6 +172,7 @@ Effect: TypeAlias = (
     | CreateLog
     | RemoveLeftover
     | SetAside
+    | SettleNames
     | DeleteLog
     | Checkpoint
     | SaveHighWatermarks

@@ -21,6 +21,7 @@ from anabranch.core.broker.hosting.effects import (
     RemoveLeftover,
     Report,
     SetAside,
+    SettleNames,
     TellHosted,
 )
 from anabranch.core.broker.hosting.folders import Folders
@@ -190,9 +191,22 @@ class Logs:
             self._waits(opening, folder.room.refusal(place))
             return
         self.opening = opening
+        if found is None:
+            self._settle_names(opening, others)
         make = CreateLog if found is None else OpenLog
         settings = log_config(config, self._broker.config)
         self._effects.append(make(folder.path, place, topic_id, settings))
+
+    def _settle_names(self, opening: PendingOpen, others: list[Found]) -> None:
+        """See to it that a log of this place that was taken away from another folder stays away: it
+        may not say whose it is, and nor may the one that begins. Its own folder sees to it itself
+        (`LogFolder.create_log`)."""
+        place = opening.assignment.topic_partition
+        left = {each.path for each in others}
+        for folder in self.folders.working():
+            is_left = folder.path in left or folder.may_return(place)
+            if is_left and folder.path != opening.path:
+                self._effects.append(SettleNames(folder.path))
 
     def _own_of(self, lying: tuple[Found, ...], assignment: Assignment) -> Found | None:
         """The log that is this replica's: of several, that in the folder that the metadata names,
