@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import pytest
+from tests.server.node_kit import START_SECONDS, settings_of
 
-from anabranch.server import free_memory
+from anabranch.server import free_memory, main
+from anabranch.server.config import load_config
 from anabranch.server.free_memory import (
     FIRST_PAUSE_S,
     LONGEST_PAUSE_S,
@@ -17,6 +20,7 @@ from anabranch.server.free_memory import (
 )
 
 PIECE_BYTES, PIECES = 60_000, 800
+SOON_SECONDS = 10
 
 
 class FakeHeap:
@@ -83,3 +87,31 @@ async def test_a_node_looks_again_and_again(monkeypatch):
     giving.cancel()
     with pytest.raises(asyncio.CancelledError):
         await giving
+
+
+async def test_a_node_that_serves_looks_until_it_stops(monkeypatch, tmp_path):
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def giving():
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async def stop(node):
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(begun.wait(), SOON_SECONDS)
+        node.stopped.set_result("")
+
+    monkeypatch.setattr(free_memory, "give_back", giving)
+    monkeypatch.setattr(main, "settle_memory", lambda: None)  # it is the process's, and for good
+    monkeypatch.setattr(main.gc, "set_threshold", lambda *_: None)
+    stopping = []
+    async with asyncio.timeout(START_SECONDS):
+        code = await main.serve(
+            load_config(None, settings_of(tmp_path)),
+            lambda node: stopping.append(asyncio.ensure_future(stop(node))),
+            tell_failure=pytest.fail,
+        )
+    assert code == 0 and ended.is_set()

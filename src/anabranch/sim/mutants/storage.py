@@ -132,4 +132,13 @@ MUTANTS = (
         caught_by="tests/server/test_free_memory.py"
         "::test_what_is_free_between_what_stays_is_given_back",
     ),
+    Mutant(
+        name="nobody-looks-at-the-heap",
+        rule="a node that serves looks for free memory until it stops",
+        module="anabranch.server.main",
+        old="loop.create_task(give_back())",
+        new="loop.create_task(asyncio.sleep(0))",
+        seed=NO_SCHEDULE,
+        caught_by="tests/server/test_free_memory.py::test_a_node_that_serves_looks_until_it_stops",
+    ),
 )
