@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import sys
+from contextlib import asynccontextmanager
 from itertools import chain, pairwise
 
 import pytest
@@ -228,8 +230,9 @@ def test_an_option_that_a_cloud_does_not_have_is_not_named():
     assert "region" not in str(fault_of(problem, "gs://bucket", "storing", is_put=True))
 
 
-async def test_an_address_of_googles_store_is_used_without_encryption_where_it_says_so():
-    asked = []
+@asynccontextmanager
+async def taking_puts(asked):
+    """The URL of a store that takes every put of one byte."""
 
     async def answer(reader, writer):
         asked.append(await reader.readuntil(b"\r\n\r\n"))
@@ -239,9 +242,37 @@ async def test_an_address_of_googles_store_is_used_without_encryption_where_it_s
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     address = f"http://127.0.0.1:{port_of(server)}"
-    store = await open_objects(f"gs://bucket/p?base_url={address}&bearer_token={SECRET}")
-    await store.put("key", [b"x"])
+    yield f"gs://bucket/p?base_url={address}&bearer_token={SECRET}"
     server.close()
+
+
+PUT_AND_EXIT = """
+import asyncio, sys
+from anabranch.server.objects.engines import open_objects
+async def main():
+    store = await open_objects(sys.argv[1])
+    await store.put("key", [b"x"])
+    await store.close()
+asyncio.run(main())
+"""
+
+
+async def test_a_process_that_ends_with_an_answer_ends_in_order():
+    """Without a pause at its end, a third of them abort."""
+
+    async def ended(url):
+        command = [sys.executable, "-c", PUT_AND_EXIT, url]
+        return await (await asyncio.create_subprocess_exec(*command)).wait()
+
+    async with taking_puts([]) as url:
+        for _ in range(6):
+            assert await asyncio.gather(ended(url), ended(url)) == [0, 0]
+
+
+async def test_an_address_of_googles_store_is_used_without_encryption_where_it_says_so():
+    asked = []
+    async with taking_puts(asked) as url:
+        await (await open_objects(url)).put("key", [b"x"])
     assert asked[0].startswith(b"PUT /bucket/p%2Fkey ")
     assert b"\r\nx-goog-if-generation-match: 0\r\n" in asked[0]
 

@@ -10,7 +10,9 @@ in a sentence. Not here: whether the store is this cluster's
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
+import time
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -49,7 +51,11 @@ _STORES: dict[str, Any] = {"s3": S3Store, "gs": GCSStore, "az": AzureStore}
 _ENDPOINTS = ("endpoint", "base_url")
 """Options that name a server: of S3 and Azure, and of Google."""
 _CLIENT_OPTIONS = frozenset({"allow_http", "allow_invalid_certificates", "proxy_url"})
+LEAVE_S = 0.2
+"""Before the interpreter ends: a thread of the library that has just given an answer lets go of it
+then. One that still needs the interpreter when that ends aborts the process, with exit code 134."""
 _T = TypeVar("_T")
+atexit.register(time.sleep, LEAVE_S)
 
 
 def open_cloud(url: str) -> CloudStore:
