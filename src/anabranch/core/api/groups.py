@@ -3,14 +3,14 @@ topics of coordinators."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from anabranch.core.access.authorize import Operation, ResourceType
-from anabranch.core.api.context import Broker
+from anabranch.core.api.context import METADATA, Broker
 from anabranch.core.errors import ErrorCode
-from anabranch.core.outcome import Cold, Told, Wait, then
+from anabranch.core.outcome import Cold, Outcome, Told, Wait, then
 from anabranch.core.request import Request
 from anabranch.core.step import Wish
 from anabranch.core.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -18,6 +18,7 @@ from anabranch.core.wire.messages.create_topics import CreatableTopic, CreateTop
 if TYPE_CHECKING:
     from anabranch.core.coordination.answers import Answer
     from anabranch.core.coordination.shard import Shard
+    from anabranch.core.types import TopicPartition
 
 CREATE_TIMEOUT_MS = 30_000
 CREATION_WAIT_MS = 1_000
@@ -70,6 +71,23 @@ def when_committed(
 
     longest_ms = broker.config.offsets_commit_timeout_ms
     return then(wait_committed(done, shard, now_ms, late, longest_ms), tell)
+
+
+def when_created(
+    broker: Broker,
+    topic: CreatableTopic,
+    now_ms: int,
+    poll: Callable[[int, bool], Outcome | None],
+    places: Iterable[TopicPartition] = (),
+    *,
+    holds_up: bool = False,
+) -> Wait:
+    """A wait for a coordinator's topic, which is asked for unless it is there: `poll` looks with
+    each change of the metadata, and when one of these partitions moves; its answer must not be None
+    once time is over. `holds_up` has what the client sends next wait as well."""
+    if broker.image.topic(topic.name) is None:
+        wish_topic(broker, topic)
+    return Wait((METADATA, *places), now_ms + CREATION_WAIT_MS, poll, holds_up=holds_up)
 
 
 def wish_topic(broker: Broker, topic: CreatableTopic) -> None:

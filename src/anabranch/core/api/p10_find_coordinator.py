@@ -17,15 +17,15 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from anabranch.core.access.authorize import Operation, ResourceType
-from anabranch.core.api.context import METADATA, Broker
-from anabranch.core.api.groups import CREATION_WAIT_MS, group_allowed, wish_topic
+from anabranch.core.api.context import Broker
+from anabranch.core.api.groups import group_allowed, when_created
 from anabranch.core.api.handler import Handler
 from anabranch.core.api.transactions import transactional_id_allowed
 from anabranch.core.broker.gate import Need
 from anabranch.core.coordination.transactions import topic as transactions
 from anabranch.core.errors import ErrorCode
 from anabranch.core.groups import offsets_topic as groups
-from anabranch.core.outcome import Outcome, Wait
+from anabranch.core.outcome import Outcome
 from anabranch.core.request import Request
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.messages.find_coordinator import (
@@ -81,8 +81,6 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
     kind = KINDS.get(body.key_type)
     if kind is None or all(each.error_code != missing for each in coordinators):
         return _response(request, coordinators)
-    if broker.image.topic(kind.topic) is None:
-        wish_topic(broker, kind.shape(broker.image, broker.config))
 
     def poll(_now_ms: int, expired: bool) -> FindCoordinatorResponse | None:
         found = look()
@@ -94,7 +92,8 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
         TopicPartition(kind.topic, kind.partition_of(key, broker.image, broker.config))
         for key in keys
     }
-    return Wait((METADATA, *places), now_ms + CREATION_WAIT_MS, poll)
+    topic = kind.shape(broker.image, broker.config)
+    return when_created(broker, topic, now_ms, poll, places)
 
 
 def _look(broker: Broker, request: Request, keys: list[str]) -> list[Coordinator]:

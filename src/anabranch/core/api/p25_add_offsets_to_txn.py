@@ -15,8 +15,8 @@ from __future__ import annotations
 from functools import partial
 
 from anabranch.core.access.authorize import Operation, ResourceType
-from anabranch.core.api.context import METADATA, Broker
-from anabranch.core.api.groups import CREATION_WAIT_MS, group_allowed, wish_topic
+from anabranch.core.api.context import Broker
+from anabranch.core.api.groups import group_allowed, when_created
 from anabranch.core.api.handler import Handler
 from anabranch.core.api.transactions import (
     fenced_code,
@@ -71,7 +71,6 @@ def _when_created(broker: Broker, request: Request, now_ms: int) -> Wait:
     """The answer once the group's partition exists. What the client sends next waits as well: it
     may be the end of this transaction."""
     group_id = request.body.group_id
-    wish_topic(broker, offsets_topic(broker.image, broker.config))
 
     def poll(now_ms: int, expired: bool) -> Outcome | None:
         index = partition_of(group_id, broker.image, broker.config)  # by the topic that was created
@@ -80,7 +79,8 @@ def _when_created(broker: Broker, request: Request, now_ms: int) -> Wait:
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         return AddOffsetsToTxnResponse(error_code=code) if expired else None
 
-    return Wait((METADATA,), now_ms + CREATION_WAIT_MS, poll, holds_up=True)
+    topic = offsets_topic(broker.image, broker.config)
+    return when_created(broker, topic, now_ms, poll, holds_up=True)
 
 
 HANDLER = Handler(

@@ -47,9 +47,9 @@ MUTANTS = (
     Mutant(
         name="offsets-topic-is-never-asked-for",
         rule="a transaction that commits offsets has the topic of groups created",
-        module="anabranch.core.api.p25_add_offsets_to_txn",
-        old="    wish_topic(broker, offsets_topic(broker.image, broker.config))\n",
-        new="",
+        module="anabranch.core.api.groups",
+        old="        wish_topic(broker, topic)\n",
+        new="        pass\n",
         seed=NO_SCHEDULE,
         caught_by="tests/core/coordination/transactions/test_coordinator.py"
         "::test_a_group_that_no_client_has_looked_for_gets_its_topic",
