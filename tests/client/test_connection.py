@@ -166,7 +166,7 @@ async def test_everybody_who_waits_is_told_when_the_order_is_lost(answer, why):
 
 
 async def test_what_may_help_is_tried_again_until_the_deadline_and_nothing_else():
-    cluster = Cluster("127.0.0.1:1", deadline_seconds=0.2)
+    cluster = Cluster("127.0.0.1:1", deadline_seconds=1.0)
     tries = 0
 
     async def attempt(code):
