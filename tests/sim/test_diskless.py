@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,9 +20,11 @@ from anabranch.sim.checks.managed import ManagedChecks
 from anabranch.sim.checks.marks import Marks
 from anabranch.sim.checks.model import Model, Partition
 from anabranch.sim.checks.violation import Violation
+from anabranch.sim.diskless import DisklessPerformer
 from anabranch.sim.diskless_plan import EVERY, FIRST_SEED, OF_EACH
 from anabranch.sim.life import draw_plan
 from anabranch.sim.plan import BY_NAME
+from anabranch.sim.processes import Process, State
 from anabranch.sim.remote import LOST, UNANSWERED, RemoteFaults
 from anabranch.sim.remotes import Remotes
 from anabranch.sim.schedule import run_schedule
@@ -238,3 +241,28 @@ def test_a_schedule_with_diskless_topics_is_clean(seed):
 
 def test_the_same_seed_gives_the_same_run():
     assert run_schedule(FIRST_SEED).digest == run_schedule(FIRST_SEED).digest
+
+
+@pytest.mark.parametrize("pause_ms", [0, 70])
+@pytest.mark.parametrize("could_open", [True, False])
+def test_a_broker_opens_its_watch_again_when_the_machine_says(pause_ms, could_open):
+    world, opened = World(1), []
+    process = Process("node-1")
+    process.state, process.world = State.RUNNING, world
+    process.begin = process.settle = lambda: None
+    machine = SimpleNamespace(watch_opened=lambda: None, watch_broken=lambda: pause_ms)
+    process.broker = SimpleNamespace(diskless=machine)
+
+    def watch(_caller, _hear, broken, done):
+        opened.append(world.now_us)
+        if len(opened) > 1:
+            return
+        done(SimpleNamespace(is_open=True) if could_open else CoordinatorAway("away"))
+        if could_open:
+            broken()
+
+    remotes = SimpleNamespace(coordinator=SimpleNamespace(watch=watch))
+    DisklessPerformer(process, remotes)._open_watch()
+    world.run(world.now_us + 1_000_000)
+    first_us, again_us = opened
+    assert again_us - first_us == pause_ms * 1000

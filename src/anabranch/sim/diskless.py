@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from anabranch.sim.processes import Timer
     from anabranch.sim.remotes import Remotes
 
-RETRY_US = 300_000
 MOST_RINGS = 20
 """At one moment: a timer that rings more often will do so for ever."""
 
@@ -227,7 +226,7 @@ class DisklessPerformer:
 
         def told(result: Any) -> None:
             if isinstance(result, StorageFault):
-                self.world.after_in(self._process, RETRY_US, self._open_watch)
+                self._open_again(self.machine.watch_broken())
                 return
             self._watch = result
             if result.is_open:
@@ -248,10 +247,17 @@ class DisklessPerformer:
 
     def _broken(self) -> None:
         def told() -> None:
-            self._step(self.machine.watch_broken)
-            self._open_watch()
+            pauses_ms: list[int] = []
+            self._step(lambda: pauses_ms.append(self.machine.watch_broken()))
+            self._open_again(*pauses_ms)
 
         self._hop(told)
+
+    def _open_again(self, pause_ms: int) -> None:
+        if pause_ms:
+            self.world.after_in(self._process, pause_ms * 1000, self._open_watch)
+        else:
+            self._open_watch()
 
 
 def _hopping(performer: DisklessPerformer, told: Callable[[Any], None]) -> Callable[[Any], None]:

@@ -6,6 +6,7 @@ import pytest
 from tests.core.diskless.diskless_node import CLUSTER_ID, EPOCH, START_MS, Cluster, batch, received
 
 from anabranch.core.diskless import effects as does
+from anabranch.core.diskless.broker import WATCH_PAUSE_MS
 from anabranch.core.diskless.coordinator import CoordinatorAway
 from anabranch.core.diskless.objects import ObjectsAway
 from anabranch.core.diskless.rows import LogKey, NewLogs, Wanted
@@ -462,6 +463,18 @@ def test_what_a_broken_watch_missed_is_asked_for_until_it_is_answered(cluster, f
     assert not left
     assert got(two.polled(parked)) == (NONE, [(1, b"b")], 2)
     assert two.diskless.next_tick_ms > two.broker.steady_ms + 10_000, "it asks no more"
+
+
+def test_a_watch_that_ends_is_opened_at_once_and_never_without_a_pause(cluster):
+    """Neither one that cannot be opened nor one that ends at once is opened in a busy loop."""
+    node = cluster.node()
+    machine, first_ms = node.diskless, node.broker.steady_ms
+    node.broker.steady_ms = first_ms + WATCH_PAUSE_MS + 5
+    assert machine.watch_broken() == 0, "it went for long enough"
+    assert machine.watch_broken() == WATCH_PAUSE_MS, "it could not be opened"
+    machine.watch_opened()
+    node.broker.steady_ms += 100
+    assert machine.watch_broken() == WATCH_PAUSE_MS - 100
 
 
 def test_a_watch_that_tells_nothing_is_made_good_by_the_next_measurement(cluster):

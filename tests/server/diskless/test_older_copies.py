@@ -211,7 +211,7 @@ async def test_a_name_that_is_taken_by_other_bytes_shows_an_older_copy():
 
 async def test_a_broker_that_heard_of_no_commit_finds_the_notes_of_others(monkeypatch):
     """What listens has ended: another server may answer now. This broker itself wrote nothing."""
-    monkeypatch.setattr("anabranch.server.diskless.shell.RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("anabranch.core.diskless.broker.WATCH_PAUSE_MS", 10)
     coordinator = Ending()
     machine, shell, store = await running(coordinator)
     await coordinator.register(7, 1)

@@ -181,6 +181,33 @@ async def test_a_broker_that_was_deposed_asks_no_more_and_tells_what_waits():
     assert why.startswith("epoch 9; another process has this broker's place")
 
 
+@pytest.mark.parametrize("pause_ms", [0, 70])
+async def test_the_watch_is_opened_again_when_the_machine_says(monkeypatch, pause_ms):
+    opened, slept = [], []
+    again = asyncio.Event()
+
+    async def changes():
+        opened.append(list(slept))
+        if len(opened) == 2:
+            again.set()
+            await asyncio.Event().wait()
+        yield []
+
+    async def sleep(seconds, sleep=asyncio.sleep):
+        slept.append(seconds)
+        await sleep(0)
+
+    machine = SimpleNamespace(watch_opened=lambda: None, watch_broken=lambda: pause_ms)
+    shell = DisklessShell(SimpleNamespace(diskless=machine, steady_ms=0), *[lambda: None] * 3)
+    shell._stores = SimpleNamespace(coordinator=SimpleNamespace(changes=changes))
+    shell._is_checking = True
+    monkeypatch.setattr("anabranch.server.diskless.shell.asyncio.sleep", sleep)
+    watching = asyncio.ensure_future(shell._watch())
+    await asyncio.wait_for(again.wait(), 10)
+    assert opened == [[], [pause_ms / 1000]]
+    watching.cancel()
+
+
 async def test_lags_are_measured_after_a_round_failed_in_whatever_way(monkeypatch):
     monkeypatch.setattr("anabranch.server.diskless.shell.LAG_SECONDS", 0)
     measured = asyncio.Event()

@@ -7,9 +7,10 @@
 What a call raised is handed to `answered` in place of a result when it is a StorageFault; any other
 exception is a bug of the caller. Requests that wait for reads are handed to `bring`, with the
 FarReads of their Cold. Whoever owns the coordinator's watch calls `changed` with what it gives,
-`watch_broken` when it ends, and `watch_opened` once it goes again: all that is cached is then asked
-for anew, since something may have been missed. A simulation does the same with its own store and
-coordinator, in its own order and time. Times are of the steady clock.
+`watch_broken` when it ends or could not be opened, which says when to open it again, and
+`watch_opened` once it goes again: all that is cached is then asked for anew, since something may
+have been missed. A simulation does the same with its own store and coordinator, in its own order
+and time. Times are of the steady clock.
 
 Rules kept: what is known of a partition only moves on; what a broken watch may have missed is not
 used to say that there is nothing more. Not here: sockets, SQL, clocks.
@@ -73,6 +74,8 @@ ROW_PATIENCE_MS = 5_000
 """How long a batch waits for its partition's row, which the controller makes after its creation."""
 ROW_MS = 200
 """How often such rows are asked for; most are heard of sooner."""
+WATCH_PAUSE_MS = 300
+"""Between two attempts to open the watch: one that goes for so long is opened again at once."""
 MISSED_MS = 500
 """How often what a broken watch may have missed is asked for while nobody answers."""
 MOST_TIMES = 1_000
@@ -115,6 +118,7 @@ class Diskless:
         """Why the coordinator takes nothing under this broker's epoch; "" when it does."""
         self.is_watching = False
         """Whether this broker hears at once what others commit."""
+        self._watching_since_ms = 0
         self.topics: dict[str, DisklessTopic] = {}
         self.by_key: dict[LogKey, DisklessPartition] = {}
         self.coordinates = Coordinates()
@@ -348,14 +352,18 @@ class Diskless:
             if partition is not None and state is not None:
                 self._take(partition, state)
 
-    def watch_broken(self) -> None:
-        """Something may be missed from now on. What is known of committed records stays true, and
-        is served: nothing is concluded from what is not known."""
+    def watch_broken(self) -> int:
+        """Something may be missed from now on, or the watch could not be opened; after how many
+        milliseconds it is opened again. What is known of committed records stays true, and is
+        served: nothing is concluded from what is not known."""
+        if not self.is_watching:
+            return WATCH_PAUSE_MS
         self.is_watching = False
+        return max(0, self._watching_since_ms + WATCH_PAUSE_MS - self.now_ms)
 
     def watch_opened(self) -> None:
         """What moves is told again: ask for all that was known."""
-        self.is_watching = True
+        self.is_watching, self._watching_since_ms = True, self.now_ms
         self._missed, self._missed_since = set(self.by_key), self.reading.count()
         self.coordinates.clear()
         self.reading.want_states(self.by_key)

@@ -47,7 +47,6 @@ HEDGE_SECONDS = 0.5
 MOST_HEDGED = 2
 """Reads that are made a second time at once. Where more are late the store is slow as a whole: it
 would have twice the work, and their bytes twice the memory."""
-RETRY_SECONDS = 0.5
 LEAVE_SECONDS = 5.0
 """How long a stopping broker waits for the objects that are under way."""
 LAG_SECONDS, LAG_PAUSE_SECONDS = 10.0, 0.1
@@ -313,6 +312,12 @@ class DisklessShell:
 
     async def _watch(self) -> None:
         assert self._stores is not None
+        pause_ms = 0
+
+        def broken(_now_ms: int) -> None:
+            nonlocal pause_ms
+            pause_ms = self._machine.watch_broken()
+
         while True:
             is_open = False
             try:
@@ -327,8 +332,8 @@ class DisklessShell:
             except Exception as problem:
                 fault = problem
             self._say("Watch", fault)
-            self._step(lambda _: self._machine.watch_broken())
-            await asyncio.sleep(RETRY_SECONDS)
+            self._step(broken)
+            await asyncio.sleep(pause_ms / 1000)
             self._start(self._check_again(self._stores))
 
     async def _measure(self) -> None:
