@@ -25,6 +25,7 @@ from anabranch.core.diskless.checkpoints import (
     parts_prefix,
 )
 from anabranch.core.diskless.combination import (
+    AskLastId,
     AskStates,
     Clocks,
     CombiningPace,
@@ -67,7 +68,7 @@ from anabranch.sim.world import World
 
 CLUSTER = "combined"
 PACE = CombiningPace(
-    round_ms=15_000, retry_ms=2_000, tail_ms=20_000, fewest=3, most_ms=60_000, part_ms=90_000
+    round_ms=15_000, retry_ms=300, tail_ms=20_000, fewest=3, most_ms=60_000, part_ms=90_000
 )
 BROKERS, TOPICS, PARTITIONS = 3, 4, 2
 LENGTH_US, CALM_US = 420_000_000, 150_000_000
@@ -164,6 +165,8 @@ class _Life:
                 objects.delete(name, keys, hear)
             case FindUnknown(keys):
                 coordinator.ask(name, "unknown", (keys,), hear)
+            case AskLastId():
+                coordinator.ask(name, "last_id", (), hear)
             case AskStates(states_of):
                 coordinator.ask(name, "states", (states_of,), hear)
 
@@ -181,7 +184,7 @@ class CombiningRun:
         """All manifests that ever were in the store."""
         self.ends: list[StorageFault | None] = []
         """Of rounds: their faults."""
-        self.damaged = 0
+        self.damaged = self._were_present = 0
         self.checks = 0
         self._faults, self._epoch, self._topics = faults, 0, 0
         self._sequences: dict[tuple[LogKey, int], int] = {}
@@ -316,7 +319,13 @@ class CombiningRun:
             broker.notes.deleted(gone, self.world.steady_ms)
         self._make_topic()
 
+    def _present(self) -> dict[str, int]:
+        prefix = object_prefix(CLUSTER)
+        return {key: OBJECT_SIZE for key in self.objects.objects if key.startswith(prefix)}
+
     def _put(self, key: str) -> None:
+        if key.startswith(checkpoints_prefix(CLUSTER)):
+            self._were_present = len(self._present())
         if key.startswith(manifests_prefix(CLUSTER)) and key not in self.archive:
             self.archive[key] = decode_manifest(self.objects.objects[key].data, key)
 
@@ -400,8 +409,7 @@ class CombiningRun:
     def check(self) -> None:
         """What is restored now is what all manifests together say."""
         self.checks += 1
-        prefix = object_prefix(CLUSTER)
-        present = {key: OBJECT_SIZE for key in self.objects.objects if key.startswith(prefix)}
+        present = self._present()
         wanted = rebuild([self.archive[key] for key in sorted(self.archive)], present)
         found = rebuild(self.manifests(), present, self.checkpoint())
         self._compare(wanted, found, present)
@@ -449,7 +457,7 @@ class CombiningRun:
         if combined is None:
             raise Violation("bounded", "Nothing was combined.", {})
         noted = {one.object_key for part in combined.parts for one in part.objects}
-        present = sum(key.startswith(object_prefix(CLUSTER)) for key in held)
+        present = self._were_present
         if len(noted) > 2 * present + 60:
             raise Violation(
                 "bounded", "Notes of objects are left.", {"noted": len(noted), "objects": present}

@@ -23,6 +23,8 @@ from anabranch.core.diskless.checkpoints import (
     decode_root,
     encode_part,
     encode_root,
+    part_key,
+    parts_prefix,
 )
 from anabranch.core.diskless.combination import (
     Clocks,
@@ -76,6 +78,9 @@ class Place:
         self.held: dict[str, bytes] = {}
         self.unknown: set[str] = set()
         self.start = 0
+        self.last_id = 1 << 40
+        self.stored: dict[str, int] = {}
+        """When objects were stored, 0 for those that are not in it."""
         self.steady_ms = 0
         self.calls: list[object] = []
 
@@ -107,7 +112,7 @@ class Place:
                 return None
             case combination.ListPage(prefix, _):
                 return [
-                    Listed(key, len(self.held[key]), 0)
+                    Listed(key, len(self.held[key]), self.stored.get(key, 0))
                     for key in sorted(self.held)
                     if key.startswith(prefix)
                 ]
@@ -124,6 +129,8 @@ class Place:
                 return keys
             case combination.FindUnknown(keys):
                 return [key for key in keys if key in self.unknown]
+            case combination.AskLastId():
+                return self.last_id
             case combination.AskStates(keys):
                 return [LogState(self.start, 1 << 40) for _ in keys]
 
@@ -167,6 +174,15 @@ def test_manifests_go_when_two_checkpoints_have_them():
         "", "0000000003", "0000000004"
     }  # fmt: skip
     assert place.restored()[0][0].state.high_watermark == 60
+
+
+def test_an_empty_partition_keeps_its_end_when_no_manifest_has_it():
+    place = Place()
+    only = place.manifest(0, noted(1, 0))
+    place.start, place.unknown = 10, {noted(1, 0).object_key}
+    place.combine()
+    del place.held[only]
+    assert [log.state[:2] for log in place.restored().logs] == [(10, 10)]
 
 
 def test_ids_go_on_after_objects_that_are_gone():
@@ -265,7 +281,8 @@ def test_an_attempt_that_takes_too_long_stores_no_root():
 
     place = Slow()
     place.manifest(0, noted(1, 0))
-    assert place.combine() == Combining(0, 0, -1, True)
+    with pytest.raises(StorageFault, match="took longer than 1 s"):
+        place.combine()
     assert place.keys(checkpoints_prefix(CLUSTER)) == []
 
 
@@ -281,6 +298,104 @@ def test_a_damaged_checkpoint_is_replaced_and_costs_nothing():
     assert place.combine() == Combining(1, 1, 4, False)
     assert checkpoint_key(CLUSTER, 2) not in place.held
     assert place.restored().logs[0].state.high_watermark == 30
+
+
+def three_combined() -> Place:
+    """Two checkpoints, and the manifest that only the newer one has."""
+    place = Place()
+    for number in range(2):
+        place.manifest(number, noted(number + 1, 10 * number))
+        place.combine()
+    place.manifest(2, noted(3, 20))
+    place.combine()
+    return place
+
+
+@pytest.mark.parametrize("lost", [0, 2])
+def test_nothing_is_combined_while_no_checkpoint_is_whole(lost):
+    """A new one would be whole, and a restore would no longer say that manifests are gone."""
+    place = three_combined()
+    roots = place.keys(checkpoints_prefix(CLUSTER))
+    for key in roots[lost:]:
+        place.held[key] = place.held[key][:-1]
+    for key in roots[:lost]:
+        del place.held[key]
+    before = dict(place.held)
+    with pytest.raises(StorageFault, match=r"put one of .*checkpoints/0000000003.* back"):
+        place.combine()
+    assert place.held == before
+
+
+def test_older_checkpoints_go_before_manifests():
+    """Whatever ends the attempt: a checkpoint that is there has what is not in manifests."""
+    place = three_combined()
+    place.calls.clear()
+    place.combine()
+    deleted = [step.keys for step in place.calls if isinstance(step, combination.DeleteObjects)]
+    [roots, manifests] = deleted
+    assert checkpoint_key(CLUSTER, 1) in roots
+    assert manifests == [manifest_key(CLUSTER, 1, 3, 1)]
+
+
+def test_a_second_checkpoint_is_made_at_once_when_one_is_damaged():
+    place = three_combined()
+    place.combine()
+    newest = place.newest().root.parts[0].key
+    place.held[newest] = place.held[newest][:-1]
+    assert place.combine(PACE._replace(fewest=100)).number == 4
+    assert place.combine(PACE._replace(fewest=100)).number == -1
+
+
+def test_a_coordinator_that_is_older_than_manifests_is_not_believed():
+    """It does not know partitions and objects that it has made since."""
+    place = Place()
+    one = noted(7, 0)
+    place.manifest(0, one)
+    place.unknown, place.start, place.last_id = {one.object_key}, 10, 6
+    with pytest.raises(StorageFault, match=r"manifests name object 7.*last one is 6"):
+        place.combine()
+    assert place.keys(checkpoints_prefix(CLUSTER)) == []
+    place.last_id = 7
+    assert place.combine().number == 1
+
+
+def test_a_manifest_that_came_after_a_checkpoint_is_not_in_it_whatever_its_name():
+    """A broker's epoch may come a second time when metadata were put back from an older copy."""
+    place = three_combined()
+    place.combine()
+    first = manifest_key(CLUSTER, 1, 3, 0)
+    assert first not in place.held
+    place.stored[place.manifest(0, noted(4, 30))] = 5
+    assert place.combine().combined == 1
+    place.stored[checkpoint_key(CLUSTER, 4)] = 6
+    assert place.combine().deleted == 1 and first in place.held
+    place.manifest(3, noted(5, 40))
+    place.combine()
+    place.stored[checkpoint_key(CLUSTER, 5)] = 7
+    place.combine()
+    assert first not in place.held
+    assert place.restored().logs[0].state.high_watermark == 50
+
+
+def test_parts_of_attempts_that_failed_do_not_add_up():
+    """Also when no attempt succeeds; those of one that may still go on are left alone."""
+    place = Place()
+    place.manifest(0, noted(1, 0))
+    place.last_id = 0
+    for _ in range(3):
+        outcome(place)
+    [old] = place.keys(parts_prefix(CLUSTER))
+    young = part_key(CLUSTER, 1, "2-1-1", 0)
+    place.held[young], place.stored[young] = b"", NOW_MS
+    place.last_id = 1
+    assert place.combine(PACE._replace(part_ms=1_000)).number == 1
+    assert place.keys(parts_prefix(CLUSTER))[-1] == young
+    assert len(place.calls) and old in {
+        key
+        for step in place.calls
+        if isinstance(step, combination.DeleteObjects)
+        for key in step.keys
+    }
 
 
 def test_a_format_that_is_not_known_is_refused(monkeypatch):
@@ -366,3 +481,9 @@ def test_brokers_take_turns_and_try_again_soon():
     assert kept.due_ms(Turn(5_000, 1, 3)) == 5_050
     kept.failed(6_000)
     assert kept.due_ms(Turn(6_000, 1, 3)) == 6_050
+    for _ in range(9):
+        kept.failed(7_000)
+    assert kept.due_ms(Turn(7_000, 1, 3)) == 8_000
+    kept.ended(Turn(8_000, 1, 3), Combining(0, 9, 2, True))
+    kept.failed(9_000)
+    assert kept.due_ms(Turn(9_000, 1, 3)) == 9_050

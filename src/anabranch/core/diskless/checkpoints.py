@@ -40,6 +40,8 @@ FORMAT = 1
 _SUMMED = Struct(">8sH")
 _CRC = Struct(">I")
 HEAD_SIZE = _SUMMED.size + _CRC.size
+CHECKPOINTS_KEPT = 2
+"""A manifest is deleted when so many have it."""
 ROOM, PARTS_ROOM = "checkpoints", "checkpoint-parts"
 _ROOT_NAME = re.compile(r"\d{10}", re.ASCII)
 _PART_NAME = re.compile(r"(\d{10})-[\d-]+/\d{6}", re.ASCII)
@@ -221,6 +223,18 @@ def _decoded(held: Buffer, wanted: bytes, kind: type[_T], place: str) -> _T:
         return msgspec.msgpack.decode(memoryview(held)[HEAD_SIZE:], type=kind)
     except msgspec.DecodeError as problem:
         raise DamagedObject(place, HEAD_SIZE, str(problem)) from None
+
+
+def check_replaced(keys: Iterable[str], why: str) -> None:
+    """These are all roots, and no checkpoint is whole: raises StorageFault if manifests may have
+    been deleted because of them, which needs two."""
+    in_order = sorted((key for key in keys if checkpoint_number(key) >= 0), reverse=True)
+    if max(map(checkpoint_number, in_order), default=0) >= CHECKPOINTS_KEPT:
+        raise StorageFault(
+            f"{why}; no checkpoint before it is whole, and manifests that they replaced are gone: "
+            f"put one of {', '.join(in_order)} with its parts back from a copy of the store, or "
+            "remove all of them to continue with what the remaining manifests contain"
+        )
 
 
 def newest(known: Iterable[Producer]) -> Producer:

@@ -22,12 +22,14 @@ from itertools import islice
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from anabranch.core.diskless.checkpoints import (
+    CHECKPOINTS_KEPT,
     Checkpoint,
     KnownProducer,
     Part,
     PartName,
     Writer,
     check_part,
+    check_replaced,
     checkpoint_key,
     checkpoint_number,
     checkpoints_prefix,
@@ -56,6 +58,7 @@ from anabranch.core.diskless.manifests import (
 )
 from anabranch.core.diskless.objects import Listed, ObjectMissing
 from anabranch.core.diskless.rows import NO_PRODUCER, LogKey, LogState
+from anabranch.core.errors import StorageFault
 from anabranch.core.types import Buffer, TopicId
 
 PART_BATCHES = 2_000
@@ -66,7 +69,6 @@ MOST_MANIFESTS = 20_000
 """In one attempt: a store that is years old is combined in many."""
 MOST_FOLDED = 300_000
 """Starts and producers in memory, some 300 bytes each. Notes of objects beyond stay as they are."""
-CHECKPOINTS_KEPT = 2
 EPOCHS_KEPT = 2
 """Of each broker, also where no manifest is left of them."""
 
@@ -77,16 +79,16 @@ class CombiningPace(NamedTuple):
     round_ms: int = 3_600_000
     """Between attempts of the cluster: brokers take turns."""
     retry_ms: int = 60_000
-    """After one that failed, or that left something."""
+    """After one that left something, or that failed; twice as long after each further failure."""
     tail_ms: int = 3_600_000
     """Manifests stay for so long: batches whose commit had no answer come again before, and those
     of a restore know them by these notes."""
     fewest: int = 100
     """Manifests that are worth a new checkpoint."""
-    most_ms: int = 3_600_000
+    most_ms: int = 43_200_000
     """An attempt that takes longer is given up: others may have removed its parts."""
     part_ms: int = 86_400_000
-    """Age of parts that are deleted because no root names them."""
+    """Age of parts that are deleted because no root names them; no attempt lasts so long."""
     idle_producer_ms: int = 86_400_000
 
 
@@ -117,6 +119,10 @@ class AskStates(NamedTuple):
     keys: list[LogKey]
 
 
+class AskLastId(NamedTuple):
+    """Gives the greatest object id that the coordinator has given."""
+
+
 class ReadClocks(NamedTuple):
     """Gives `Clocks`."""
 
@@ -129,8 +135,9 @@ class Clocks(NamedTuple):
 
 
 Call: TypeAlias = (
-    ListPage | ReadWhole | PutWhole | AskStates | ReadClocks | DeleteObjects | FindUnknown
-)
+    ListPage | ReadWhole | PutWhole | AskStates | AskLastId | ReadClocks | DeleteObjects
+    | FindUnknown
+)  # fmt: skip
 _T = TypeVar("_T")
 Steps: TypeAlias = Generator[Call, Any, _T]
 
@@ -156,6 +163,13 @@ class Combining(NamedTuple):
     """Whether there is more to combine at once."""
 
 
+class _Sound(NamedTuple):
+    """A checkpoint that is whole, and when its root was stored."""
+
+    root: Checkpoint
+    stored_ms: int
+
+
 class _Found(NamedTuple):
     """Manifests of the store: `fresh` are to be combined, by name; `spent` may be deleted."""
 
@@ -166,24 +180,36 @@ class _Found(NamedTuple):
 
 
 def combine(maker: Maker, pace: CombiningPace) -> Steps[Combining]:
-    """One attempt; the fault of a call that failed ends it, and nothing is lost by that."""
+    """One attempt; the fault of a call that failed ends it, and nothing is lost by that. Older
+    checkpoints go before manifests, so that each that is there has what manifests no longer say."""
     clocks: Clocks = yield ReadClocks()
     roots = yield from _list(checkpoints_prefix(maker.cluster_id))
     parts = yield from _list(parts_prefix(maker.cluster_id))
     sound = yield from _sound(roots)
     found = yield from _find(maker.cluster_id, sound, clocks.wall_ms - pace.tail_ms)
+    whole = [each.root for each in sound]
+    yield from _delete(outdated(roots, parts, whole, maker, clocks.wall_ms - pace.part_ms))
     yield from _delete(found.spent)
-    if len(sound) == CHECKPOINTS_KEPT:
-        yield from _delete(outdated(roots, parts, sound, maker, clocks.wall_ms - pace.part_ms))
-    if len(found.fresh) < pace.fewest:
-        return Combining(len(found.spent), 0, -1, False)
-    base = sound[0] if sound else None
     number = 1 + max((checkpoint_number(each.key) for each in roots), default=0)
+    is_one_lost = len(whole) < min(CHECKPOINTS_KEPT, number - 1)
+    if len(found.fresh) < pace.fewest and not is_one_lost:
+        return Combining(len(found.spent), 0, -1, False)
+    base = whole[0] if whole else None
     new = _New(maker, number, clocks.wall_ms, pace.idle_producer_ms)
     root = yield from new.make(base, found)
     now: Clocks = yield ReadClocks()
     if now.steady_ms - clocks.steady_ms > pace.most_ms:
-        return Combining(len(found.spent), 0, -1, True)
+        raise StorageFault(
+            f"combining manifests took longer than {pace.most_ms / 1000:g} s and was given up; "
+            "check how fast the store and the coordinator answer"
+        )
+    last_id: int = yield AskLastId()
+    if root.last_object_id > last_id:
+        raise StorageFault(
+            f"manifests name object {root.last_object_id}, and the coordinator's last one is "
+            f"{last_id}: it is older than they are, and they are not combined; restore it from "
+            "the store"
+        )
     yield PutWhole(checkpoint_key(maker.cluster_id, number), encode_root(root))
     return Combining(len(found.spent), len(found.fresh), number, not found.is_whole)
 
@@ -220,9 +246,11 @@ def _asked_together(objects: Iterable[NotedObject]) -> Iterator[list[NotedObject
         yield some
 
 
-def _sound(roots: Iterable[Listed]) -> Steps[list[Checkpoint]]:
-    """The newest checkpoints that are whole, the newest first. Raises NewerCheckpoint."""
-    sound: list[Checkpoint] = []
+def _sound(roots: Iterable[Listed]) -> Steps[list[_Sound]]:
+    """The newest checkpoints that are whole, the newest first. Raises NewerCheckpoint, and
+    StorageFault when those that replaced manifests are damaged."""
+    sound: list[_Sound] = []
+    damage: list[str] = []
     for listed in sorted(roots, reverse=True):
         if len(sound) < CHECKPOINTS_KEPT and checkpoint_number(listed.key) >= 0:
             try:
@@ -230,15 +258,18 @@ def _sound(roots: Iterable[Listed]) -> Steps[list[Checkpoint]]:
                 root = decode_root(held, listed.key)
                 for name in root.parts:
                     check_part((yield ReadWhole(name.key, name.byte_size)), name, name.key)
-            except (DamagedObject, ObjectMissing):
+            except (DamagedObject, ObjectMissing) as fault:
+                damage.append(str(fault))
                 continue
-            sound.append(root)
+            sound.append(_Sound(root, listed.modified_ms))
+    if damage and not sound:
+        check_replaced([each.key for each in roots], damage[0])
     return sound
 
 
-def _find(cluster_id: str, sound: Sequence[Checkpoint], until_ms: int) -> Steps[_Found]:
+def _find(cluster_id: str, sound: Sequence[_Sound], until_ms: int) -> Steps[_Found]:
     """Look through the manifests, as far as one attempt goes."""
-    known = [root.by_writer() for root in sound]
+    known = [(each.root.by_writer(), each.stored_ms) for each in sound]
     found = _Found([], [], set(), True)
     prefix = manifests_prefix(cluster_id)
     page: list[Listed] | None = yield ListPage(prefix, True)
@@ -248,7 +279,7 @@ def _find(cluster_id: str, sound: Sequence[Checkpoint], until_ms: int) -> Steps[
             if name is None or name.broker_id == RESTORED:
                 continue
             found.writers.add(name[:2])
-            have = [_has(each, name) for each in known]
+            have = [_has(*each, name, listed) for each in known]
             if len(have) == CHECKPOINTS_KEPT and all(have):
                 found.spent.append(listed.key)
             elif not any(have[:1]) and listed.modified_ms <= until_ms:
@@ -259,9 +290,13 @@ def _find(cluster_id: str, sound: Sequence[Checkpoint], until_ms: int) -> Steps[
     return found
 
 
-def _has(writers: Mapping[tuple[int, int], Writer], name: ManifestName) -> bool:
+def _has(
+    writers: Mapping[tuple[int, int], Writer], stored_ms: int, name: ManifestName, listed: Listed
+) -> bool:
+    """Whether a checkpoint that was stored then has a manifest. One that came later has a name
+    that was used twice: epochs come again when metadata were put back from an older copy."""
     writer = writers.get(name[:2])
-    return writer is not None and writer.has(name.number)
+    return writer is not None and writer.has(name.number) and listed.modified_ms <= stored_ms
 
 
 def outdated(
@@ -271,22 +306,23 @@ def outdated(
     maker: Maker,
     until_ms: int,
 ) -> list[str]:
-    """Roots and parts that two newer checkpoints replace, roots first, and parts without a root."""
+    """Roots and parts that two newer checkpoints replace, roots first, and parts that are older
+    than any attempt and have no root."""
     kept = {name.key for root in sound for name in root.parts}
-    oldest, newest_number = sound[-1].number, sound[0].number
     numbers = {root.number for root in sound}
+    is_enough = len(sound) == CHECKPOINTS_KEPT
+    oldest, newest_number = (sound[-1].number, sound[0].number) if is_enough else (0, 0)
+    damaged = {checkpoint_number(each.key) for each in roots} - numbers
     gone = [
         each.key
         for each in roots
-        if (number := checkpoint_number(each.key)) >= 0
-        and number < newest_number
-        and number not in numbers
+        if (number := checkpoint_number(each.key)) in damaged and 0 <= number < newest_number
     ]
     for each in parts:
         number = part_number(each.key, maker.cluster_id)
         if number >= 0 and each.key not in kept:
-            is_old = number < oldest or each.modified_ms <= until_ms
-            if is_old and number <= newest_number:
+            is_left = each.modified_ms <= until_ms and number not in damaged
+            if number < oldest or is_left:
                 gone.append(each.key)
     return gone
 

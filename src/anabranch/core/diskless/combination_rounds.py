@@ -16,6 +16,9 @@ from anabranch.core.diskless.garbage_rounds import AskTurn, Turn
 from anabranch.core.diskless.pause import Pause
 from anabranch.core.errors import StorageFault
 
+MOST_DOUBLED = 16
+"""Pauses double so often; `round_ms` bounds them earlier."""
+
 
 class CombiningEnded(NamedTuple):
     """A round is over: the fault that ended it early, or what it did."""
@@ -36,6 +39,7 @@ class CombiningRounds:
         self.succeeded_ms: int | None = None
         """When the last round ended without a fault."""
         self.deleted_manifests = 0
+        self._failures = 0
 
     def due_ms(self, turn: Turn) -> int:
         """When the next round begins: this broker is the `number`-th of so many, from 0 on."""
@@ -47,12 +51,15 @@ class CombiningRounds:
         """A round did what it was to."""
         self.succeeded_ms = turn.now_ms
         self.deleted_manifests += done.deleted
+        self._failures = 0
         wait_ms = self.pace.retry_ms if done.left else self.pace.round_ms * max(1, turn.brokers)
         self._due_ms = turn.now_ms + wait_ms
 
     def failed(self, now_ms: int) -> None:
         """Coordinator or store were away, or another broker was first."""
-        self._due_ms = now_ms + self.pace.retry_ms
+        wait_ms = self.pace.retry_ms << min(self._failures, MOST_DOUBLED)
+        self._failures += 1
+        self._due_ms = now_ms + min(wait_ms, self.pace.round_ms)
 
 
 def rounds(kept: CombiningRounds, maker: Maker, poll_ms: int) -> Generator[Step, Any, None]:

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from anabranch.core.diskless.combination import (
+    AskLastId,
     AskStates,
     Clocks,
     ListPage,
@@ -92,6 +93,8 @@ class Combiner:
                 return await self._store.delete(keys)
             case FindUnknown(keys):
                 return await self._coordinator.unknown(keys)
+            case AskLastId():
+                return await self._coordinator.last_id()
             case AskStates(states_of):
                 return await self._coordinator.states(states_of)
 

@@ -16,13 +16,13 @@ from anabranch.core.diskless.checkpoints import (
     Combined,
     Part,
     PartName,
+    check_replaced,
     checkpoint_number,
     checkpoints_prefix,
     decode_part,
     decode_root,
 )
 from anabranch.core.diskless.claim import CLAIM_KEY, CLAIM_MOST, claimed_by
-from anabranch.core.diskless.combination import CHECKPOINTS_KEPT
 from anabranch.core.diskless.contents import NOT_EMPTY
 from anabranch.core.diskless.coordinator import Coordinator
 from anabranch.core.diskless.findings import Finding, Kind
@@ -168,12 +168,8 @@ async def _read_checkpoint(
             return Combined(root, parts), findings
         except (DamagedObject, ObjectMissing) as damage:
             findings.append(Finding(Kind.CHECKPOINT_DAMAGED, key, str(damage)))
-    if len(roots) >= CHECKPOINTS_KEPT:
-        raise StorageFault(
-            f"{findings[0].detail}; no checkpoint before it is whole, and manifests that they "
-            f"replaced are gone: put one of {', '.join(roots)} with its parts back from a copy of "
-            "the store, or remove all of them to continue with what the remaining manifests contain"
-        )
+    if findings:
+        check_replaced(roots, findings[0].detail)
     return None, findings
 
 

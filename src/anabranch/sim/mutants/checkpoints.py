@@ -25,7 +25,7 @@ MUTANTS = (
         old="            self._raise_start(batch.key, base_offset + batch.record_count)\n",
         new="",
         seed=NO_SCHEDULE,
-        caught_by=f"{SIMULATED}[0]",
+        caught_by=f"{DIRECT}::test_an_empty_partition_keeps_its_end_when_no_manifest_has_it",
     ),
     Mutant(
         name="producers-of-parts-replace-others",
@@ -43,7 +43,7 @@ MUTANTS = (
         old="Writer(*each, upto, _without(open_ranges, numbers))",
         new="Writer(*each, upto, [])",
         seed=NO_SCHEDULE,
-        caught_by=f"{SIMULATED}[1]",
+        caught_by=f"{SIMULATED}[3]",
     ),
     Mutant(
         name="parts-of-checkpoints-unchecked",
@@ -72,6 +72,45 @@ MUTANTS = (
         new="            if False:\n",
         seed=NO_SCHEDULE,
         caught_by=f"{DIRECT}::test_an_object_whose_records_are_not_deleted_keeps_its_note",
+    ),
+    Mutant(
+        name="damaged-checkpoints-replaced-without-their-manifests",
+        rule="while no checkpoint is whole, none is made that would hide what is gone",
+        module=COMBINING,
+        old="        check_replaced([each.key for each in roots], damage[0])\n",
+        new="        pass\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{DIRECT}::test_nothing_is_combined_while_no_checkpoint_is_whole[0]",
+    ),
+    Mutant(
+        name="manifests-deleted-before-older-checkpoints",
+        rule="a checkpoint that is in the store has all that was deleted because of others",
+        module=COMBINING,
+        old="    yield from _delete(outdated(roots, parts, whole, maker, "
+        "clocks.wall_ms - pace.part_ms))\n    yield from _delete(found.spent)\n",
+        new="    yield from _delete(found.spent)\n    yield from _delete(outdated(roots, parts, "
+        "whole, maker, clocks.wall_ms - pace.part_ms))\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{DIRECT}::test_older_checkpoints_go_before_manifests",
+    ),
+    Mutant(
+        name="older-coordinator-believed",
+        rule="a coordinator that has not given all ids in manifests does not say what is gone",
+        module=COMBINING,
+        old="    if root.last_object_id > last_id:\n",
+        new="    if False:\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{DIRECT}::test_a_coordinator_that_is_older_than_manifests_is_not_believed",
+    ),
+    Mutant(
+        name="names-of-manifests-used-twice",
+        rule="a checkpoint does not contain a manifest that came after it",
+        module=COMBINING,
+        old=" and listed.modified_ms <= stored_ms\n",
+        new="\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{DIRECT}::"
+        "test_a_manifest_that_came_after_a_checkpoint_is_not_in_it_whatever_its_name",
     ),
     Mutant(
         name="newer-checkpoints-passed-over",
