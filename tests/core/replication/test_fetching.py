@@ -4,6 +4,7 @@ import pytest
 from tests.core.replication.peers import PLACE, Peers
 from tests.core.replication.test_in_sync import deliver_fetch_of, only
 
+from anabranch.core.api.fetch_followers import FollowerFetch
 from anabranch.core.replication.calls import CALLS
 from anabranch.core.replication.effects import SendAlterPartition, SendFetch
 from anabranch.core.types import NEVER_MS, TopicPartition
@@ -384,6 +385,22 @@ def test_a_mark_that_moved_alone_is_told_soon_and_not_at_once():
     peers.wait(4)
     assert box == []
     peers.wait(1)
+    assert box[0].responses[0].partitions[0].high_watermark == 1
+
+
+def test_a_log_is_not_read_for_a_mark_that_the_fetch_itself_has_moved(monkeypatch):
+    """Producers wait for that mark, and the follower hears of it later."""
+    peers, effect, box = quiet_peers()
+    peers[1].produce(1)
+    peers[2].broker.replication.fetched(effect, box[0], peers.now_ms)
+    peers[2].finish()
+    reads, read = [], FollowerFetch.read_partition
+    monkeypatch.setattr(
+        FollowerFetch, "read_partition", lambda self, *of: (reads.append(of), read(self, *of))[1]
+    )
+    _, box = parked(peers, 2)
+    assert (peers[1].high_watermark, reads) == (1, [])
+    peers.wait(5)
     assert box[0].responses[0].partitions[0].high_watermark == 1
 
 

@@ -113,7 +113,8 @@ class FollowerFetch(Fetch):
         return NOTHING_TO_TELL != self._held.tell_ms <= self.broker.steady_ms
 
     def has_no_news(self, wanted: Wanted) -> bool:
-        """Whether a follower has all of a partition and was told its marks: it is not named."""
+        """Whether a follower has all of a partition and was told its marks: it is not named. Nor is
+        one whose mark this very fetch has moved, where marks are told later by themselves."""
         broker = self.broker
         replica = broker.partitions.get(wanted.topic, wanted.index)
         try:
@@ -124,7 +125,7 @@ class FollowerFetch(Fetch):
         except ApiError:
             return False
         if wanted.told_high_watermark != replica.high_watermark:
-            return False
+            return self._says_marks
         if replica.is_quiet(self.reading.replica_id):
             broker.fetch_sessions.no_news(self._held, wanted)
         return True

@@ -97,7 +97,10 @@ def _decided(
         return Decision(code)
 
     longest_ms = broker.config.request_timeout_ms
-    return then(wait_committed(answer, shard, now_ms, late, longest_ms), tell)
+    waiting = wait_committed(answer, shard, now_ms, late, longest_ms)
+    if isinstance(waiting, Wait):
+        waiting.is_urgent = True  # the producer has nothing else to do, followers may hear later
+    return then(waiting, tell)
 
 
 def _when_there_are_ids(

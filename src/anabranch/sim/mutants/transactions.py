@@ -125,7 +125,7 @@ MUTANTS = (
         "    def abort(",
         new="        else:\n"
         "            shard.change(transactional_id, after, now_ms, then)\n"
-        "            self.markers.send(shard, transactional_id, after, now_ms)\n"
+        "            self.markers.send(shard, transactional_id, after)\n"
         "        return shard, answer\n"
         "\n"
         "    def abort(",

@@ -15,6 +15,7 @@ from tests.core.coordination.transactions.transaction_world import (
 
 from anabranch.core.api.context import METADATA
 from anabranch.core.coordination.transactions.loader import TransactionLoader
+from anabranch.core.coordination.transactions.markers import Markers
 from anabranch.core.coordination.transactions.shard import TransactionShard
 from anabranch.core.coordination.transactions.topic import TRANSACTION_TOPIC
 from anabranch.core.coordination.transactions.upkeep import MOST_SAID
@@ -499,6 +500,26 @@ def test_nothing_is_answered_and_no_marker_is_sent_before_the_record_is_committe
     assert not world.asks, "a marker before the decision is committed"
     world.replicate()
     assert ended[0].error_code == NONE
+    assert len(world.asks) == 1
+
+
+def test_who_decided_is_answered_before_markers_are_routed(monkeypatch):
+    world = TransactionWorld(replicas=(1, 2))
+    box = world.init()
+    world.replicate()
+    producer = Producer(box[0].producer_id, box[0].producer_epoch)
+    world.ask_add(producer, HERE)
+    world.replicate()
+    ended = world.ask_end(producer)
+    route, told_by_then = Markers._route, []
+
+    def routed(*words):
+        told_by_then.extend(ended)
+        route(*words)
+
+    monkeypatch.setattr(Markers, "_route", routed)
+    world.replicate()
+    assert [answer.error_code for answer in told_by_then] == [NONE]
     assert len(world.asks) == 1
 
 

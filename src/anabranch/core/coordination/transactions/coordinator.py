@@ -28,7 +28,6 @@ from anabranch.core.coordination.transactions.transaction import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     Transaction,
-    completed,
 )
 from anabranch.core.coordination.transactions.upkeep import Upkeep
 from anabranch.core.errors import ApiError, ErrorCode
@@ -80,11 +79,11 @@ class TransactionCoordinator:
         )
         answer = self.answer()
 
-        def then(after: Transaction, now_ms: int) -> None:
+        def then(after: Transaction, _now_ms: int) -> None:
             if after.state is EMPTY:
                 answer.give(Decision(ErrorCode.NONE, after.producer_id, after.producer_epoch))
             else:
-                self._decided(shard, transactional_id, after, now_ms)
+                self._decided(shard, transactional_id, after)
                 answer.give(Decision(ErrorCode.CONCURRENT_TRANSACTIONS))
 
         shard.change(transactional_id, after, now_ms, then)
@@ -145,10 +144,9 @@ class TransactionCoordinator:
         )
         answer = self.answer()
 
-        def then(after: Transaction, now_ms: int) -> None:
-            goes_on = completed(after, now_ms)
-            self._decided(shard, transactional_id, after, now_ms)
-            answer.give(Decision(ErrorCode.NONE, goes_on.producer_id, goes_on.producer_epoch))
+        def then(after: Transaction, _now_ms: int) -> None:
+            self._decided(shard, transactional_id, after)
+            answer.give(Decision(ErrorCode.NONE, *after.goes_on_as))
 
         if isinstance(after, Answered):
             stands = after.transaction
@@ -162,20 +160,18 @@ class TransactionCoordinator:
     ) -> None:
         """The coordinator itself ends a transaction. Raises ApiError."""
 
-        def then(after: Transaction, now_ms: int) -> None:
-            self._decided(shard, transactional_id, after, now_ms)
+        def then(after: Transaction, _now_ms: int) -> None:
+            self._decided(shard, transactional_id, after)
 
         shard.change(transactional_id, after, now_ms, then)
 
-    def _decided(
-        self, shard: TransactionShard, transactional_id: str, after: Transaction, now_ms: int
-    ) -> None:
+    def _decided(self, shard: TransactionShard, transactional_id: str, after: Transaction) -> None:
         """The decision is committed: it is carried out, whoever leads after this broker."""
         if after.commits:
             self.commits_total += 1
         else:
             self.aborts_total += 1
-        self.markers.send(shard, transactional_id, after, now_ms)
+        self.markers.send(shard, transactional_id, after)
 
     def _with_producer_id(self, decide: Callable[[int | None], Any]) -> Any:
         """Decide; with a new producer id only where one is needed."""
@@ -268,11 +264,11 @@ class TransactionCoordinator:
         shard.is_loaded, shard.read_to = True, loader.read_to
         shard.take(loader.transactions)
 
-        def ready(now_ms: int) -> None:
+        def ready(_now_ms: int) -> None:
             shard.is_ready = True
             for transactional_id, each in list(shard.transactions.items()):
                 if each.state in DECIDED:
-                    self.markers.send(shard, transactional_id, each, now_ms)
+                    self.markers.send(shard, transactional_id, each)
 
         shard.when_committed(loader.read_to, ready, now_ms)
 

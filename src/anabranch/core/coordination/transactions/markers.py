@@ -88,20 +88,23 @@ class Markers:
         self.written_total = 0
         """Markers that partitions have, or need no more."""
         self._broker = broker
+        self._unrouted: list[PendingDecision] = []
+        """Decisions of this step."""
         self._queues: dict[int, dict[str, list[TopicPartition]]] = {}
         """Broker -> id -> partitions that it leads."""
         self._under_way: set[int] = set()
         self._retry: Timer | None = None
 
     def send(
-        self, shard: TransactionShard, transactional_id: str, transaction: Transaction, now_ms: int
+        self, shard: TransactionShard, transactional_id: str, transaction: Transaction
     ) -> None:
-        """Carry out what is decided and committed."""
+        """Carry out what is decided and committed, once this step's answers have left: whoever
+        decided need not wait for that."""
         sending = self.sending[transactional_id] = PendingDecision(
             shard, transactional_id, transaction
         )
-        self._route(sending, transaction.partitions)
-        self._go_on(sending, now_ms)
+        self._unrouted.append(sending)
+        self._broker.peers.ask_last(self._ask)
 
     def forget(self, shard: TransactionShard) -> None:
         """Another broker coordinates these ids from now on, and carries out what is left."""
@@ -139,9 +142,13 @@ class Markers:
             self._complete(sending, now_ms)
         elif sending.waiting:
             self._pause()
-        self._broker.peers.ask_last(self._ask)
 
     def _ask(self) -> None:
+        decided, self._unrouted = self._unrouted, []
+        for sending in decided:
+            if self._is_current(sending):
+                self._route(sending, sending.transaction.partitions)
+                self._go_on(sending, self._broker.wall_ms)
         for broker_id in [each for each in self._queues if each not in self._under_way]:
             parts = self._next(broker_id)
             if not parts:
@@ -204,6 +211,7 @@ class Markers:
             if waiting or not sending.left:
                 self._route(sending, waiting)
                 self._go_on(sending, now_ms)
+        self._broker.peers.ask_last(self._ask)
 
     def _complete(self, sending: PendingDecision, now_ms: int) -> None:
         """Every partition has its marker: say so in the log; later if the log takes nothing now."""

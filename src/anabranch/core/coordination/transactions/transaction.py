@@ -84,6 +84,13 @@ class Transaction(NamedTuple):
         """What was decided."""
         return self.state in (PREPARE_COMMIT, COMPLETE_COMMIT)
 
+    @property
+    def goes_on_as(self) -> tuple[int, int]:
+        """The producer id and epoch of its producer once every partition has its marker."""
+        if self.next_producer_id == NO_PRODUCER_ID:
+            return self.producer_id, self.producer_epoch
+        return self.next_producer_id, 0
+
     def is_overdue(self, now_ms: int) -> bool:
         """Whether it has lasted longer than its producer wanted."""
         return self.state is ONGOING and self.started_ms + self.timeout_ms < now_ms
@@ -200,16 +207,16 @@ def _raised(before: Transaction) -> int:
 
 def completed(before: Transaction, now_ms: int) -> Transaction:
     """Every partition has its marker."""
-    after = before.become(
+    producer_id, producer_epoch = before.goes_on_as
+    return before.become(
         COMPLETE_COMMIT if before.commits else COMPLETE_ABORT,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
         partitions=NO_PARTITIONS,
         updated_ms=now_ms,
         next_producer_id=NO_PRODUCER_ID,
         previous_producer_id=before.producer_id,
     )
-    if before.next_producer_id == NO_PRODUCER_ID:
-        return after
-    return after._replace(producer_id=before.next_producer_id, producer_epoch=0)
 
 
 def dying(before: Transaction) -> Transaction:
