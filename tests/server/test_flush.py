@@ -81,25 +81,6 @@ async def test_the_end_waits_for_what_came_during_a_round(world, monkeypatch):
     assert world.replica().log.flushed_offset == 2
 
 
-async def test_who_waits_for_what_was_found_does_not_wait_for_what_comes(world, monkeypatch):
-    """A broker that starts copies from its leaders meanwhile, for as long as they have more."""
-    flusher, go_on = held_round(world, monkeypatch)
-
-    def more():
-        world.append()
-        world.broker.unsynced.add(PLACE)
-        flusher.start_rounds()
-
-    flusher._wake = more
-    go_on.set()
-    async with asyncio.timeout(10):
-        await flusher.rounds()
-    assert world.replica().log.flushed_offset >= 1
-    assert not flusher.is_idle
-    flusher._wake = lambda: None
-    await flusher.stop()
-
-
 async def test_a_round_that_takes_long_leaves_the_mark_of_one_that_fails(world, monkeypatch):
     """People kill a process whose disk hangs, and the sync may fail after that."""
     monkeypatch.setattr("anabranch.server.flush.SLOW_S", 0.0)

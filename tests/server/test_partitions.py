@@ -7,6 +7,7 @@ from unittest.mock import Mock
 import pytest
 from immutables import Map
 from msgspec.structs import replace
+from server_kit import eventually
 
 from anabranch.core.access.authorize import AllowAll
 from anabranch.core.api.context import Broker
@@ -162,7 +163,7 @@ async def test_a_big_topic_is_created_in_slices(world, monkeypatch):
     assert len(world.broker.partitions) < 50
     woken = []
     world.shell.on_changed = lambda: woken.append(len(world.broker.changed))
-    await world.shell.settled()
+    await eventually(lambda: not world.shell.hosting.work_left)
     assert len(world.broker.partitions) == 50
     assert woken
 

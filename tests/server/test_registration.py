@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from node_kit import settings_of
 
 from anabranch.client.admin import create_topic
 from anabranch.client.cluster import Cluster
+from anabranch.core.broker.hosting.effects import Ready
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.log.checkpoints import CLEAN_SHUTDOWN, format_clean_shutdown
 from anabranch.core.log.incarnations import previous_broker_epoch
@@ -79,14 +81,19 @@ async def test_a_node_is_let_in_only_when_its_logs_are_open(
     async with Cluster(node.bootstrap_servers) as cluster:
         await create_topic(cluster, "t", partitions=3)
     await node.stop()
-    gate = asyncio.Event()
-    settled = PartitionShell.settled
+    held: list[Callable[[], None]] = []
+    performs = PartitionShell.performs
 
-    async def late(shell: PartitionShell) -> None:
-        await gate.wait()
-        await settled(shell)
+    def late(shell: PartitionShell, effect: Any, performer: Any) -> None:
+        performs(shell, effect, lambda told: held.append(partial(performer, told)))
 
-    monkeypatch.setattr(PartitionShell, "settled", late)
+    monkeypatch.setattr(
+        PartitionShell,
+        "performs",
+        lambda shell, effect, performer: (late if effect is Ready else performs)(
+            shell, effect, performer
+        ),
+    )
     again = Node(load_config(None, settings))
     starting = asyncio.create_task(again.start())
     await eventually(lambda: again.broker is not None and len(again.broker.broker.partitions) == 3)
@@ -97,7 +104,8 @@ async def test_a_node_is_let_in_only_when_its_logs_are_open(
     await eventually(lambda: contacts.update(contact_ms.values()) or len(contacts) > 3)
     assert controller.image.brokers[1].fenced
     assert leaders(again) == {-1}
-    gate.set()
+    (let_in,) = held
+    let_in()
     await starting
     assert not controller.image.brokers[1].fenced
     assert leaders(again) == {1}

@@ -7,6 +7,7 @@ from unittest.mock import Mock
 
 import msgspec
 import pytest
+from server_kit import eventually
 from test_partitions import FOLDERS, STATE, World, look_for_room, retry_roomless
 
 from anabranch.core.errors import CorruptLog
@@ -164,5 +165,5 @@ async def test_what_waited_for_room_is_opened_in_slices(world, monkeypatch):
     await asyncio.to_thread(world.room_again)
     retry_roomless(world.shell)
     assert len(world.broker.partitions) < 50
-    await world.shell.settled()
+    await eventually(lambda: not world.shell.hosting.work_left)
     assert len(world.broker.partitions) == 50

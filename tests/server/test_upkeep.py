@@ -311,7 +311,7 @@ async def test_others_have_their_turn_while_logs_are_looked_at(one_folder, monke
         assert not world.broker.unsynced
         shell.hosting.tick(0, world.now_ms + late_ms)
         shell.run()
-        await shell.settled()
+        await eventually(lambda: not shell.hosting.work_left)
     beside.cancel()
     assert {place.partition for place in world.broker.unsynced} == {*range(20)} - {7}
     assert {*range(19)} <= {*turns}

@@ -58,18 +58,13 @@ class Flusher:
         """Whether nothing waits for the disk."""
         return not self._running
 
-    async def rounds(self) -> None:
-        """Wait for the rounds that run now; who appends meanwhile begins others."""
-        if self._running:
-            await asyncio.wait(tuple(self._running))
-
     async def stop(self) -> None:
         """Wait for every round and what came of it; called when nothing is appended any more.
 
         A round that failed must be known before its log is closed: a second sync could succeed.
         """
         while self._running:
-            await self.rounds()
+            await asyncio.wait(tuple(self._running))
         if self._threads is not None:
             self._threads.shutdown(wait=True)
 

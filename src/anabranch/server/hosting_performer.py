@@ -34,8 +34,8 @@ class Performer:
         self._broker = broker
         self._is_performing = False
         self._performers: dict[type, Callable[[Any], None]] = dict.fromkeys(
-            (does.TellHosted, does.TellController, does.TellUnusable),
-            _unheard,  # until the part that tells it registers
+            (does.TellHosted, does.TellController, does.TellUnusable, does.Ready),
+            _unheard,  # until the part that acts on it registers
         )
 
     def performs(self, effect: type[_E], performer: Callable[[_E], None]) -> None:

@@ -59,7 +59,6 @@ class PartitionShell(Performer):
         self._files = files
         self._clock_ms = clock_ms
         self._continuation: asyncio.Handle | None = None
-        self._settled: list[asyncio.Future[None]] = []
         self._performers |= {
             does.OpenFolder: self._open_folder,
             does.OpenLog: self._open_log,
@@ -92,13 +91,6 @@ class PartitionShell(Performer):
         if self.hosting.work_left and self._continuation is None:
             self._continue_soon()
 
-    async def settled(self) -> None:
-        """Wait until everything that was published is done."""
-        if self.hosting.work_left:
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._settled.append(waiter)
-            await waiter
-
     def _continue_soon(self) -> None:
         self._continuation = asyncio.get_running_loop().call_soon(self._continue)
 
@@ -114,11 +106,6 @@ class PartitionShell(Performer):
         self.tell_changed()
         if self.hosting.work_left:
             self._continue_soon()
-            return
-        for waiter in self._settled:
-            if not waiter.done():
-                waiter.set_result(None)
-        self._settled.clear()
 
     def _run_slice(self, budget_s: float) -> None:
         until = time.perf_counter() + budget_s
@@ -248,8 +235,6 @@ class PartitionShell(Performer):
                 self.hosting.close(folder)
             except StorageFault as fault:
                 LOG.error("a folder was not closed cleanly", path=folder.path, why=str(fault))
-        for waiter in self._settled:
-            waiter.cancel()
 
     def statistics(self) -> dict[str, int]:
         """Counts for metrics and health."""

@@ -19,7 +19,7 @@ from anabranch.core.api.context import Broker
 from anabranch.core.api.fetch_sessions import FetchSessions
 from anabranch.core.api.handler import Handler, Run
 from anabranch.core.api.registry import BROKER, CONTROLLER, handlers
-from anabranch.core.broker.hosting.effects import TellController, TellHosted, TellUnusable
+from anabranch.core.broker.hosting.effects import Ready, TellController, TellHosted, TellUnusable
 from anabranch.core.broker.registration.registration import Times
 from anabranch.core.controller.brokers.connections import HeartbeatConnections
 from anabranch.core.errors import Bug
@@ -132,12 +132,13 @@ class BrokerRole:
         )
         self.partitions.performs(TellUnusable, lambda _: self.assignments.tell_unusable())
         self.partitions.performs(TellController, self._folders_changed)
+        self._ready = asyncio.Event()
+        self.partitions.performs(Ready, lambda _: self._ready.set())
         self.cleaner = Cleaner(self.broker, self.partitions, clock_ms=wall_ms)
         self.upkeep = Upkeep(self.broker, self.partitions, clock_ms=wall_ms)
         self.flusher = Flusher(self.partitions, self.dispatcher.wake)
         self.on_registered: Callable[[int], None] = _nothing
         """Called with the epoch that the controller gave this process."""
-        self._published = asyncio.Event()
         if not held.unusable:
             known = previous_broker_epoch(node.files, config.log_dirs)
             self.partitions.hosting.previous_epoch = known
@@ -165,9 +166,7 @@ class BrokerRole:
         self.on_registered(self.broker.broker_epoch)
         if node.stores is not None:
             self._await_stores(node.stores)
-        await self._published.wait()
-        await self.partitions.settled()
-        await self.flusher.rounds()  # what recovery found counts, and is shown, once it is safe
+        await self._ready.wait()
         await self.registration.unfenced()
         self.upkeep.start()
         self.cleaner.start()
@@ -216,12 +215,7 @@ class BrokerRole:
 
     def act(self, image: MetadataImage, delta: MetadataDelta, since_last: bool) -> None:
         """The metadata moved, and shows this process's own registration: follow it."""
-        self._follow(image, delta, delta if since_last else None)
-        self._published.set()
-
-    def _follow(
-        self, image: MetadataImage, delta: MetadataDelta, published: MetadataDelta | None
-    ) -> None:
+        published = delta if since_last else None
         self.broker.take_config(image, delta, BrokerConfig.with_dynamic)
         self.assignments.follow(image, published)
         self.partitions.publish(image, published)

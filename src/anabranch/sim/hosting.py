@@ -70,11 +70,6 @@ class HostingPerformer:
             self.machine.logs.flushed_late or partitions.full_folders or partitions.roomless
         )
 
-    @property
-    def is_syncing(self) -> bool:
-        """Whether something waits for the disk."""
-        return not self.machine.syncs.is_idle
-
     # What the node calls.
 
     def publish(self, image: MetadataImage, delta: MetadataDelta | None) -> list[TopicPartition]:
@@ -212,6 +207,8 @@ class HostingPerformer:
                 self.machine.take_faults(self.world.steady_ms)
             case does.TellController():
                 node.session.beat_now()
+            case does.Ready():
+                node.later(0, node.session.logs_open)
             case does.Stop(why):
                 node.stop_because(why)
             case does.Report(_, sentence):

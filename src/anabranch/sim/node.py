@@ -223,11 +223,6 @@ class SimNode(Machine, Performer):
             self.diskless.registered()
         self.follower.registered(broker_epoch)
 
-    def _maybe_open(self) -> None:
-        """Ask to be let in when what is hosted here is open, and safe on disk."""
-        if self._is_published and not self.hosting.is_syncing:
-            self.session.logs_open()
-
     def serve(self) -> None:
         """The broker was let in, and knows it."""
         self.is_serving = True
@@ -446,8 +441,6 @@ class SimNode(Machine, Performer):
             self._parked = self.purgatory.parked_total
             self._waits_alarm.set()
         self._groups_alarm.set()
-        if not self.session.logs_are_open:
-            self._maybe_open()
 
     def _waits_are_over(self) -> None:
         self.begin()

@@ -49,6 +49,8 @@ class Stage:
         self.rotten: set[TopicPartition] = set()
         self.stuck: dict[str, str] = {}
         """Folders whose disks refuse to rename: "full" or "failed"."""
+        self.syncing: list[does.SyncLog] | None = None
+        """Rounds that a test ends with `end_sync`; None: each ends at once."""
         self.topics: dict[str, TopicImage] = {}
         self.settings: dict[str, dict[str, str]] = {}
         """Topic -> what it is set to."""
@@ -153,8 +155,10 @@ class Stage:
 
     def _outcome(self, effect: does.Effect) -> events.Event | None:
         if isinstance(effect, does.SyncLog):
-            is_failing = effect.replica.folder in self.failed
-            return events.SyncEnded(effect, StorageFault("no sync") if is_failing else None)
+            if self.syncing is None:
+                return self._synced(effect)
+            self.syncing.append(effect)
+            return None
         path = getattr(effect, "path", "")
         opens = isinstance(effect, does.OpenLog | does.CreateLog)
         fault = self._fault(effect, path) if path else None
@@ -164,6 +168,16 @@ class Stage:
             kind = events.Refused if isinstance(fault, DiskFull) else events.FolderFailed
             return kind(path, fault)
         return self._performed(effect, path)
+
+    def end_sync(self) -> None:
+        """The oldest round that is under way ends, and its step with it."""
+        self.hosting.step(self._synced(self.syncing.pop(0)), self.now_ms)
+        self.run()
+        self.sync()
+
+    def _synced(self, asked: does.SyncLog) -> events.SyncEnded:
+        is_failing = asked.replica.folder in self.failed
+        return events.SyncEnded(asked, StorageFault("no sync") if is_failing else None)
 
     def _fault(self, effect: does.Effect, path: str) -> StorageFault | None:
         if path in self.failed:

@@ -54,7 +54,7 @@ def test_the_table_of_syncs_is_the_machine(state, event):
             machine._step(PLACE, event)
     else:
         assert machine._step(PLACE, event) is following
-        assert machine.is_idle is (following is syncs.State.IDLE)
+        assert (PLACE not in machine.under_way) is (following is syncs.State.IDLE)
 
 
 def test_an_answer_that_nothing_asked_for_is_a_bug():

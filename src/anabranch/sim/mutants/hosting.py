@@ -9,6 +9,7 @@ HOSTED_LOGS = "anabranch.core.broker.hosting.logs"
 HOSTED_SYNCS = "anabranch.core.broker.hosting.syncs"
 HOSTING = "anabranch.core.broker.hosting.hosting"
 HOSTING_TESTS = "tests/core/broker/test_hosting.py"
+READINESS_TESTS = "tests/core/broker/test_readiness.py"
 OLDER_COPIES = (
     "tests/core/broker/test_older_copies.py"
     "::test_a_copy_is_opened_in_place_of_what_is_away_only_where_nothing_can_be_lost"
@@ -52,6 +53,43 @@ MUTANTS = (
         new="if False:",
         seed=19,
         caught_by="L7",
+    ),
+    Mutant(
+        name="let-in-before-its-tail-is-safe",
+        rule="a broker is let in once what recovery found in its logs is on disk",
+        module=HOSTING,
+        old="self._readiness.followed({*self._broker.unsynced, *self.syncs.under_way})",
+        new="self._readiness.followed(())",
+        seed=NO_SCHEDULE,
+        caught_by=f"{READINESS_TESTS}::test_a_broker_is_ready_when_what_recovery_found_is_on_disk",
+    ),
+    Mutant(
+        name="rounds-to-come-not-awaited",
+        rule="a broker that starts also awaits the syncs that begin at the end of the step",
+        module=HOSTING,
+        old="self._readiness.followed({*self._broker.unsynced, *self.syncs.under_way})",
+        new="self._readiness.followed(self.syncs.under_way)",
+        seed=NO_SCHEDULE,
+        caught_by=f"{READINESS_TESTS}::test_rounds_that_began_while_logs_were_opened_count",
+    ),
+    Mutant(
+        name="let-in-when-no-sync-is-under-way",
+        rule="a broker that copies all the time is let in when what it found is on disk",
+        module=HOSTING,
+        old="                self._readiness.ended(asked.replica.topic_partition)\n",
+        new="                if not (self._broker.unsynced or self.syncs.under_way):\n"
+        "                    self._readiness.ended(asked.replica.topic_partition)\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{READINESS_TESTS}::test_a_broker_that_appends_all_the_time_is_let_in",
+    ),
+    Mutant(
+        name="failed-folder-keeps-its-broker-out",
+        rule="a broker that starts does not wait for the syncs of a folder that failed",
+        module=HOSTING,
+        old="            if place not in self.syncs.under_way:\n",
+        new="            if self._partitions.get(*place) and place not in self.syncs.under_way:\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{READINESS_TESTS}::test_a_folder_that_fails_keeps_no_broker_out",
     ),
     Mutant(
         name="log-without-a-name-adopted",

@@ -147,6 +147,11 @@ class TellUnusable(msgspec.Struct, frozen=True):
     """The controller is to hear of logs that cannot serve although their folders work."""
 
 
+class Ready(msgspec.Struct, frozen=True):
+    """The controller may let this broker in: what was published is followed, and what recovery
+    found is on disk. Once a process."""
+
+
 class Stop(msgspec.Struct, frozen=True):
     """The process must end: no folder is left to work with."""
 
@@ -186,6 +191,7 @@ Effect: TypeAlias = (
     | TellHosted
     | TellController
     | TellUnusable
+    | Ready
     | Stop
     | Report
 )

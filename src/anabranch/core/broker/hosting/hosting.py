@@ -25,6 +25,7 @@ from anabranch.core.broker.hosting.effects import (
 )
 from anabranch.core.broker.hosting.log_cleaner import LogCleaner
 from anabranch.core.broker.hosting.logs import Found, Logs
+from anabranch.core.broker.hosting.readiness import Readiness
 from anabranch.core.broker.hosting.states import HostedEvent, HostedState
 from anabranch.core.broker.hosting.syncs import Syncs
 from anabranch.core.errors import Bug, CorruptLog, StorageFault
@@ -59,6 +60,7 @@ class Hosting:
         self.folders = self.logs.folders
         self.syncs = Syncs(broker)
         self.cleaner = LogCleaner(broker, self.logs, self._effects)
+        self._readiness = Readiness(self._effects)
         self._timers = Timers()
         self._work: deque[Iterator[None]] = deque()
         self._config = broker.config
@@ -86,6 +88,8 @@ class Hosting:
             next(self._work[0])
         except StopIteration:
             self._work.popleft()
+        if not (self._work or self.is_stopping):
+            self._readiness.followed({*self._broker.unsynced, *self.syncs.under_way})
         return True
 
     @property
@@ -133,6 +137,7 @@ class Hosting:
                 known = self.syncs.ended(asked, fault)
                 if known is not None:
                     self.folders.failed(asked.replica.folder, known)
+                self._readiness.ended(asked.replica.topic_partition)
 
     def tick(self, now_ms: int, wall_ms: int) -> None:
         """Do what time makes due. `now_ms` is the steady clock, `wall_ms` that of records."""
@@ -163,6 +168,8 @@ class Hosting:
                 self.folders.failed(replica.folder, fault)
             else:
                 self._effects += () if asked is None else (asked,)
+            if place not in self.syncs.under_way:
+                self._readiness.ended(place)
 
     def take_faults(self, now_ms: int) -> None:
         """Act on the storage faults that requests ran into."""

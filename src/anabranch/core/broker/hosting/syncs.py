@@ -8,7 +8,7 @@ LogDirFailureChannel. Not here: which files a round covers (`core/log/sync_round
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -55,9 +55,9 @@ class Syncs:
         self._states: dict[TopicPartition, State] = {}
 
     @property
-    def is_idle(self) -> bool:
-        """Whether no round is under way."""
-        return not self._states
+    def under_way(self) -> Collection[TopicPartition]:
+        """The logs that are being synced."""
+        return self._states.keys()
 
     def begin(self, place: TopicPartition) -> SyncLog | None:
         """A log has something to sync: the round that begins, if one does. Raises StorageFault."""
