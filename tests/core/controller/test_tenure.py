@@ -356,6 +356,61 @@ def test_a_snapshot_that_was_not_stored_is_tried_again() -> None:
     assert store.snapshot is not None
 
 
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_a_snapshot_that_became_due_meanwhile_is_written_when_the_other_ends(
+    is_stored: bool,
+) -> None:
+    """In a cluster that rests nothing else would ever have it written."""
+    store = Store()
+    node = Node(store, settings={FEW_BYTES: "1"}).started()
+    decide_and_commit(node, store, 1)
+    first = only_call(node, effects.WriteSnapshot)
+    decide_and_commit(node, store, 2)
+    assert not [each for each in node.calls if isinstance(each, effects.WriteSnapshot)]
+    node.step(store.do(node, first) if is_stored else failed(first))
+    assert node.calls
+    second = only_call(node, effects.WriteSnapshot)
+    assert second.image.next_offset == node.controller.image.next_offset
+    node.step(store.do(node, second) if is_stored else failed(second))
+    assert not node.calls, "nothing came since"
+
+
+def test_what_was_decided_meanwhile_waits_until_it_is_committed() -> None:
+    store = Store()
+    node = Node(store, settings={FEW_BYTES: "1"}).started()
+    decide_and_commit(node, store, 1)
+    first = only_call(node, effects.WriteSnapshot)
+    node.decide(2)
+    append = only_call(node, effects.Append)
+    node.decide(3)
+    node.step(store.do(node, append))
+    node.step(store.do(node, first))
+    assert not [each for each in node.calls if isinstance(each, effects.WriteSnapshot)]
+    node.go()
+    assert store.snapshot is not None and store.snapshot.end_offset == store.end_offset
+
+
+def test_what_came_while_a_snapshot_was_stored_counts_for_the_next() -> None:
+    store = Store()
+    node = Node(store, settings={FEW_BYTES: "200"}).started()
+    number = 0
+    while node.controller.log.bytes_since_snapshot < 200:
+        decide_and_commit(node, store, number := number + 1)
+    first = only_call(node, effects.WriteSnapshot)
+    decide_and_commit(node, store, number + 1)
+    few_bytes = node.controller.log.bytes_after(first.image.next_offset)
+    assert 0 < few_bytes < 200
+    node.step(store.do(node, first))
+    assert node.controller.log.bytes_since_snapshot == few_bytes and not node.calls
+
+
+def decide_and_commit(node: Node, store: Store, number: int) -> None:
+    node.decide(number)
+    answer = store.do(node, only_call(node, effects.Append))
+    assert answer is not None
+    node.step(answer)
+
+
 # Dialling brokers.
 
 

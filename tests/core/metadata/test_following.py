@@ -432,10 +432,28 @@ def test_one_snapshot_is_written_at_a_time(served: Served) -> None:
         served.commit(topic(number))
         node.catch_up(served)
     assert len(node.writing) == 1
+
+
+@pytest.mark.parametrize("fault", ["", "the disk refuses"])
+def test_a_snapshot_that_became_due_meanwhile_is_written_when_the_other_ends(
+    served: Served, fault: str
+) -> None:
+    """In a cluster that rests nothing else would ever have it written."""
+    node = Node(MemoryFiles(), **{BETWEEN: "200"})
+    for number in range(20):
+        served.commit(topic(number))
+        node.catch_up(served)
+    (first,) = node.writing
+    if fault:
+        node.writing.clear()
+        node.step(SnapshotFailed(fault))
+    else:
+        node.write()
+    assert len(node.writing) == 1
+    second = node.writing[0]
+    assert second.image.offset == node.copy.image.offset > first.image.offset
     node.write()
-    served.commit(topic(99))
-    node.catch_up(served)
-    assert len(node.writing) == 1, "what came meanwhile counts for the next"
+    assert not node.writing, "nothing came since"
 
 
 def test_a_snapshot_is_due_by_time_when_there_is_something_new(served: Served) -> None:

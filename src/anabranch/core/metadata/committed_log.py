@@ -102,4 +102,13 @@ class CommittedLog:
             self._start_epoch = self._batches[count - 1].epoch
             del self._batches[:count], self._firsts[:count]
         self.snapshot = snapshot
-        self.bytes_since_snapshot = 0
+        self.bytes_since_snapshot = self.bytes_after(snapshot.end_offset)
+
+    def bytes_after(self, offset: int) -> int:
+        """Bytes of the batches that end after an offset."""
+        count = 0
+        for batch in reversed(self._batches):
+            if batch.end_offset <= offset:
+                break
+            count += len(batch.payload)
+        return count

@@ -106,6 +106,16 @@ MUTANTS = (
         "::test_who_is_far_behind_applies_the_log_in_pieces",
     ),
     Mutant(
+        name="snapshot-due-meanwhile-waits-for-a-commit",
+        rule="a snapshot of a copy that became due during another is written after it",
+        module="anabranch.core.metadata.following.following",
+        old='not trimmed", str(fault)))\n        self._write_snapshot_if_due()\n',
+        new='not trimmed", str(fault)))\n',
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/metadata/test_following.py"
+        "::test_a_snapshot_that_became_due_meanwhile_is_written_when_the_other_ends",
+    ),
+    Mutant(
         name="snapshot-made-without-a-pause",
         rule="a snapshot of the metadata is written in parts, with pauses",
         module="anabranch.server.gentle",

@@ -63,4 +63,24 @@ MUTANTS = (
         caught_by="tests/core/controller/test_tenure.py"
         "::test_a_snapshot_waits_until_what_was_decided_is_committed",
     ),
+    Mutant(
+        name="stored-snapshot-due-meanwhile-waits-for-a-commit",
+        rule="a stored snapshot that became due during another is written after it",
+        module=f"{TENURE}.snapshots",
+        old="if self._committed.next_offset > end_offset:",
+        new="if False:",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/controller/test_tenure.py"
+        "::test_a_snapshot_that_became_due_meanwhile_is_written_when_the_other_ends",
+    ),
+    Mutant(
+        name="what-came-during-a-snapshot-does-not-count",
+        rule="records that come while a snapshot is stored count for the next one",
+        module="anabranch.core.metadata.committed_log",
+        old="self.bytes_since_snapshot = self.bytes_after(snapshot.end_offset)",
+        new="self.bytes_since_snapshot = 0",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/controller/test_tenure.py"
+        "::test_what_came_while_a_snapshot_was_stored_counts_for_the_next",
+    ),
 )

@@ -1,7 +1,8 @@
 """When the active controller stores a snapshot of the metadata, and what is in it.
 
 Owns the newest committed image and how old the last snapshot is. Rules kept: only what is committed
-is in a snapshot; one is written at a time. Source: KIP-630.
+is in a snapshot; one is written at a time; what came meanwhile counts for the next, which may be
+due when the other ends. Source: KIP-630.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from anabranch.core.controller.controller import Controller
 from anabranch.core.controller.history import carrying
 from anabranch.core.controller.tenure.effects import Troubled, WriteSnapshot
-from anabranch.core.controller.tenure.events import SnapshotStored, StoreFailed
+from anabranch.core.controller.tenure.events import SnapshotStored
 from anabranch.core.controller.tenure.state import TenureState
 from anabranch.core.metadata.batches import snapshot_parts
 from anabranch.core.metadata.committed_log import SnapshotView
@@ -40,11 +41,11 @@ class Snapshots:
         """The log is committed further: perhaps up to all that was decided, and a snapshot due."""
         if self._controller.image.next_offset == self._controller.log.end_offset:
             self._committed = self._controller.image
-            self._write_if_due(now_ms)
+            self._write_if_due(self._controller.log.bytes_since_snapshot, now_ms)
 
-    def _write_if_due(self, now_ms: int) -> None:
+    def _write_if_due(self, new_bytes: int, now_ms: int) -> None:
         log, image = self._controller.log, self._committed
-        if self._is_due(log.bytes_since_snapshot, now_ms):
+        if self._is_due(new_bytes, now_ms):
             self._begun_ms, self._is_under_way = now_ms, True
             said = tuple(self._controller.history.newest(image.next_offset))
             keep_from = log.snapshot.end_offset if log.snapshot is not None else 0
@@ -55,17 +56,23 @@ class Snapshots:
             return False
         return snapshot_is_due(self._controller.config, new_bytes, now_ms - self._begun_ms)
 
-    def stored(self, event: SnapshotStored, _now_ms: int) -> None:
+    def stored(self, event: SnapshotStored, now_ms: int) -> None:
         """The one under way is stored: followers may begin with it."""
-        self._is_under_way = False
         if event.asked.log is self._controller.log:
             self._controller.log.take_snapshot(SnapshotView(*event.snapshot))
+        self._ended(event.asked, now_ms)
 
-    def failed(self, event: StoreFailed) -> None:
-        """The one under way was not stored: the next is due as if it had been."""
+    def failed(self, asked: WriteSnapshot, why: str, now_ms: int) -> None:
+        """The one under way was not stored: it is tried again with the next commit."""
+        self._state.do(Troubled(f"no snapshot of the metadata was stored: {why}"))
+        self._ended(asked, now_ms)
+
+    def _ended(self, asked: WriteSnapshot, now_ms: int) -> None:
+        """What was committed meanwhile may be enough for another one."""
         self._is_under_way = False
-        why = f"no snapshot of the metadata was stored: {event.why}"
-        self._state.do(Troubled(why))
+        end_offset = asked.image.next_offset
+        if self._committed.next_offset > end_offset:
+            self._write_if_due(self._controller.log.bytes_after(end_offset), now_ms)
 
 
 def encoded(wanted: WriteSnapshot, wall_ms: int) -> Snapshot:

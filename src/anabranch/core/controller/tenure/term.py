@@ -88,7 +88,7 @@ class Term:
     def store_failed(self, event: events.StoreFailed, now_ms: int) -> None:
         """No answer came: only a snapshot can wait."""
         if isinstance(event.asked, effects.WriteSnapshot):
-            self.snapshots.failed(event)
+            self.snapshots.failed(event.asked, event.why, now_ms)
             return
         self.resign(event.why, now_ms, delay_ms=self._state.timing.watch_ms)
 

@@ -274,9 +274,7 @@ class Following:
         delta = self.copy.append(records, self._wall_ms)
         if delta is not None:
             self._publish(delta)
-        image = self._snapshots.due(self._now_ms)
-        if image is not None:
-            self._effects.append(WriteSnapshot(image))
+        self._write_snapshot_if_due()
         self._fetch()
 
     # A snapshot in place of what the controller has no longer.
@@ -354,16 +352,23 @@ class Following:
 
     # Snapshots of the copy, and the end.
 
+    def _write_snapshot_if_due(self) -> None:
+        image = self._snapshots.due(self._now_ms)
+        if image is not None:
+            self._effects.append(WriteSnapshot(image))
+
     def _snapshot_written(self, _event: SnapshotWritten) -> None:
         self._snapshots.ended()
         try:
             self.copy.trim(self._wall_ms)
         except StorageFault as fault:  # what is not removed now is with the next snapshot
             self._effects.append(Complain("the copy of the metadata was not trimmed", str(fault)))
+        self._write_snapshot_if_due()
 
     def _snapshot_failed(self, event: SnapshotFailed) -> None:
         self._snapshots.ended()
         self._effects.append(Complain("no snapshot of the metadata could be written", event.why))
+        self._write_snapshot_if_due()
 
     def _stop(self, sentence: str) -> None:
         self.state = State.STOPPED

@@ -2,7 +2,8 @@
 
 What: enough new records since the last one, or any after enough time; one at a time. Why: a start
 reads the newest snapshot and what follows it, and the log before the one before that goes. Rule
-kept: records that come while one is written count for the next.
+kept: records that come while one is written count for the next, which may be due when the other
+ends; one that failed is not tried again before the next is due.
 """
 
 from __future__ import annotations
@@ -33,5 +34,5 @@ class OwnSnapshots:
         return copy.image
 
     def ended(self) -> None:
-        """It was written, or could not be."""
+        """It was written, or could not be: the next may be `due`."""
         self._is_writing = False
