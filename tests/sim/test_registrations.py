@@ -6,6 +6,7 @@ import pytest
 from tests.sim.test_cluster import PLACE, Scene
 
 from anabranch.core.broker.registration.registration import State as Registered
+from anabranch.core.errors import CorruptLog
 from anabranch.sim.machine import Backup
 from anabranch.sim.node import SimNode
 from anabranch.sim.processes import State
@@ -87,6 +88,42 @@ def test_a_failed_folder_is_told_and_the_broker_goes_on_with_the_others() -> Non
     log_dirs = scene.cluster.image.brokers[node.node_id].log_dirs
     assert (failed in log_dirs, len(log_dirs)) == (False, 1)
     assert node.is_serving, "its other folder works"
+
+
+def test_a_folder_that_fails_takes_the_leaderships_in_it_and_no_others() -> None:
+    """The controller knows by then in which folder each replica lies."""
+    scene = Scene(25, folders=2)
+    scene.create_topic()
+    scene.write(10)
+    state, leader = scene.cluster.image.partition(*PLACE), scene.leader
+    assert state is not None
+    for node_id, told in zip(state.replicas, state.directories, strict=True):
+        node = scene.cluster.nodes[node_id]
+        replica = node.broker.partitions.get(*PLACE)
+        assert replica is not None and told == node.directory_ids[replica.folder]
+    replica = leader.broker.partitions.get(*PLACE)
+    assert replica is not None
+    leader.disk.broken.add(replica.folder)
+    scene.write(5)
+    scene.wait(3)
+    state = scene.cluster.image.partition(*PLACE)
+    assert state is not None and leader.node_id not in state.isr
+    assert scene.leader is not leader and leader.is_serving
+
+
+def test_a_log_that_its_broker_cannot_use_is_told_and_another_one_leads() -> None:
+    scene = Scene(26)
+    scene.create_topic()
+    scene.write(10)
+    leader = scene.leader
+    replica = leader.broker.partitions.get(*PLACE)
+    assert replica is not None
+    leader.begin()
+    rot = CorruptLog("rot", path="", position=0, first_offset=0, last_offset=0)
+    leader.broker.faults.append((replica, rot))
+    leader.settle()
+    scene.wait(10)
+    assert scene.leader is not leader and leader.is_serving
 
 
 def test_a_broker_whose_address_leads_nowhere_comes_back_by_its_heartbeats() -> None:

@@ -215,7 +215,7 @@ class HostingPerformer:
                 text = f"{sentence}: {effect.place or effect.path} {effect.why}"
                 self.world.note("hosting", node.name, text.rstrip())
             case does.TellHosted() | does.TellUnusable():
-                pass
+                node.tell_of_folders(effect)
 
     def _open_folder(self, path: str) -> None:
         if path not in self.node.session.directories:

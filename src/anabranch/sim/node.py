@@ -35,6 +35,7 @@ from anabranch.core.types import TopicPartition
 from anabranch.core.wire.messages import API_KEYS
 from anabranch.sim.controller import ControllerShell
 from anabranch.sim.controller_link import ControllerLink
+from anabranch.sim.directory_assignments import AssignmentPerformer
 from anabranch.sim.diskless import DisklessPerformer
 from anabranch.sim.diskless_upkeep import Upkeep
 from anabranch.sim.hosting import HostingPerformer
@@ -50,6 +51,7 @@ from anabranch.sim.session import Session
 from anabranch.sim.world import WALL_START_MS
 
 if TYPE_CHECKING:
+    from anabranch.core.broker.hosting.effects import TellHosted, TellUnusable
     from anabranch.core.settings.broker import BrokerConfig
     from anabranch.sim.registrant import Registrant, Surroundings
 
@@ -188,6 +190,7 @@ class SimNode(Machine, Performer):
         previous_epoch = previous_broker_epoch(self.disk, self.folders)
         self.hosting.machine.previous_epoch = previous_epoch
         self.session = Session(self, previous_epoch)
+        self.telling = AssignmentPerformer(self)
         self.replicating = ReplicationPerformer(self)
         self.asking = PeerPerformer(self)
         remotes = self.cluster.remotes
@@ -249,6 +252,10 @@ class SimNode(Machine, Performer):
         """See Registrant."""
         self.controller_shell.connection_closed(process)
 
+    def tell_of_folders(self, effect: TellHosted | TellUnusable) -> None:
+        """See NodeLife."""
+        self.telling.tell(effect)
+
     def touch_replication(self) -> None:
         """See NodeLife."""
         self.replicating.touch()
@@ -302,6 +309,7 @@ class SimNode(Machine, Performer):
         self.begin()
         broker.take_config(image, delta, self.cluster.dynamic_config)
         known = delta if self._is_published else None
+        self.telling.follow(image, known)
         moved = self.hosting.publish(image, known)
         self._is_published = True
         broker.take_image(delta, known, self.now_ms)

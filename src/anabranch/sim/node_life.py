@@ -14,6 +14,7 @@ from anabranch.sim.registrant import Registrant
 
 if TYPE_CHECKING:
     from anabranch.core.api.context import Broker
+    from anabranch.core.broker.hosting.effects import TellHosted, TellUnusable
     from anabranch.core.metadata.following.copy import MetadataCopy
     from anabranch.core.metadata.image import MetadataDelta, MetadataImage
     from anabranch.core.types import TopicPartition
@@ -60,6 +61,10 @@ class NodeLife(Registrant):
     @abstractmethod
     def settle(self) -> None:
         """End a step."""
+
+    @abstractmethod
+    def tell_of_folders(self, effect: TellHosted | TellUnusable) -> None:
+        """The controller is to hear where a replica lies, or that some cannot serve."""
 
     @abstractmethod
     def touch_replication(self) -> None:

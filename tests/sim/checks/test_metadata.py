@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.sim.checks.stage import KEY, TOPIC_ID, Stage
+from tests.sim.checks.stage import KEY, PLACE, TOPIC_ID, Stage
 
 from anabranch.core.metadata.replay import replay_batch
 from anabranch.core.wire.metadata_records import (
@@ -271,6 +271,21 @@ def test_l4_a_replica_is_told_as_lost_that_nothing_took():
     stage = Stage()
     lost = (1).to_bytes(16)
     assert violated(lambda: stage.change(directories=[bytes(16), lost, bytes(16)])) == "L4"
+
+
+@pytest.mark.parametrize("is_same_life", [False, True])
+def test_a_replica_that_cannot_serve_may_be_told_as_lost(is_same_life):
+    stage = Stage()
+    node, lost = stage.nodes[2], [bytes(16), (1).to_bytes(16), bytes(16)]
+    node.broker.partitions.give_up(PLACE, TOPIC_ID, is_rotten=True)
+    stage.metadata.look(node)
+    if not is_same_life:
+        stage.register(2, 50)
+        assert violated(lambda: stage.change(directories=lost)) == "L4"
+        return
+    stage.change(directories=lost)
+    node.broker.partitions.no_more(PLACE)
+    stage.change(isr=[1, 3])  # it stays so until the replica was in sync again
 
 
 def test_m5_a_folder_that_a_node_does_not_know():

@@ -74,6 +74,8 @@ class MetadataChecks:
         self.rewound = False
         self.copied: set[int] = set()
         """Brokers that came back on an older copy, or whose place a process on a copy took."""
+        self._in_trouble: dict[tuple[int, Key], int] = {}
+        """(broker, partition) -> the broker epoch in which its replica could not serve."""
 
     # Each committed batch.
 
@@ -218,10 +220,11 @@ class MetadataChecks:
     def _changed(self, key: Key, before: Partition | None, now: Partition) -> None:
         if before is not None:
             self._mark(before, now)
-            told_lost = zip(now.replicas, now.folders, strict=False)
-            if {each for each, folder in told_lost if folder == LOST_FOLDER} - self.copied:
+            lost = _lost(now) - _lost(before) - self.copied
+            if not all(self._is_in_trouble(each, key) for each in lost):
                 raise Violation(
-                    "L4", "A replica is told as lost, and nobody put older folders in.",
+                    "L4", "A replica is told as lost that could serve, and whose folders are no "
+                    "older ones.",
                     {"partition": self.model.place(key), "replicas": now.replicas,
                      "folders": now.folders},
                 )  # fmt: skip
@@ -250,6 +253,11 @@ class MetadataChecks:
         if joined and before is not None and not self.model.is_diskless(key):
             for tell in self.joined:
                 tell(key, joined)
+
+    def _is_in_trouble(self, broker_id: int, key: Key) -> bool:
+        """Whether this life of a broker had a replica that could not serve."""
+        broker = self.model.brokers.get(broker_id)
+        return broker is not None and self._in_trouble.get((broker_id, key)) == broker.epoch
 
     def _rule(self, key: Key, before: Partition, now: Partition) -> str:
         """What allows this leader to lack records; raises L4 when that was not allowed."""
@@ -310,6 +318,9 @@ class MetadataChecks:
         image = node.broker.image
         if self._followed.get(node.node_id) is not image:
             self._follow(node, image)
+        for place, topic_id in node.broker.partitions.offline.items():
+            key = (bytes(topic_id), place.partition)
+            self._in_trouble[node.node_id, key] = node.broker.broker_epoch
         controller = node.controller
         if controller.active and controller.epoch < self.model.epoch:
             if (node.node_id, controller.epoch) not in self._deposed:
@@ -382,6 +393,12 @@ class MetadataChecks:
         while first and ends[first - 1] > since:
             first -= 1
         return [end for end in ends[first:] if end <= upto]
+
+
+def _lost(partition: Partition) -> set[int]:
+    """The brokers whose replicas are told as lost."""
+    told = zip(partition.replicas, partition.folders, strict=False)
+    return {broker_id for broker_id, folder in told if folder == LOST_FOLDER}
 
 
 def _partition_of(image: MetadataImage, key: Key) -> Partition | None:
