@@ -80,8 +80,9 @@ MUTANTS = (
         module=REGISTRATION_REQUESTS,
         old="want_fence=not wants_in",
         new="want_fence=False",
-        seed=35,
-        caught_by="B1",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/broker/test_registration.py"
+        "::test_a_broker_is_let_in_when_its_logs_are_open_and_it_has_read_its_registration",
     ),
     Mutant(
         name="shutdown-without-waiting",

@@ -24,7 +24,7 @@ MUTANTS = (
         module=HOSTED_SYNCS,
         old="            return fault if is_hosted else None\n",
         new="            self._broker.unsynced.add(place)\n            return None\n",
-        seed=82,
+        seed=5000000082,
         caught_by="H2",
     ),
     Mutant(

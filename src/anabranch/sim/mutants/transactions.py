@@ -26,7 +26,7 @@ MUTANTS = (
         "        raise ApiError(ErrorCode.PRODUCER_FENCED)\n"
         "    if before.state in DECIDED",
         new="    if before.state in DECIDED",
-        seed=147,
+        seed=7000000147,
         caught_by="zombie",
     ),
     Mutant(
@@ -44,8 +44,8 @@ MUTANTS = (
         module=f"{TRANSACTIONS}.markers",
         old="                if code in HAS_NO_NEED:\n",
         new="                if True:\n",
-        seed=1000000139,
-        caught_by="stable-held",
+        seed=5000000139,
+        caught_by="aborted-read",
     ),
     Mutant(
         name="commit-answered-before-it-is-logged",
@@ -56,13 +56,11 @@ MUTANTS = (
         "\n"
         "    def abort(",
         new="            shard.change(transactional_id, after, now_ms, then)\n"
-        "            goes_on = completed(after, now_ms)\n"
-        "            answer.give(Decision(ErrorCode.NONE, goes_on.producer_id,"
-        " goes_on.producer_epoch))\n"
+        "            answer.give(Decision(ErrorCode.NONE, *after.goes_on_as))\n"
         "        return shard, answer\n"
         "\n"
         "    def abort(",
-        seed=147,
+        seed=10000000147,
         caught_by="lost-write",
     ),
     Mutant(
