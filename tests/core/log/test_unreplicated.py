@@ -38,3 +38,22 @@ def _write(log: Log, sequence: int, epoch: int) -> int:
         1, producer_id=1, producer_epoch=epoch, base_sequence=sequence, transactional=True
     )
     return append(log, records)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+def test_a_marker_is_found_also_where_its_producer_has_expired(policy: str, clean: bool) -> None:
+    """A partition without enough replicas in sync keeps its high watermark for days."""
+    log = new_log(cleanup_policy=(policy,), producer_id_expiration_ms=1_000)
+    begin = _write(log, 0, 0)
+    high_watermark = log.end_offset
+    ended = marker(1, committed=True, producer_epoch=0)
+    log.append_as_leader(ended, leader_epoch=0, now_ms=NOW_MS, client=False)
+    for now_ms in (NOW_MS + 10_000, NOW_MS + 20_000):
+        log.expire_producers(now_ms)
+        log = reopen(log, clean=clean, now_ms=now_ms)
+        log.recall_unreplicated(high_watermark)
+        assert log.last_stable_offset(high_watermark) == begin
+    assert log.last_stable_offset(log.end_offset) == log.end_offset
+    log.expire_producers(NOW_MS + 30_000)
+    assert not len(log.producers)

@@ -319,13 +319,18 @@ class ProducerStates:
         for producer in self.producers.values():
             producer.last_written_ms = min(producer.last_written_ms, producer.last_timestamp)
 
-    def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers that wrote nothing for so long and have no open transaction."""
+    def expire(self, now_ms: int, expiration_ms: int, *, keeps_ended: bool = False) -> int:
+        """Forget producers that wrote nothing for so long and have no open transaction.
+
+        Those that ended one stay with `keeps_ended`, and while a marker is not on all replicas: a
+        log that is opened looks for such markers only where a producer is known to have some."""
+        keeps_ended = keeps_ended or bool(self.unreplicated)
         gone = [
             producer.producer_id
             for producer in self.producers.values()
             if producer.transaction_first_offset < 0
             and now_ms - producer.last_written_ms >= expiration_ms
+            and not (keeps_ended and producer.coordinator_epoch >= 0)
         ]
         for producer_id in gone:
             del self.producers[producer_id]

@@ -109,7 +109,7 @@ def load(
         log.files.remove(f"{log.folder}/{MARK}")  # a round was to come, and the log was closed
     if log.config.compacted and not clean:
         log.producers.distrust_replay()
-    log.producers.expire(now_ms, log.config.producer_id_expiration_ms)
+    log.producers.expire(now_ms, log.config.producer_id_expiration_ms, keeps_ended=True)
     return opening.scanned_bytes, opening.cut_bytes, opening.rebuilt
 
 

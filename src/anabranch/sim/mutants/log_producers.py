@@ -8,6 +8,7 @@ DROPPED = "tests/core/replication/test_dropped_transactions.py"
 FORGETTING_TESTS = "tests/core/log/test_forgetting_producers.py"
 LOG_ANY_ORDER = "tests/core/log/test_transactions_any_order.py"
 PRODUCERS = "anabranch.core.log.producers"
+UNREPLICATED_TESTS = "tests/core/log/test_unreplicated.py"
 REPLAYED = "anabranch.core.log.producer_replay"
 
 MUTANTS = (
@@ -91,6 +92,26 @@ MUTANTS = (
         new="and now_ms - producer.last_timestamp >= expiration_ms",
         seed=NO_SCHEDULE,
         caught_by=f"{FORGETTING_TESTS}::test_a_producer_is_forgotten_by_when_it_wrote",
+    ),
+    Mutant(
+        name="who-ended-a-transaction-expires-at-a-restart",
+        rule="a restart finds markers that not all replicas have, also of producers that expired",
+        module="anabranch.core.log.recovery",
+        old="producer_id_expiration_ms, keeps_ended=True)",
+        new="producer_id_expiration_ms)",
+        seed=NO_SCHEDULE,
+        caught_by=f"{UNREPLICATED_TESTS}"
+        "::test_a_marker_is_found_also_where_its_producer_has_expired",
+    ),
+    Mutant(
+        name="who-ended-a-transaction-expires-before-all-have-its-marker",
+        rule="a producer that ended a transaction does not expire before all replicas have the end",
+        module=PRODUCERS,
+        old="keeps_ended = keeps_ended or bool(self.unreplicated)",
+        new="keeps_ended = keeps_ended or False",
+        seed=NO_SCHEDULE,
+        caught_by=f"{UNREPLICATED_TESTS}"
+        "::test_a_marker_is_found_also_where_its_producer_has_expired",
     ),
     Mutant(
         name="restart-forgets-when-producers-wrote",
