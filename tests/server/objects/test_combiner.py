@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from stored_kit import CLUSTER, DELTA, RIVER, Writer, new_writer
+from stored_kit import CLUSTER, DELTA, RIVER, TOPIC, Writer, new_writer
 
 from anabranch.core.diskless import checkpoints
 from anabranch.core.diskless.checkpoints import checkpoints_prefix, parts_prefix
@@ -15,7 +16,7 @@ from anabranch.core.diskless.combination import CombiningPace, Maker
 from anabranch.core.diskless.combination_rounds import CombiningRounds
 from anabranch.core.diskless.findings import Kind
 from anabranch.core.diskless.garbage import GarbageRounds, Pace
-from anabranch.core.diskless.manifests import manifests_prefix
+from anabranch.core.diskless.manifests import ManifestLog, manifests_prefix
 from anabranch.core.diskless.rows import Wanted
 from anabranch.core.errors import StorageFault
 from anabranch.server.coordinator.sqlite import SqliteCoordinator
@@ -23,6 +24,7 @@ from anabranch.server.objects import verification
 from anabranch.server.objects.combiner import Combiner
 from anabranch.server.objects.engines import open_objects
 from anabranch.server.objects.garbage_collector import Collector
+from anabranch.server.objects.manifests import Manifests
 
 
 @dataclass
@@ -124,6 +126,39 @@ async def test_an_empty_partition_keeps_its_end_without_its_manifests(place):
         place.writer.manifests.shortened(RIVER, 26)
     _, found = await restored(place, "again.db")
     assert [state[:2] for state in found[0]] == [(26, 26), (9, 9)]
+
+
+async def second_life(place, name: str) -> Place:
+    """A restored coordinator goes on, with a new epoch of its broker."""
+    await restored(place, name)
+    store = place.writer.store
+    coordinator = await SqliteCoordinator.open(str(place.folder.with_name(name)), CLUSTER)
+    await coordinator.register(1, 4)
+    notes = ManifestLog(CLUSTER, 1, 4, {TOPIC: "river"}.get)
+    clock = itertools.count()
+    writer = Writer(store, coordinator, Manifests(store, notes, lambda: next(clock)), epoch=4)
+    combiner = Combiner(coordinator, store, Maker(CLUSTER, 1, 4), place.combiner.rounds)
+    collector = Collector(coordinator, store, CLUSTER, place.collector.rounds)
+    return Place(place.folder, writer, combiner, collector)
+
+
+async def test_checkpoints_go_on_after_a_restore_that_had_not_all(place):
+    """Ids and offsets are given a second time, and objects that nobody knows are left."""
+    await combined_thrice(place)
+    await place.write(2)
+    place.paths(manifests_prefix(CLUSTER))[-1].unlink()
+    second = await second_life(place, "second.db")
+    for number in range(4):
+        await second.write(3)
+        await second.delete_before((RIVER, 26 + number), (DELTA, 9))
+        await second.combiner.round()
+        assert second.combiner.rounds.succeeded_ms is not None
+    await second.writer.manifests.store_due(at_once=True)
+    assert [each.kind for each in (await second.verified()).findings] == [Kind.OBJECT_UNKNOWN]
+    done, found = await restored(second, "third.db")
+    assert found == await second.rows() and done.checkpoint == 7 and len(done.later) == 1
+    assert found[0][0].high_watermark == 38
+    await second.writer.coordinator.close()
 
 
 @pytest.mark.parametrize("prefix", [checkpoints_prefix, parts_prefix])
