@@ -93,7 +93,7 @@ class Racks:
 
     def page(self, broker_id, path):
         url = f"http://127.0.0.1:{self.ports[broker_id]}{path}"
-        with urllib.request.urlopen(url, timeout=5) as page:
+        with urllib.request.urlopen(url, timeout=30) as page:
             return page.read().decode()
 
     def pages(self):

@@ -72,7 +72,7 @@ def test_an_interrupted_demo_leaves_no_process_and_no_folder(tmp_path, number):
     finally:
         demo.kill()
         demo.wait()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while any(child.is_running() for child in children) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not [child for child in children if child.is_running()]
