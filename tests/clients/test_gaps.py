@@ -20,7 +20,7 @@ AT_ONCE = {"enable.idempotence": True, "linger.ms": 0, "batch.num.messages": 1}
 LOST = {20, 60}
 """Which of the batches that come are refused, so that the broker knows only that they are missing:
 another one may have refused them, or lost them with its leadership."""
-HELD_S = 0.2
+HELD_S = 1.0
 """How long the broker takes over them, so that the producer sends others behind them."""
 
 

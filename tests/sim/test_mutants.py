@@ -66,7 +66,7 @@ def test_a_planted_mutant_runs_instead_of_the_source():
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=110,
     )
     assert shown.stdout.split() == ["0", "1"]
 
@@ -114,7 +114,7 @@ def test_the_recorded_schedule_catches_the_mutant(mutant):
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=110,
     )
     assert shown.stdout == mutant.caught_by
 
@@ -130,7 +130,7 @@ def test_a_directed_test_catches_what_no_schedule_does(mutant):
         [sys.executable, "-c", FAIL.format(name=mutant.name)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=110,
         cwd=ROOT,
     )
     assert shown.returncode == pytest.ExitCode.TESTS_FAILED, shown.stdout

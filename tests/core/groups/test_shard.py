@@ -277,3 +277,21 @@ def test_groups_that_are_read_at_once_in_part_are_not_served(monkeypatch):
     world.groups.load(world.node.now_ms)
     assert [replica for replica, _ in world.broker.faults] == [shard.replica]
     assert world.commit_codes({0: 8}) == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+
+
+def test_what_is_committed_together_is_done_one_after_the_other() -> None:
+    world = replicated()
+    stable(world)
+    shard, done = world.group().shard, []
+
+    def effect(number: int) -> None:
+        done.append(number)
+        shard.write([record], world.node.now_ms, lambda _: None)
+        done.append(number)
+
+    record = nothing_said("g", world.node.now_ms)
+    for number in range(50):
+        shard.write([record], world.node.now_ms, lambda _, number=number: effect(number))
+    world.commit_to_replicas()
+    shard.catch_up(world.node.now_ms)
+    assert done == [number for number in range(50) for _ in range(2)]

@@ -422,7 +422,7 @@ MUTANTS = (
         old="        if self._is_catching_up:\n",
         new="        if False:\n",
         seed=NO_SCHEDULE,
-        caught_by=f"{TRANSACTION_TESTS}/test_coordinator.py"
-        "::test_hundreds_of_decisions_that_are_committed_at_once_are_carried_out",
+        caught_by="tests/core/groups/test_shard.py"
+        "::test_what_is_committed_together_is_done_one_after_the_other",
     ),
 )
