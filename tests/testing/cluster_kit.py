@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -30,3 +31,11 @@ def offsets(cluster, name="t"):
         return consumer.get_watermark_offsets(TopicPartition(name, 0), 20)
     finally:
         consumer.close()
+
+
+def new_threads(before):
+    """Threads that were not there before, and stay: those of a store end a moment after it."""
+    until = time.monotonic() + 10
+    while (new := set(threading.enumerate()) - before) and time.monotonic() < until:
+        time.sleep(0.01)
+    return new

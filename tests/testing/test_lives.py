@@ -17,7 +17,7 @@ import psutil
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from tests.clients.members import until
-from tests.testing.cluster_kit import offsets, produce, producer
+from tests.testing.cluster_kit import new_threads, offsets, produce, producer
 
 from anabranch.client.ports import free_ports
 from anabranch.testing import ClusterError, LocalCluster
@@ -26,7 +26,7 @@ from anabranch.testing import ClusterError, LocalCluster
 def left(before):
     """Threads and children of this process that were not there before."""
     threads, children = before
-    return set(threading.enumerate()) - threads, pids_of_children() - children
+    return new_threads(threads), pids_of_children() - children
 
 
 def pids_of_children():

@@ -17,6 +17,7 @@ import psutil
 import pytest
 from confluent_kafka import Consumer, Producer
 from tests.clients.members import until
+from tests.testing.cluster_kit import new_threads
 
 from anabranch.testing import ClusterError, LocalCluster
 from anabranch.testing.queries import UNKNOWN_TOPIC_SECONDS
@@ -102,7 +103,7 @@ def test_nothing_is_left():
         assert folder.is_dir()
         cluster.create_topic("t")
     assert not folder.exists()
-    assert set(threading.enumerate()) <= before
+    assert new_threads(before) == set()
     assert logging.getLogger("anabranch").handlers == handlers
     assert signal.getsignal(signal.SIGINT) is on_interrupt
     if files:
@@ -169,7 +170,7 @@ def test_a_start_that_takes_too_long_leaves_nothing():
     before = set(threading.enumerate())
     with pytest.raises(ClusterError, match=r"within 0\.001 seconds.*start_timeout_seconds"):
         LocalCluster(start_timeout_seconds=0.001).start()
-    assert set(threading.enumerate()) <= before
+    assert new_threads(before) == set()
 
 
 def test_a_cluster_that_ended_says_why():
@@ -238,7 +239,7 @@ def test_what_cannot_be_says_why(make, said):
     before = set(threading.enumerate())
     with pytest.raises(ClusterError, match=said):
         make()
-    assert set(threading.enumerate()) <= before
+    assert new_threads(before) == set()
 
 
 def test_a_port_that_is_taken_is_named():
