@@ -89,7 +89,7 @@ class Hosting:
         except StopIteration:
             self._work.popleft()
         if not (self._work or self.is_stopping):
-            self._readiness.followed({*self._broker.unsynced, *self.syncs.under_way})
+            self._readiness.followed(chain(self._broker.unsynced, self.syncs.under_way))
         return True
 
     @property
