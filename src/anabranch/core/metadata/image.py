@@ -39,6 +39,8 @@ class PartitionImage(msgspec.Struct, frozen=True, gc=False):
     `leader` is -1 when nobody leads. `directories` runs beside `replicas`. `observers` copy and
     are counted nowhere; none of them is in `replicas`. `missing` replicas have no broker yet, and
     `suspended` ones are waited for again if a move is taken back: neither is ever among the ids.
+    `former` is the order of the replicas before a move under way; empty where `replicas` without
+    `adding` has it.
     """
 
     replicas: tuple[int, ...]
@@ -55,6 +57,7 @@ class PartitionImage(msgspec.Struct, frozen=True, gc=False):
     observers: tuple[int, ...] = ()
     missing: int = 0
     suspended: int = 0
+    former: tuple[int, ...] = ()
 
     @property
     def replication_factor(self) -> int:

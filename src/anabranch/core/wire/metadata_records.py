@@ -109,6 +109,8 @@ class PartitionRecord(Message, type_id=3, versions="0-2", flexible="0+"):
     directories: Annotated[list[Uuid], "1+"] = []
     eligible_leader_replicas: Annotated[list[Int32] | None, "2+", "tag 1"] = None
     last_known_elr: Annotated[list[Int32] | None, "2+", "tag 2"] = None
+    former_replicas: Annotated[list[Int32], "tag 10001"] = []
+    """Of ours: the order of the replicas before a move under way, where cancelling needs it."""
 
 
 class ConfigRecord(Message, type_id=4, versions="0", flexible="0+"):
@@ -130,6 +132,8 @@ class PartitionChangeRecord(Message, type_id=5, versions="0-2", flexible="0+"):
     directories: Annotated[list[Uuid] | None, "1+", "tag 8"] = None
     eligible_leader_replicas: Annotated[list[Int32] | None, "2+", "tag 6"] = None
     last_known_elr: Annotated[list[Int32] | None, "2+", "tag 7"] = None
+    former_replicas: Annotated[list[Int32] | None, "tag 10001"] = None
+    """Of ours: see PartitionRecord."""
 
 
 class FenceBrokerRecord(Message, type_id=7, versions="0", flexible="0+"):

@@ -9,6 +9,7 @@ ELECTIONS = "anabranch.core.controller.partitions.elections"
 IN_SYNC_CHANGES = "anabranch.core.controller.partitions.in_sync_replicas"
 ISR_TESTS = "tests/core/controller/test_in_sync.py"
 LEADERS = "tests/core/controller/test_leader_histories.py"
+MOVES = "tests/core/controller/test_reassignment.py"
 ROOM_TESTS = "tests/core/controller/test_room.py"
 
 MUTANTS = (
@@ -95,6 +96,24 @@ MUTANTS = (
         new="if False:",
         seed=NO_SCHEDULE,
         caught_by=f"{LEADERS}::test_a_move_is_not_taken_back_to_replicas_that_are_all_dead",
+    ),
+    Mutant(
+        name="cancel-changes-the-order",
+        rule="a cancelled move restores the replicas in the order that they had",
+        module="anabranch.core.controller.moves.reassignment",
+        old="    replicas = partition.former or Move.of(partition).original\n",
+        new="    replicas = Move.of(partition).original\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{MOVES}::test_whatever_was_asked_meanwhile_a_move_taken_back_restores_all",
+    ),
+    Mutant(
+        name="former-order-not-in-the-snapshot",
+        rule="a cancelled move restores the order also after a controller began with a snapshot",
+        module="anabranch.core.metadata.concerns.topics",
+        old="        former_replicas=list(partition.former),\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by=f"{MOVES}::test_whatever_was_asked_meanwhile_a_move_taken_back_restores_all",
     ),
     Mutant(
         name="join-from-a-failed-folder",

@@ -40,8 +40,8 @@ def found(state: ClusterState, move: MoveImage) -> PartitionImage | None:
 def standing(
     partition: PartitionImage | None, plan: PlanImage, move: MoveImage, status: Status
 ) -> MoveState:
-    """Where the partition of a move is. A move that was taken back with Kafka's tools has the
-    replicas that it had, in another order."""
+    """Where the partition of a move is. A move that an earlier version began, and that was taken
+    back with Kafka's tools, has the replicas that it had, in another order."""
     if partition is None:
         return MoveState.GONE
     running = Move.of(partition)

@@ -25,7 +25,6 @@ from anabranch.core.controller.moves.plan_states import MoveState, away, found, 
 from anabranch.core.controller.moves.plan_throttle import throttle_on, throttled_already
 from anabranch.core.controller.moves.reassignment import Move
 from anabranch.core.controller.moves.requests import move as moved_to
-from anabranch.core.controller.moves.requests import take_back
 from anabranch.core.controller.result import Reason, Result
 from anabranch.core.controller.topics.assignments import check_manual
 from anabranch.core.errors import ClientFault, ErrorCode
@@ -234,7 +233,7 @@ def _cancel(consequences: Consequences, plan: PlanImage) -> Result[None]:
         raise _over(plan)
     back = _Back(consequences, plan)
     for index in back.under_way():
-        back.take(index, plan.start(plan.moves[index]), plan.untouched)
+        back.take(index, plan.untouched)
     stays = ""
     if back.kept:
         stays = f"; {back.kept} could not be cancelled without losing records, and continue"
@@ -254,7 +253,7 @@ def _roll_back(consequences: Consequences, plan: PlanImage) -> Result[None]:
     more += tuple(cordon_off(consequences.state.image, plan.cordons))
     back = _Back(consequences, plan)
     for index in back.under_way():
-        back.take(index, plan.moves[index].before, Status.WAITING, insist=True)
+        back.take(index, Status.WAITING, insist=True)
     sentence = "all partitions move back"
     return back.result(replace(turned, sentence=sentence), more)
 
@@ -290,36 +289,29 @@ class _Back:
         """Moves that cannot be taken back without losing records."""
 
     def under_way(self) -> Iterator[int]:
-        """The moves that are, and those that were taken back into another order; of the others, how
-        far they came is noted."""
+        """The moves that are; of the others, how far they came is noted."""
         plan = self._plan
         for index, move in enumerate(plan.moves):
             if plan.status(index) is not Status.UNDER_WAY:
                 continue
             partition = found(self._consequences.state, move)
             now = standing(partition, plan, move, Status.UNDER_WAY)
-            is_other = partition is not None and partition.replicas != plan.start(move)
-            if now is MoveState.GOING or (now is MoveState.AT_START and is_other):
+            if now is MoveState.GOING:
                 yield index
             elif now in SETTLED:
                 self._note(index, SETTLED[now](plan))
 
-    def take(
-        self, index: int, replicas: tuple[int, ...], status: Status, *, insist: bool = False
-    ) -> None:
+    def take(self, index: int, status: Status, *, insist: bool = False) -> None:
         """Take one move back; where that would lose records, with `insist` move back in order."""
         move = self._plan.moves[index]
         name = self._consequences.state.topic_name((move.topic_id, move.partition))
-        partition = found(self._consequences.state, move)
-        was_taken_back = partition is not None and not Move.of(partition).is_running
-        takes = moved_to if was_taken_back else take_back  # the order that it had, at once
         try:
-            moved = takes(self._consequences, name, move.partition, replicas)
+            moved = moved_to(self._consequences, name, move.partition, None)
         except ClientFault:
             self.kept += 1
             if not insist:
                 return
-            moved = moved_to(self._consequences, name, move.partition, replicas)
+            moved = moved_to(self._consequences, name, move.partition, move.before)
             status = Status.UNDER_WAY
         self.count += 1
         self._note(index, status)

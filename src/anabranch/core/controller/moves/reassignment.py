@@ -6,7 +6,7 @@ that comes where nobody leaves: from then on the move needs nobody. `reverted` t
 kept: nothing is removed before what replaces it is in sync, so a move by itself never takes a
 partition below the replicas that it had; and a move is nothing but these lists, so it survives
 every controller. Beyond Kafka: a move that replaces one under way is taken back to what was there
-before both, since whoever was coming stays named as that.
+before both, since whoever was coming stays named as that; and in the order that they had.
 
 Source: Kafka's PartitionReassignmentReplicas and PartitionReassignmentRevert, KIP-455. Not here:
 which replicas should move (placement), requests (`core/api/p45_alter_partition_reassignments.py`),
@@ -57,7 +57,7 @@ class Move(NamedTuple):
 
     @property
     def original(self) -> Row:
-        """The replicas that were there before; their order may differ."""
+        """The replicas that were there before; their order may differ (`former`)."""
         return _without(self.replicas, self.adding)
 
 
@@ -77,11 +77,18 @@ def settled(move: Move, isr: Row) -> tuple[Move, Row]:
     return Move(target), remaining
 
 
+def former(partition: PartitionImage, move: Move) -> Row:
+    """The order that the replicas had before they began to move, which `move` goes on with; empty
+    where none is under way, or its lists keep that order."""
+    order = partition.former or Move.of(partition).original
+    return order if move.is_running and move.original != order else ()
+
+
 def reverted(partition: PartitionImage, *, elr_enabled: bool) -> tuple[Move, Row, bool]:
     """The move and the ISR without the replicas that were coming, and whether that may lose
     records: none of those that stay is known to have them all. Beyond Kafka: nobody comes to be in
     sync by this, and who is eligible, or was the last known leader, keeps the records too."""
-    replicas = Move.of(partition).original
+    replicas = partition.former or Move.of(partition).original
     holders = partition.isr
     if elr_enabled:
         holders = (*partition.isr, *partition.elr) or partition.last_known_elr

@@ -68,7 +68,7 @@ def move(
     partition = consequences.state.partition(key)
     place = f"{topic_name}-{index}"
     if target is None:
-        return _taken_back(consequences, key, partition, place, None)
+        return _taken_back(consequences, key, partition, place)
     wanted = check_manual(consequences.state.image, target, None)
     refuse_cordoned(consequences.state.image, wanted, partition.replicas)
     factor = len(Move.of(partition).target) + partition.missing
@@ -98,16 +98,6 @@ def move(
     return Moved((record, _missing(key, 0, suspended)), reasons, goes_on)
 
 
-def take_back(
-    consequences: Consequences, topic_name: str, index: int, replicas: tuple[int, ...]
-) -> Moved:
-    """Take a partition's move back, to `replicas` in that order, where these are the ones that it
-    had. Raises ClientFault."""
-    key = _found(consequences, topic_name, index)
-    partition = consequences.state.partition(key)
-    return _taken_back(consequences, key, partition, f"{topic_name}-{index}", replicas)
-
-
 def _missing(key: PartitionKey, missing: int, suspended: int) -> MissingReplicasRecord:
     return MissingReplicasRecord(
         partition_id=key[1], topic_id=key[0], missing=missing, suspended=suspended
@@ -129,11 +119,10 @@ def _taken_back(
     key: PartitionKey,
     partition: PartitionImage,
     place: str,
-    order: tuple[int, ...] | None,
 ) -> Moved:
     if not Move.of(partition).is_running:
         raise ClientFault(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
-    lists, record = _reverting(consequences, key, partition, order)
+    lists, record = _reverting(consequences, key, partition)
     leader = changed_partition(partition, record).leader
     stays = ", ".join(map(str, lists.replicas))
     sentence = f"the move of {place} was cancelled: its replicas are {stays} again"
@@ -152,14 +141,11 @@ def _reverting(
     consequences: Consequences,
     key: PartitionKey,
     partition: PartitionImage,
-    order: tuple[int, ...] | None,
 ) -> tuple[Move, PartitionChangeRecord]:
     """The lists after a move is taken back, and the record; raises ClientFault where that would
     leave nobody to lead, or nobody with the records."""
     rules = consequences.rules(key)
     lists, isr, may_lose = reverted(partition, elr_enabled=rules.elr_enabled)
-    if order is not None and sorted(order) == sorted(lists.replicas):
-        lists = Move(order)
     rules = replace(rules, only_clean=rules.only_clean or not may_lose)
     record = change_isr(*key, partition, isr, rules, move=lists)
     assert record is not None  # the replicas that were coming, or were to go, are written down

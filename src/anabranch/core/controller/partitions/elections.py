@@ -23,7 +23,7 @@ from immutables import Map
 from msgspec.structs import replace
 
 from anabranch.core.controller.diskless.leaders import change_diskless
-from anabranch.core.controller.moves.reassignment import Move, settled
+from anabranch.core.controller.moves.reassignment import Move, former, settled
 from anabranch.core.metadata.image import RECOVERING, UNASSIGNED_DIRECTORY, PartitionImage
 from anabranch.core.types import NO_LEADER, TopicId
 from anabranch.core.wire.metadata_records import PartitionChangeRecord
@@ -133,6 +133,7 @@ def _moved(partition: PartitionImage, move: Move, rules: Rules) -> PartitionImag
         isr=tuple(each for each in partition.isr if each in move.replicas),
         elr=tuple(each for each in partition.elr if each in move.replicas),
         last_known_elr=tuple(each for each in partition.last_known_elr if each in move.replicas),
+        former=former(partition, move),
     )
 
 
@@ -147,6 +148,8 @@ def _tell_move(
         record.adding_replicas = list(after.adding)
     if after.removing != before.removing:
         record.removing_replicas = list(after.removing)
+    if after.former != before.former and Move.of(after).is_running:
+        record.former_replicas = list(after.former)
     return Move.of(before) != Move.of(after)
 
 

@@ -25,6 +25,8 @@ from anabranch.core.wire import metadata_records as records
 
 NO_LEADER_CHANGE = -2
 NO_STATE_CHANGE = -1
+NO_MOVE = {"suspended": 0, "former": ()}
+"""What is noted for the end of a move, when there is none."""
 
 
 def _topic(builder: ImageBuilder, record: records.TopicRecord) -> None:
@@ -71,6 +73,7 @@ def _partition(builder: ImageBuilder, record: records.PartitionRecord) -> None:
         adding=tuple(record.adding_replicas),
         removing=tuple(record.removing_replicas),
         recovery_state=record.leader_recovery_state,
+        former=tuple(record.former_replicas),
     )
     builder.touched[topic_id][record.partition_id] = None
 
@@ -97,6 +100,7 @@ def changed_partition(old: PartitionImage, record: records.PartitionChangeRecord
         ("directories", record.directories),
         ("elr", record.eligible_leader_replicas),
         ("last_known_elr", record.last_known_elr),
+        ("former", record.former_replicas),
     ):
         if value is not None:
             changes[name] = tuple(value)
@@ -109,9 +113,8 @@ def changed_partition(old: PartitionImage, record: records.PartitionChangeRecord
         changes["observers"] = tuple(
             broker_id for broker_id in old.observers if broker_id not in record.replicas
         )
-    if old.suspended and not changes.get("adding", old.adding):
-        if not changes.get("removing", old.removing):
-            changes["suspended"] = 0  # the move is over
+    if not changes.get("adding", old.adding) and not changes.get("removing", old.removing):
+        changes |= NO_MOVE
     return replace(old, **changes)
 
 
@@ -217,4 +220,5 @@ def _partition_record(
         directories=list(partition.directories),
         eligible_leader_replicas=list(partition.elr) or None,
         last_known_elr=list(partition.last_known_elr) or None,
+        former_replicas=list(partition.former),
     )
