@@ -53,7 +53,7 @@ MUTANTS = (
         name="cancelled-move-keeps-the-stranger",
         rule="a cancelled move restores the replicas from before it",
         module="anabranch.core.controller.moves.reassignment",
-        old="    replicas = Move.of(partition).original\n",
+        old="    replicas = partition.former or Move.of(partition).original\n",
         new="    replicas = partition.replicas\n",
         seed=44,
         caught_by="M3",
