@@ -458,7 +458,7 @@ METRICS: tuple[Exported, ...] = (
     Exported(
         "anabranch_diskless_combining_age_seconds",
         GAUGE,
-        "Time since this broker's last successful round of combining manifests.",
+        "Time since this broker's last successful round of combining manifests, or its start.",
     ),
     Exported(
         "anabranch_diskless_manifests_deleted_total",

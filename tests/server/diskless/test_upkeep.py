@@ -6,14 +6,18 @@ import itertools
 from types import SimpleNamespace
 
 import pytest
+from tests.server.promql import fires
+from tests.server.test_alerts import RULES
 
 from anabranch.core.diskless.manifests import decode_manifest, manifests_prefix
 from anabranch.core.diskless.rows import Batch, Commit, CommitState, Committed, LogKey, Verdict
-from anabranch.core.errors import ErrorCode
+from anabranch.core.errors import ErrorCode, StorageFault
 from anabranch.core.types import TopicId
 from anabranch.server.coordinator.memory import AsyncMemoryCoordinator
+from anabranch.server.diskless import upkeep as upkeep_module
 from anabranch.server.diskless.upkeep import DisklessUpkeep
 from anabranch.server.exported import METRICS
+from anabranch.server.objects import combiner
 from anabranch.server.objects.engines import open_objects
 
 NAMES = itertools.count()
@@ -73,3 +77,34 @@ async def test_every_figure_is_an_exported_metric():
         "anabranch_diskless_garbage_age_seconds",
         "anabranch_diskless_manifest_age_seconds",
     } <= figures
+
+
+@pytest.mark.parametrize("has_succeeded", [True, False])
+async def test_an_alert_fires_while_manifests_cannot_be_combined(monkeypatch, has_succeeded):
+    """Also when they could not be since the broker started: then its restart may be the cause."""
+    hours = [100.0]
+    for module in (upkeep_module, combiner):
+        monkeypatch.setattr(module, "steady_ms", lambda: int(hours[0] * 3_600_000))
+    store, upkeep = await new_upkeep()
+
+    def alerts() -> bool:
+        age = upkeep.statistics()["combining_age_seconds"]
+        page = f"anabranch_diskless_combining_age_seconds {age}\n"
+        return fires(RULES["DisklessManifestsNotCombined"]["expr"], {"a": page})
+
+    def away(_prefix):
+        raise StorageFault("away")
+
+    upkeep.start()
+    if has_succeeded:
+        await upkeep._combiner.round()
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "list", away)
+        for _ in range(13):
+            assert not alerts()
+            hours[0] += 1
+            await upkeep._combiner.round()
+        assert alerts()
+    await upkeep._combiner.round()
+    assert not alerts()
+    await upkeep.stop()

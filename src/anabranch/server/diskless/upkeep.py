@@ -42,10 +42,12 @@ class DisklessUpkeep:
         maker = Maker(cluster_id, broker.broker_id, broker.broker_epoch)
         combining = CombiningPace(idle_producer_ms=broker.config.producer_id_expiration_ms)
         self._combiner = Combiner(coordinator, objects, maker, CombiningRounds(combining))
+        self._started_ms: int | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         """Begin all."""
+        self._started_ms = steady_ms()
         loop = asyncio.get_running_loop()
         self._tasks = [
             loop.create_task(self._manifests.run()),
@@ -75,10 +77,12 @@ class DisklessUpkeep:
             self._manifests.deleted(topic_id)
 
     def statistics(self) -> dict[str, float]:
-        """Figures for metrics; an age is there once something has succeeded."""
+        """Figures for metrics; an age is there once something has succeeded. That of combining
+        counts from the start: its cause may have come with a restart, and an alert waits for it."""
         now_ms, rounds, manifests = steady_ms(), self._collector.rounds, self._manifests
+        combined_ms = self._combiner.rounds.succeeded_ms
         ages = {
-            "combining_age_seconds": self._combiner.rounds.succeeded_ms,
+            "combining_age_seconds": self._started_ms if combined_ms is None else combined_ms,
             "garbage_age_seconds": rounds.succeeded_ms,
             "manifest_age_seconds": manifests.stored_ms,
         }
