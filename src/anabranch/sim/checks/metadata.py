@@ -3,7 +3,7 @@
     M1  broker epoch, controller epoch, a replica's leader and partition epoch never go back
     M2  at most one leader a partition and leader epoch, and only one who was elected
     M3  leader in ISR; ISR and ELR of replicas, apart, without fenced ones; ELR empty with enough
-    M4  replicas distinct; holes -1 to -n at the end, never leading; kept by a cancelled move
+    M4  replicas distinct; holes -1 to -n at the end, never leading
     M5  everybody's image is what the committed log says up to its offset
 
 What: `committed` applies each batch to the checker's own `Model` and looks at what it touched;
@@ -74,8 +74,6 @@ class MetadataChecks:
         self.rewound = False
         self.copied: set[int] = set()
         """Brokers that came back on an older copy, or whose place a process on a copy took."""
-        self._moved_from: dict[Key, tuple[int, ...]] = {}
-        """The replicas that partitions had before they began to move."""
         self._in_trouble: dict[tuple[int, Key], int] = {}
         """(broker, partition) -> the broker epoch in which its replica could not serve."""
 
@@ -236,7 +234,6 @@ class MetadataChecks:
                     "M3", "A replica that a move was adding stays, and is not in sync.",
                     {"partition": self.model.place(key), "replicas": sorted(strangers)},
                 )  # fmt: skip
-            self._check_order(key, before, now)
         if before is None or now.leader_epoch != before.leader_epoch:
             known = self.model.leaders.setdefault((key, now.leader_epoch), now.leader)
             if known != now.leader:
@@ -256,22 +253,6 @@ class MetadataChecks:
         if joined and before is not None and not self.model.is_diskless(key):
             for tell in self.joined:
                 tell(key, joined)
-
-    def _check_order(self, key: Key, before: Partition, now: Partition) -> None:
-        """That a move which was taken back leaves the replicas in the order that they had."""
-        if now.adding or now.removing:
-            if not (before.adding or before.removing):
-                self._moved_from[key] = _placed(before.replicas)
-            return
-        first = self._moved_from.pop(key, None)
-        target = set(before.replicas) - set(before.removing)
-        if first is None or target == set(first) or set(_placed(now.replicas)) != set(first):
-            return
-        if _placed(now.replicas) != first:
-            raise Violation(
-                "M4", "The replicas are in another order after a cancelled move.",
-                {"partition": self.model.place(key), "before": first, "now": now.replicas},
-            )  # fmt: skip
 
     def _is_in_trouble(self, broker_id: int, key: Key) -> bool:
         """Whether this life of a broker had a replica that could not serve."""
@@ -418,11 +399,6 @@ def _lost(partition: Partition) -> set[int]:
     """The brokers whose replicas are told as lost."""
     told = zip(partition.replicas, partition.folders, strict=False)
     return {broker_id for broker_id, folder in told if folder == LOST_FOLDER}
-
-
-def _placed(replicas: tuple[int, ...]) -> tuple[int, ...]:
-    """A list of replicas without those that no broker has yet."""
-    return tuple(each for each in replicas if each >= 0)
 
 
 def _partition_of(image: MetadataImage, key: Key) -> Partition | None:
