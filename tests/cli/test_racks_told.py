@@ -83,6 +83,7 @@ def test_what_is_missing_and_what_shares_a_rack_is_told(nodes, verb):
     assert told.startswith("No partition violates racks.\nLeft out: 1 partition(s)")
     every = json.loads(verb("topics", "describe", "--json"))
     assert {each["topic"]: each["rack_sharing_accepted"] for each in every}["v"] == 1
+    assert "RackViolations" not in firing(nodes)
 
 
 def test_a_broker_is_cordoned_up_or_down_and_says_so(nodes, verb):

@@ -560,7 +560,8 @@ METRICS: tuple[Exported, ...] = (
     Exported(
         "anabranch_controller_rack_violations",
         GAUGE,
-        "Partitions in fewer racks than possible; only on the active controller.",
+        "Partitions in fewer racks than possible, without those of topics that ignore racks; "
+        "only on the active controller.",
     ),
     Exported(
         "kafka_controller_controllerstats_leaderelectionrateandtimems",

@@ -264,7 +264,9 @@ class Controller:
             "leaderless_partitions": len(self.state.leaderless),
             "not_led_by_preferred": sum(map(len, self.state.away.values())),
             "missing_replicas": self.state.missing_count,
-            "rack_violations": self.state.racks.violations,
+            "rack_violations": self.state.racks.violations(
+                ignored_by_default=self.config.ignore_rack_assignment
+            ),
             "committed_offset": self.log.end_offset,
         }
 

@@ -1,18 +1,22 @@
 """How many partitions are in fewer racks than they could be: counted as they change.
 
-What: `RackCounts` keeps a number for each `Spread` that occurs, and the placement constraints of
-topics that have some: what these ask for is no violation, and anything else is one. Rules kept: it
-follows from the image; a change costs the partitions that it touches, and a rack that comes or goes
-nothing. Two things cost more, and are rare: constraints of a topic change (its partitions), and a
-broker that has replicas shows another rack than before, or is forgotten (all partitions).
+What: `RackCounts` keeps a number for each `Spread` that occurs; the placement constraints of topics
+that have some: what these ask for is no violation, and anything else is one; and which topics say
+themselves whether they ignore racks: where one does, nothing is a violation, but constraints count
+more. Rules kept: it follows from the image; a change costs the partitions that it touches, and
+nothing when a rack comes or goes, or when the default of ignoring racks changes. Two things cost
+more, and are rare: such settings of a topic change (its partitions), and a broker that has replicas
+shows another rack than before, or is forgotten (all partitions).
 
-Source: decisions 0026, 0029. Not here: what a violation is (`core/placement/racks.py`).
+Source: decisions 0026, 0029. Not here: what a violation is (`core/placement/racks.py`); the same
+for descriptions of topics (`client/partitions.py`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from anabranch.core.controller.moves.reassignment import Move
 from anabranch.core.metadata.image import (
@@ -28,16 +32,33 @@ from anabranch.core.placement.constraints import (
     ConstraintsFault,
     read_constraints,
 )
-from anabranch.core.placement.racks import Spread, spread_of
+from anabranch.core.placement.racks import AS_CONSTRAINED, Spread, spread_of
+from anabranch.core.settings.catalogue import TOPIC_SETTINGS
+from anabranch.core.settings.setting import ConfigFault, parse
+
+IGNORES_RACKS = TOPIC_SETTINGS["ignore.rack.assignment"]
+
+
+class _Judging(NamedTuple):
+    """By what the partitions of a topic are judged; None where the topic says nothing."""
+
+    constraints: Constraints | None
+    ignores_racks: bool | None
+
+
+UNSAID = _Judging(None, None)
 
 
 class RackCounts:
     """Partitions by spread, and topics with constraints."""
 
     def __init__(self) -> None:
-        self.spreads: Counter[tuple[int, int]] = Counter()
+        self.spreads: Counter[tuple[int, int, bool]] = Counter()
+        """By a spread, and whether the default of ignoring racks holds for it."""
         self.constrained: dict[str, Constraints] = {}
         """Placement constraints by topic name."""
+        self._ignoring: dict[str, bool] = {}
+        """Topics that set themselves whether they ignore racks."""
         self._racks: dict[int, str | None] = {}
 
     @classmethod
@@ -49,11 +70,15 @@ class RackCounts:
             made._take(image, kind, name)
         return made
 
-    @property
-    def violations(self) -> int:
-        """Partitions in fewer racks than they could be in, or not as constrained."""
+    def violations(self, *, ignored_by_default: bool) -> int:
+        """Partitions in fewer racks than they could be in, or not as constrained. Those of topics
+        that ignore racks do not count; other topics do so `ignored_by_default`."""
         there = len(set(self._racks.values()) - {None})
-        return sum(n for spread, n in self.spreads.items() if Spread(*spread).violates(there))
+        return sum(
+            n
+            for (replicas, racks, by_default), n in self.spreads.items()
+            if Spread(replicas, racks).violates(there) and not (by_default and ignored_by_default)
+        )
 
     def appears(self, name: str, partition: PartitionImage) -> None:
         """A partition of that topic is counted."""
@@ -68,38 +93,43 @@ class RackCounts:
 
     def forget(self, name: str) -> None:
         """The topic is gone, its partitions before it."""
-        self.constrained.pop(name, None)
+        self._judge(name, UNSAID)
 
     def follow_configs(
         self, before: MetadataImage, image: MetadataImage, changed: Iterable[ConfigKey]
     ) -> None:
-        """Constraints came, changed or went; partitions are those of `before` still."""
+        """What topics are judged by came, changed or went; partitions are those of `before`
+        still."""
         for kind, name in changed:
-            old = self.constrained.get(name)
+            old = self._judging(name)
             topic = before.topic(name)
             stays = topic is not None and topic.topic_id in image.topics_by_id
             if kind == RESOURCE_TOPIC and self._take(image, kind, name) and topic and stays:
                 self._recount(topic, old)
 
     def _take(self, image: MetadataImage, kind: int, name: str) -> bool:
-        """Take a topic's constraints over; whether they are others than before."""
+        """Take over what a topic is judged by; whether it is other than before."""
         if kind != RESOURCE_TOPIC or name not in image.topic_ids_by_name:
             return False
-        old = self.constrained.pop(name, None)
-        try:
-            new = read_constraints(image.config(kind, name).get(SETTING, ""))
-        except ConstraintsFault:
-            new = None
-        if new is not None:
-            self.constrained[name] = new
+        old, new = self._judging(name), _judging_of(image.config(kind, name))
+        self._judge(name, new)
         return new != old
 
-    def _recount(self, topic: TopicImage, old: Constraints | None) -> None:
-        new = self.constrained.pop(topic.name, None)
-        for constraints, count in ((old, self.disappears), (new, self.appears)):
-            self.forget(topic.name)
-            if constraints is not None:
-                self.constrained[topic.name] = constraints
+    def _judging(self, name: str) -> _Judging:
+        return _Judging(self.constrained.get(name), self._ignoring.get(name))
+
+    def _judge(self, name: str, judging: _Judging) -> None:
+        self.constrained.pop(name, None)
+        self._ignoring.pop(name, None)
+        if judging.constraints is not None:
+            self.constrained[name] = judging.constraints
+        if judging.ignores_racks is not None:
+            self._ignoring[name] = judging.ignores_racks
+
+    def _recount(self, topic: TopicImage, old: _Judging) -> None:
+        new = self._judging(topic.name)
+        for judging, count in ((old, self.disappears), (new, self.appears)):
+            self._judge(topic.name, judging)
             for partition in topic.partitions.values():
                 count(topic.name, partition)
 
@@ -126,12 +156,29 @@ class RackCounts:
             for partition in topic.partitions.values():
                 self.appears(topic.name, partition)
 
-    def _spread(self, name: str, partition: PartitionImage) -> tuple[int, int]:
-        """A `Spread`, as a bare tuple: whoever takes over makes one for each partition."""
+    def _spread(self, name: str, partition: PartitionImage) -> tuple[int, int, bool]:
+        """A key of `spreads`, as a bare tuple: whoever takes over makes one for each partition."""
         target = Move.of(partition).target if partition.removing else partition.replicas
         if self.constrained and name in self.constrained:
-            return spread_of(map(self._racks.get, target), self.constrained[name].replicas)
+            wanted = self.constrained[name].replicas
+            return *spread_of(map(self._racks.get, target), wanted), False
+        ignores = self._ignoring.get(name)
+        if ignores:
+            return *AS_CONSTRAINED, False
         racks = set(map(self._racks.get, target))
         if None in racks:
-            return spread_of(map(self._racks.get, target))
-        return len(target), len(racks)
+            return *spread_of(map(self._racks.get, target)), ignores is None
+        return len(target), len(racks), ignores is None
+
+
+def _judging_of(settings: Mapping[str, str]) -> _Judging:
+    """A text that another version wrote and that cannot be read counts as not set."""
+    try:
+        constraints = read_constraints(settings.get(SETTING, ""))
+    except ConstraintsFault:
+        constraints = None
+    text = settings.get(IGNORES_RACKS.name)
+    try:
+        return _Judging(constraints, None if text is None else parse(IGNORES_RACKS, text) is True)
+    except ConfigFault:
+        return _Judging(constraints, None)
