@@ -112,6 +112,31 @@ def two_histories(**settings: str) -> Stage:
     return stage
 
 
+@pytest.mark.parametrize("node_id", [1, 3])
+def test_a_leader_that_was_replaced_may_delete_what_it_is_asked_to(node_id):
+    """Seed 20000019: node 1 did not know that another led, and joined the ISR again without what
+    it had deleted. Of node 3, which led never, nobody asked that."""
+    stage = Stage(min_isr=1)
+    stage.write(3)
+    stage.append(node_id)
+    stage.look(node_id)
+    stage.elect(2, [2, 4 - node_id], node_id)
+    stage.follow(2, 4 - node_id)
+    stage.log(node_id).delete_records_before(2)
+    stage.look(node_id)
+    stage.log(node_id).truncate_to(3)
+    stage.replica(node_id).truncated()
+    stage.look(node_id)
+    del stage.logs.seats[node_id].copies[KEY].entries[:2]  # as when their segments are gone
+    stage.commit(unfenced(stage, node_id))
+    if node_id == 1:
+        stage.change(isr=[2, 3, 1])
+        stage.elect(1, [1], 2, 3)
+        stage.follow(1)
+    else:
+        assert violated(lambda: stage.change(isr=[2, 1, 3])) == "L4"
+
+
 def test_an_unclean_election_may_change_records_that_were_deleted_by_then():
     """Seed 710055: the former leader's log began behind the place where its successor's history
     leaves it, so that the fork was noted too late."""

@@ -98,10 +98,9 @@ class Copy:
 
     def lacks(self, start: int, upto: int) -> Entry | None:
         """The first committed batch of a range that is not here and not deleted here: it may have
-        deleted more than a leader that was elected uncleanly since, or than others whose records
-        expire too."""
-        if self.truth.reset_epoch != NEVER or self.truth.expires:
-            start = max(start, self.start)
+        deleted more than a leader that was elected uncleanly since."""
+        is_reset = self.truth.reset_epoch != NEVER
+        start = max(start, self.start if is_reset else self.truth.needed_from(self.start))
         return self.truth.missing_in(self.entries, start, upto)
 
     def within(self, first: int, upto: int) -> list[Entry]:

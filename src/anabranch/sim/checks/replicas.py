@@ -133,7 +133,7 @@ class ReplicaChecks:
             )  # fmt: skip
         if epoch <= truth.led_epoch:
             return
-        start = max(truth.start, replica.log.start_offset if truth.expires else 0)
+        start = truth.needed_from(replica.log.start_offset)
         missing = truth.missing_in(copy.entries, start, truth.high)
         while missing in truth.deleted and missing.end <= replica.log.start_offset:
             # A leader that had lost its log start had brought it back.

@@ -202,6 +202,11 @@ class Truth:
         what it was asked to delete."""
         self.expired_to = max(self.expired_to, min(start, self.high))
 
+    def needed_from(self, start: int) -> int:
+        """From where a log that begins at `start` must have what is committed: it may have deleted
+        more than others where records expire, or as a leader that was replaced, or from one."""
+        return max(self.start, start if self.expires else min(start, self.expired_to))
+
     def lost_at(self, offset: int) -> Loss | None:
         """What was lost at an offset, the last time."""
         for loss in reversed(self.losses):
