@@ -40,6 +40,8 @@ class Store:
         self.snapshot: Snapshot | None = None
         self.held: Lease | None = None
         self.takings = 0
+        self.refuses_snapshots = False
+        self.snapshots_asked = 0
 
     @property
     def end_offset(self) -> int:
@@ -92,7 +94,10 @@ class Store:
 
     def _WriteSnapshot(  # noqa: N802
         self, _node: Node, call: effects.WriteSnapshot
-    ) -> events.SnapshotStored:
+    ) -> events.SnapshotStored | events.StoreFailed:
+        self.snapshots_asked += 1
+        if self.refuses_snapshots:
+            return events.StoreFailed(call, FAILED)
         snapshot = encoded(call, WALL_MS)
         assert snapshot.end_offset <= self.end_offset, "only what is committed is in a snapshot"
         if self.snapshot is None or snapshot.end_offset > self.snapshot.end_offset:

@@ -19,6 +19,7 @@ from anabranch.core.wire.metadata_records import BrokerEndpoint, RegisterBrokerR
 
 LEASE_MS, RENEW_MS, WATCH_MS = 6_000, 2_000, 500
 FEW_BYTES = "metadata.log.max.record.bytes.between.snapshots"
+INTERVAL = "metadata.log.max.snapshot.interval.ms"
 
 
 def only_call(node: Node, kind: type) -> effects.StoreCall:
@@ -402,6 +403,34 @@ def test_what_came_while_a_snapshot_was_stored_counts_for_the_next() -> None:
     assert 0 < few_bytes < 200
     node.step(store.do(node, first))
     assert node.controller.log.bytes_since_snapshot == few_bytes and not node.calls
+
+
+def test_a_snapshot_that_is_due_by_time_waits_for_no_commit() -> None:
+    store = Store()
+    node = Node(store, settings={INTERVAL: "60000"}).started()
+    decide_and_commit(node, store, 1)
+    node.go(59_000)
+    assert store.snapshot is None
+    node.go(2_000)
+    assert store.snapshot is not None and store.snapshot.end_offset == store.end_offset
+    node.go(120_000)
+    assert store.snapshots_asked == 1, "nothing came since"
+
+
+def test_a_snapshot_that_was_due_by_time_and_not_stored_is_tried_again_after_the_same_time() -> (
+    None
+):
+    store = Store()
+    node = Node(store, settings={INTERVAL: "60000"}).started()
+    decide_and_commit(node, store, 1)
+    store.refuses_snapshots = True
+    node.go(61_000)
+    assert node.is_active and store.snapshots_asked == 1
+    store.refuses_snapshots = False
+    node.go(58_000)
+    assert store.snapshots_asked == 1
+    node.go(3_000)
+    assert store.snapshot is not None
 
 
 def decide_and_commit(node: Node, store: Store, number: int) -> None:

@@ -466,6 +466,23 @@ def test_a_snapshot_is_due_by_time_when_there_is_something_new(served: Served) -
     assert len(node.writing) == 1
 
 
+def test_a_snapshot_that_is_due_by_time_waits_for_no_commit(served: Served) -> None:
+    node = Node(MemoryFiles(), **{INTERVAL: "60000"})
+    served.commit(topic(1))
+    node.catch_up(served)
+    node.now_ms += 59_999
+    node.ask(served)
+    assert not node.writing
+    node.now_ms += 1
+    node.ask(served)
+    node.ask(served)
+    assert len(node.writing) == 1, "one is under way"
+    node.write()
+    node.now_ms += 60_000
+    node.ask(served)
+    assert not node.writing, "nothing came since"
+
+
 def test_a_snapshot_that_failed_is_told_and_tried_later(served: Served) -> None:
     node = Node(MemoryFiles(), **{BETWEEN: "200"})
     for number in range(9):

@@ -31,8 +31,12 @@ def snapshot_is_due(config: BrokerConfig, new_bytes: int, age_ms: int) -> bool:
     """
     if new_bytes >= config.metadata_log_max_record_bytes_between_snapshots:
         return True
-    interval_ms = config.metadata_log_max_snapshot_interval_ms
-    return new_bytes > 0 and 0 < interval_ms <= age_ms
+    return new_bytes > 0 and time_is_over(config, age_ms)
+
+
+def time_is_over(config: BrokerConfig, age_ms: int) -> bool:
+    """Whether new records, however few, are to be in a snapshot when the last one is this old."""
+    return 0 < config.metadata_log_max_snapshot_interval_ms <= age_ms
 
 
 def from_snapshot(batch: Iterable[MetadataRecord], end_offset: int, epoch: int) -> MetadataImage:

@@ -18,7 +18,7 @@ from anabranch.core.metadata.batches import snapshot_parts
 from anabranch.core.metadata.committed_log import SnapshotView
 from anabranch.core.metadata.image import MetadataImage
 from anabranch.core.metadata.levels import level_of
-from anabranch.core.metadata.snapshot import snapshot_is_due, snapshot_records
+from anabranch.core.metadata.snapshot import snapshot_is_due, snapshot_records, time_is_over
 from anabranch.core.metadata.store import Snapshot
 
 
@@ -42,6 +42,11 @@ class Snapshots:
         if self._controller.image.next_offset == self._controller.log.end_offset:
             self._committed = self._controller.image
             self._write_if_due(self._controller.log.bytes_since_snapshot, now_ms)
+
+    def time_has_passed(self, now_ms: int) -> None:
+        """What was committed may have waited long enough: perhaps nothing follows it."""
+        if time_is_over(self._controller.config, now_ms - self._begun_ms):
+            self.committed(now_ms)
 
     def _write_if_due(self, new_bytes: int, now_ms: int) -> None:
         log, image = self._controller.log, self._committed

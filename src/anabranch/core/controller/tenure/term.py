@@ -107,6 +107,7 @@ class Term:
         result = controller.tick(now_ms)
         if result is not None:
             self.decisions.plan(result, now_ms)
+        self.snapshots.time_has_passed(now_ms)
         again_ms = self.probes.ask_again(now_ms)
         due_ms = min(state.duties_ms, controller.next_tick_ms, again_ms)
         state.duties_ms = max(now_ms + 1, due_ms)

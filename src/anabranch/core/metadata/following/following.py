@@ -262,6 +262,7 @@ class Following:
         elif answer.records:
             self._write(lambda: self._append(answer.records))
         else:
+            self._write_snapshot(self._snapshots.due_by_time(self._now_ms))
             self._fetch()
 
     def _diverged(self, end_offset: int) -> None:
@@ -353,7 +354,9 @@ class Following:
     # Snapshots of the copy, and the end.
 
     def _write_snapshot_if_due(self) -> None:
-        image = self._snapshots.due(self._now_ms)
+        self._write_snapshot(self._snapshots.due(self._now_ms))
+
+    def _write_snapshot(self, image: MetadataImage | None) -> None:
         if image is not None:
             self._effects.append(WriteSnapshot(image))
 

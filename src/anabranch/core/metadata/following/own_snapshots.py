@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from anabranch.core.metadata.following.copy import MetadataCopy
 from anabranch.core.metadata.image import MetadataImage
-from anabranch.core.metadata.snapshot import snapshot_is_due
+from anabranch.core.metadata.snapshot import snapshot_is_due, time_is_over
 from anabranch.core.settings.broker import BrokerConfig
 
 
@@ -32,6 +32,11 @@ class OwnSnapshots:
         self._begun_ms = now_ms
         self._is_writing = True
         return copy.image
+
+    def due_by_time(self, now_ms: int) -> MetadataImage | None:
+        """The same when nothing came: what came before may have waited long enough."""
+        is_over = time_is_over(self._config, now_ms - self._begun_ms)
+        return self.due(now_ms) if is_over else None
 
     def ended(self) -> None:
         """It was written, or could not be: the next may be `due`."""
