@@ -101,6 +101,25 @@ def test_a_file_that_was_removed_is_not_made_again_by_a_sync():
     assert not disk.exists("x/a")
 
 
+@pytest.mark.parametrize("how", ["read", "write", "write_atomic", "make_empty"])
+def test_no_file_is_made_in_a_folder_that_is_gone(how):
+    """Seed 20000024: a handle read the file of a log whose folder had got another name, and so
+    made a file that stood in the way when the partition came back."""
+    disk = SimDisk(Random(1))
+    disk.make_dirs("a/t-0")
+    handle = disk.open("a/t-0/0.log", create=True)
+    disk.rename("a/t-0", "a/t-0-delete")
+    calls = {
+        "read": lambda: handle.read(0, 10),
+        "write": lambda: handle.write(0, b"x"),
+        "write_atomic": lambda: disk.write_atomic("a/t-0/0.log", b"x", sync=True),
+        "make_empty": lambda: disk.make_empty("a/t-0/0.log"),
+    }
+    with pytest.raises(StorageFault, match="a/t-0/0.log: its folder is not there"):
+        calls[how]()
+    assert not disk.exists("a/t-0/0.log")
+
+
 def test_after_a_failed_sync_the_next_one_succeeds_and_stores_nothing():
     disk = disk_with("x")
     file = disk.open("x/a", create=True)

@@ -281,13 +281,19 @@ class SimDisk:
         inode.sync()
 
     def inode(self, path: str, *, create: bool) -> _Inode:
-        """A file's bytes by name."""
+        """A file's bytes by name. No file is made in a folder that is gone."""
         inode = self.names.get(path)
         if inode is None:
             if not create:
                 raise StorageFault(f"{path}: no such file")
+            self._check_folder(path)
             inode = self.names[path] = _Inode()
         return inode
+
+    def _check_folder(self, path: str) -> None:
+        folder = path.rpartition("/")[0]
+        if folder and folder not in self.names:
+            raise StorageFault(f"{path}: its folder is not there")
 
     def write(self, inode: _Inode, path: str, position: int, written: bytes) -> None:
         """Write at a position within what is free."""
@@ -485,6 +491,7 @@ class SimDisk:
 
     def write_atomic(self, path: str, data: bytes, *, sync: bool) -> None:
         """See Files: a new file takes the name."""
+        self._check_folder(path)
         inode = _Inode()
         self.write(inode, path, 0, data)
         if sync:
@@ -495,6 +502,7 @@ class SimDisk:
 
     def make_empty(self, path: str) -> None:
         """See Files. It reaches memory alone, so that no disk can refuse it."""
+        self._check_folder(path)
         self.names.setdefault(path, _Inode())
 
     def size(self, path: str) -> int:
