@@ -223,6 +223,8 @@ class Run:
             if found is not None and found.leader < 0:
                 continue  # at rest, so all who could lead have lost their disks
             node = self.cluster.nodes.get(found.leader) if found is not None else None
+            if node is not None and place in node.broker.partitions.offline:
+                continue  # its log or folder is damaged: an operator has to decide
             replica = node.broker.partitions.get(*place) if node is not None else None
             if replica is None or self.workload.audited(place) < replica.high_watermark:
                 return False

@@ -15,6 +15,7 @@ from anabranch.core.wire.metadata_records import (
     UnfenceBrokerRecord,
 )
 from anabranch.sim.checks.committed import ZOMBIE_WROTE
+from anabranch.sim.checks.liveness import copy_unrest
 from anabranch.sim.checks.metadata import LAST_KNOWN, UNCLEAN
 from anabranch.sim.checks.replicas import LAST_STANDING
 from anabranch.sim.checks.violation import Violation
@@ -821,3 +822,20 @@ def test_looking_counts_no_call_of_the_disk():
         copy.end = -1
     stage.look(1, 2, 3)
     assert [node.disk.calls for node in stage.nodes.values()] == calls
+
+
+@pytest.mark.parametrize("compacted", [True, False])
+def test_a_copy_that_begins_within_a_batch_may_lack_it_only_where_logs_are_compacted(compacted):
+    """Seed 20001237: a follower began anew at a start within a batch of which compaction had left
+    nothing by then."""
+    settings = {"cleanup_policy": "compact,delete"} if compacted else {}
+    stage = Stage(**settings)
+    stage.append(1, count=3)
+    stage.write(2)
+    for node_id in (1, 3):
+        stage.log(node_id).delete_records_before(2)
+        stage.look(node_id)
+    assert copy_unrest(stage.nodes[3], stage.logs, KEY, 5) == ""
+    del stage.logs.seats[3].copies[KEY].entries[0]
+    wrong = "" if compacted else "has other batches than those that are committed"
+    assert copy_unrest(stage.nodes[3], stage.logs, KEY, 5) == wrong

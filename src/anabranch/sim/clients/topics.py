@@ -8,11 +8,13 @@ Not here: which topics there are and when one is made again (the plans), request
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from anabranch.core.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from anabranch.core.types import TopicId
     from anabranch.sim.clients.admin import Admin
     from anabranch.sim.plan_parts import TopicPlan
 
@@ -43,25 +45,37 @@ class PlannedTopics:
         if topic is None:
             return  # a plan that was made smaller has operations on topics that it has no more
         self._missing.add(name)
+        operator.refresh(lambda: self._delete(topic, operator.topic_id(name), delay_ms))
 
-        def delete() -> None:
-            topic_id = operator.topic_id(name)  # a request that comes late deletes no other topic
-            operator.delete_topic(topic_id, lambda _: operator.later(delay_ms, self._make, topic))
+    def _delete(self, topic: TopicPlan, old_id: TopicId, delay_ms: int) -> None:
+        """By its id: a request that comes late deletes no other topic."""
+        operator = self._operator
+        operator.delete_topic(old_id, lambda _: operator.later(delay_ms, self._make, topic, old_id))
 
-        operator.refresh(delete)
+    def _make(self, topic: TopicPlan, old_id: TopicId | None = None) -> None:
+        operator = self._operator
 
-    def _make(self, topic: TopicPlan) -> None:
         def done(response: Any) -> None:
             code = response.topics[0].error_code if response and response.topics else -1
-            if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            if code == ErrorCode.TOPIC_ALREADY_EXISTS and old_id is not None:
+                operator.refresh(partial(self._look, topic, old_id))
+            elif code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                 self._missing.discard(topic.name)
             else:
-                self._operator.later(RETRY_MS, self._make, topic)
+                operator.later(RETRY_MS, self._make, topic, old_id)
 
-        self._operator.create_topic(
+        operator.create_topic(
             topic.name,
             partitions=topic.partitions,
             replication_factor=topic.replication_factor,
             configs=dict(topic.configs),
             done=done,
         )
+
+    def _look(self, topic: TopicPlan, old_id: TopicId) -> None:
+        """Whether that is the new topic: a deletion that was lost, or still is under way, is asked
+        for again."""
+        if self._operator.topic_id(topic.name) == old_id:
+            self._delete(topic, old_id, RETRY_MS)
+        else:
+            self._missing.discard(topic.name)
