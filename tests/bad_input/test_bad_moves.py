@@ -124,6 +124,9 @@ FILES = {
     "a key that is missing": (
         json.dumps({"partitions": [{"topic": TOPIC}]}), "line 1, partition: it is missing",
     ),
+    "a key without effect": (
+        json.dumps({"partitions": [entry(observers=[1])]}), 'line 1, "observers": no such field',
+    ),
     "a broker twice": (
         json.dumps({"partitions": [entry(replicas=[1, 1])]}), "broker 1 is named twice",
     ),
@@ -179,9 +182,9 @@ STRANGERS = {
     "add": (["plan", "add", "--broker", NOBODY], "Broker(s) 77 are not registered; known: 1."),
     "factor": (
         ["plan", "factor", "--topic", "nobodys", "--replication-factor", 1],
-        "There is no topic nobodys: `anabranch topics list` shows what there is.",
+        "There is no topic 'nobodys': `anabranch topics list` shows what there is.",
     ),
-    "observers": (["plan", "observers", "--topic", "nobodys"], "Topic 'nobodys': "),
+    "observers": (["plan", "observers", "--topic", "nobodys"], "There is no topic 'nobodys'."),
     "cordon": (["cluster", "cordon", "--broker", NOBODY], "No broker with id 77 found; known: 1."),
     "uncordon": (
         ["cluster", "uncordon", "--broker", NOBODY],

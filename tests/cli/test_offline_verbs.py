@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 
+import click
 import pytest
 from click.testing import CliRunner
 from tests.server.node_kit import ThreadNode
@@ -212,3 +213,32 @@ def test_help_lists_verbs_with_whole_sentences(group):
     _usage, _commands, verbs = run(group, "--help").stdout.partition("Commands:")
     assert "Example: anabranch" in verbs
     assert "..." not in verbs
+
+
+def every_verb(verb, words=()):
+    """Each command with the words that name it."""
+    yield words, verb
+    if isinstance(verb, click.Group):
+        for name in verb.list_commands(click.Context(verb)):
+            yield from every_verb(verb.get_command(click.Context(verb), name), (*words, name))
+
+
+@pytest.mark.parametrize("columns", [80, 60])
+def test_an_example_can_be_copied_from_the_help(columns):
+    for words, verb in every_verb(main):
+        said = CliRunner().invoke(main, [*words, "--help"], terminal_width=columns).output
+        _, _, example = said.rpartition("  Example: ")
+        assert " ".join(example.replace(" \\\n", " ").split()) == " ".join(
+            verb.epilog.removeprefix("Example: ").split()
+        )
+        parts = example.rstrip("\n").split("\n")
+        assert all(each.endswith(" \\") for each in parts[:-1])
+        assert all(each.strip().startswith("--") for each in parts[1:])
+
+
+def test_a_number_that_is_none_is_refused_in_plain_words():
+    assert "'abc' is not a valid integer." in run("up", "--port", "abc").output
+    assert (
+        "'abc' is not a valid number of seconds."
+        in run("topics", "list", "--timeout", "abc").output
+    )

@@ -153,7 +153,8 @@ def test_a_start_that_is_refused_leaves_nothing_behind(tmp_path, brokers, is_the
         port = taken.getsockname()[1]
         done = run_up(folder, "--brokers", brokers, port=port)
     assert done.returncode == 1
-    assert str(port) in done.stderr and "in use" in done.stderr
+    assert f"port {port} of 127.0.0.1 is in use" in done.stderr
+    assert "or take another --port" in done.stderr
     assert "Traceback" not in done.stderr
     assert folder.exists() == is_there
     assert not is_there or [each.name for each in folder.iterdir()] == ["lost+found"]

@@ -53,12 +53,8 @@ def test_what_cannot_be_is_one_line_with_kafkas_code(verb):
     refused(verb("topics", "create", "--topic", "twice"), "already exists", "TOPIC_ALREADY_EXISTS")
     again = verb("topics", "create", "--topic", "twice", "--if-not-exists")
     assert lines(again) == ["Topic twice already exists."]
-    refused(verb("topics", "describe", "--topic", "nowhere"), "nowhere")
-    refused(
-        verb("topics", "delete", "--topic", "nowhere"), "nowhere: ", "UNKNOWN_TOPIC_OR_PARTITION"
-    )
     gone = verb("topics", "delete", "--topic", "nowhere", "--if-exists")
-    assert lines(gone) == ["There is no topic nowhere."]
+    assert lines(gone) == ["There is no topic 'nowhere'."]
     refused(verb("topics", "create", "--topic", "a/b"), "INVALID_TOPIC_EXCEPTION")
     refused(verb("topics", "create", "--topic", "x", "--config", "nonsense"), "KEY=VALUE")
     refused(verb("topics", "create", "--topic", "x", "--replica-assignment", "1:x"), "1:2,2:3")
@@ -66,6 +62,26 @@ def test_what_cannot_be_is_one_line_with_kafkas_code(verb):
         verb("topics", "create", "--topic", "x", "--replica-assignment", "1", "--partitions", "1"),
         "--replica-assignment",
     )
+
+
+ABSENT = [
+    "topics describe --topic nowhere",
+    "topics alter --topic nowhere --partitions 9",
+    "topics delete --topic nowhere",
+    "configs describe --entity-type topics --entity-name nowhere",
+    "configs alter --entity-type topics --entity-name nowhere --add-config retention.ms=5",
+    "consume --topic nowhere --timeout 1",
+    "placement nowhere",
+    "partitions elect-leaders --topic nowhere",
+    "plan observers --topic nowhere",
+    "plan factor --topic nowhere --replication-factor 1",
+    "groups reset-offsets --group g --topic nowhere --to-earliest",
+]
+
+
+@pytest.mark.parametrize("words", ABSENT)
+def test_every_command_says_alike_that_a_topic_is_not_there(verb, words):
+    refused(verb(*words.split()), "There is no topic 'nowhere'", "UNKNOWN_TOPIC_OR_PARTITION")
 
 
 def test_validate_only_creates_nothing(verb):

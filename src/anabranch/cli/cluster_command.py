@@ -43,8 +43,14 @@ ALL_SETTINGS = (
 )
 
 
+click.IntRange.name = "integer"
+"""As errors name it: `'x' is not a valid integer`, not click's `integer range`."""
+
+
 class Seconds(click.FloatRange):
     """A time that ends: click's own range takes `nan`, which no time ever exceeds."""
+
+    name = "number of seconds"
 
     def convert(
         self, value: Any, parameter: click.Parameter | None, context: click.Context | None
@@ -69,6 +75,31 @@ timeout_option = click.option(
 )  # fmt: skip
 
 
+class ExampleFormatter(click.HelpFormatter):
+    """Help whose examples can be copied: they break before an option only, with a backslash."""
+
+    def write_text(self, text: str) -> None:
+        """A paragraph, or the example at the end."""
+        if not text.startswith("Example: "):
+            super().write_text(text)
+            return
+        indent, room = " " * self.current_indent, self.width - self.current_indent - 2
+        first, *others = text.split(" --")
+        lines = [first]
+        for option in others:
+            if len(lines[-1]) + len(" --") + len(option) <= room:
+                lines[-1] += f" --{option}"
+            else:
+                lines.append(f"    --{option}")
+        self.write(" \\\n".join(indent + line for line in lines) + "\n")
+
+
+class HelpContext(click.Context):
+    """What a verb runs in."""
+
+    formatter_class = ExampleFormatter
+
+
 class SuggestingGroup(click.Group):
     """A group that names the verbs that an unknown one resembles."""
 
@@ -77,7 +108,10 @@ class SuggestingGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The verb that the first word names. Raises UsageError."""
         try:
-            return super().resolve_command(context, words)
+            name, verb, others = super().resolve_command(context, words)
+            if verb is not None:
+                verb.context_class = HelpContext
+            return name, verb, others
         except click.UsageError as fault:
             near = get_close_matches(words[0], self.list_commands(context))
             if not near:

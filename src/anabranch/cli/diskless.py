@@ -40,7 +40,7 @@ def command() -> None:
 
 
 @command.command(
-    epilog="Example: anabranch diskless verify --config server.properties   (all nodes stopped)"
+    epilog="Example: anabranch diskless verify --config server.properties  # all nodes stopped"
 )
 @config_option
 @storage_option
@@ -76,7 +76,7 @@ def verify(
 
 
 @command.command(
-    epilog="Example: anabranch diskless restore --config server.properties   (all nodes stopped)"
+    epilog="Example: anabranch diskless restore --config server.properties  # all nodes stopped"
 )
 @config_option
 @storage_option

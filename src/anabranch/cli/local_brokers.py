@@ -96,21 +96,6 @@ class LocalBroker:
             code = None if self.process is None else self.process.returncode
             raise self.failure(f"ended with exit code {code}")
 
-    def wait_port(self) -> None:
-        """Wait until no process listens at its port: nodes of a killed supervisor may still be
-        stopping. Raises ClickException when one goes on."""
-        if not is_taken(self.port):
-            return
-        in_use = f"port {self.port} of 127.0.0.1 is in use"
-        click.echo(f"{in_use}; waiting {PORT_SECONDS:.0f} s for it to become free", err=True)
-        until = time.monotonic() + PORT_SECONDS
-        while is_taken(self.port):
-            if time.monotonic() > until:
-                raise click.ClickException(
-                    f"{in_use}; stop the process that listens there, or take another --port"
-                )
-            time.sleep(ASK_AGAIN_SECONDS)
-
     def stop(self) -> None:
         """SIGTERM, so that leaderships move; made to end when it does not."""
         if self.process is None or not self.is_alive:
@@ -189,7 +174,7 @@ class LocalBrokers:
     def start(self) -> None:
         """Start every node and wait until each of them serves."""
         for node in self.nodes:
-            node.wait_port()
+            wait_free(node.port)
         for node in self.nodes:
             node.start()
         for node in self.nodes:
@@ -228,6 +213,22 @@ class LocalBrokers:
                 **diskless,
                 **given,
             }
+
+
+def wait_free(port: int) -> None:
+    """Wait until no process listens at that port of the loopback interface: nodes of a killed
+    supervisor may still be stopping. Raises ClickException when one goes on."""
+    if not is_taken(port):
+        return
+    in_use = f"port {port} of 127.0.0.1 is in use"
+    click.echo(f"{in_use}; waiting {PORT_SECONDS:.0f} s for it to become free", err=True)
+    until = time.monotonic() + PORT_SECONDS
+    while is_taken(port):
+        if time.monotonic() > until:
+            raise click.ClickException(
+                f"{in_use}; stop the process that listens there, or take another --port"
+            )
+        time.sleep(ASK_AGAIN_SECONDS)
 
 
 def is_taken(port: int) -> bool:

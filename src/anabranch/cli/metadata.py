@@ -103,7 +103,7 @@ def _plain(value: Any) -> Any:
 
 
 @command.command(
-    epilog="Example: anabranch metadata restore --config server.properties   (all nodes stopped)"
+    epilog="Example: anabranch metadata restore --config server.properties  # all nodes stopped"
 )
 @click.option(
     "--config", "properties_file", type=click.Path(exists=True, dir_okay=False), metavar="FILE",

@@ -442,5 +442,5 @@ def delete(
         return True
 
     deleted = ask(bootstrap, work, timeout_seconds=timeout_seconds)
-    sentence = f"Topic {topic} deleted." if deleted else f"There is no topic {topic}."
+    sentence = f"Topic {topic} deleted." if deleted else f"There is no topic {topic!r}."
     tell(sentence, as_json=as_json, topic=topic, deleted=deleted)

@@ -83,6 +83,7 @@ def command(
         with no_leftovers(Path(folder)) as keep:
             _run_several(folder, port, brokers, names, settings, keep, as_json=as_json)
         return
+    from anabranch.cli.local_brokers import wait_free
     from anabranch.server import logs
     from anabranch.server.main import run
 
@@ -91,6 +92,8 @@ def command(
 
     rack = [f"broker.rack={names[0]}"] if names else []
     configured(None, [*shorthand(folder, port), *rack, *settings])  # before anything is made
+    if not any(each.partition("=")[0].strip() == "listeners" for each in settings):
+        wait_free(port)
     say = say_json if as_json else say_text
     with no_leftovers(Path(folder)) as keep:
         own = [f"{name}={text}" for name, text in diskless_settings(folder).items()]

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from anabranch.client.cluster import Cluster, check
+from anabranch.client.cluster import Cluster, check, check_there
 from anabranch.core.controller.brokers.cordons import CORDON, EVERY_FOLDER
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.wire.messages.create_partitions import (
@@ -145,7 +145,9 @@ async def delete_topic(cluster: Cluster, name: str) -> None:
         topics=[DeleteTopicState(name=name)], topic_names=[name], timeout_ms=TIMEOUT_MS
     )
     response: DeleteTopicsResponse = await cluster.send(request)
-    check(response.responses[0].error_code, response.responses[0].error_message, of=name)
+    result = response.responses[0]
+    check_there(result.error_code, name)
+    check(result.error_code, result.error_message, of=name)
 
 
 async def create_partitions(cluster: Cluster, name: str, count: int) -> None:
@@ -153,7 +155,9 @@ async def create_partitions(cluster: Cluster, name: str, count: int) -> None:
     topic = CreatePartitionsTopic(name=name, count=count, assignments=None)
     request = CreatePartitionsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)
     response: CreatePartitionsResponse = await cluster.send(request)
-    check(response.results[0].error_code, response.results[0].error_message, of=name)
+    result = response.results[0]
+    check_there(result.error_code, name)
+    check(result.error_code, result.error_message, of=name)
 
 
 async def describe_configs(
@@ -170,8 +174,11 @@ async def describe_configs(
         response: DescribeConfigsResponse = await cluster.send_to(broker_id_of(name), request)
     else:
         response = await cluster.send(request)
-    check(response.results[0].error_code, response.results[0].error_message, of=name)
-    return response.results[0].configs
+    result = response.results[0]
+    if kind is ResourceKind.TOPIC:
+        check_there(result.error_code, name)
+    check(result.error_code, result.error_message, of=name)
+    return result.configs
 
 
 async def alter_configs(
@@ -199,7 +206,10 @@ async def alter_configs(
         response = await cluster.send(request)
     else:
         response = await cluster.send_to(broker_id_of(name), request)
-    check(response.responses[0].error_code, response.responses[0].error_message)
+    result = response.responses[0]
+    if kind is ResourceKind.TOPIC:
+        check_there(result.error_code, name)
+    check(result.error_code, result.error_message)
 
 
 def broker_id_of(name: str) -> int:

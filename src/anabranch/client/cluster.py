@@ -52,6 +52,13 @@ def check(code: int, message: str | None = None, *, of: str = "") -> None:
         raise fault
 
 
+def check_there(code: int, topic: str) -> None:
+    """Raise ApiError if a topic is not there, in the same words for every request about topics;
+    other codes are left to the caller."""
+    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {topic!r}.")
+
+
 def parse_addresses(bootstrap_servers: str) -> list[tuple[str, int]]:
     """`host:port,host:port` as pairs; raises ClientFault that names the part it cannot read."""
     addresses = []
@@ -154,8 +161,7 @@ class Cluster:
         topic = (await self.metadata([name])).topics[0]
         if topic.error_code:
             code = ErrorCode(topic.error_code)
-            if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise ApiError(code, f"There is no topic {name!r}.")
+            check_there(code, name)
             raise ApiError(code, f"Topic {name!r}: {ERRORS[code].sentence}")
         return topic
 

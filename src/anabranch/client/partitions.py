@@ -20,7 +20,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from anabranch.client.admin import ResourceKind, describe_cluster
-from anabranch.client.cluster import Cluster, check
+from anabranch.client.cluster import Cluster, check, check_there
 from anabranch.client.connection import ConnectionLost
 from anabranch.client.reassignments import under_way
 from anabranch.core.controller.moves.reassignment import Move
@@ -143,6 +143,7 @@ async def describe_topics(cluster: Cluster, names: Sequence[str] | None) -> list
     for each in found:
         if each.error_code:
             code = ErrorCode(each.error_code)
+            check_there(code, each.name or "")
             raise ApiError(code, f"Topic {each.name!r}: {ERRORS[code].sentence}")
     every = sorted(each.name or "" for each in found)
     exact, diskless = await described(cluster, every)

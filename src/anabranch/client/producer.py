@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
 from typing import NamedTuple
 
-from anabranch.client.cluster import Cluster, check, may_help
+from anabranch.client.cluster import Cluster, check, check_there, may_help
 from anabranch.client.connection import Connection, ConnectionLost
 from anabranch.client.lanes import Lane, LaneSettings, OutgoingBatch, ProduceFailed, Ticket
 from anabranch.core.errors import ERRORS, ApiError, ErrorCode
@@ -87,6 +87,7 @@ class Producer:
         found = (await self._cluster.metadata([topic], creates=True)).topics[0]
         if found.error_code:
             code = ErrorCode(found.error_code)
+            check_there(code, topic)
             raise ApiError(code, f"Topic {topic!r}: {ERRORS[code].sentence}")
         self._leaders[topic] = {each.partition_index: each.leader_id for each in found.partitions}
 

@@ -13,7 +13,7 @@ from itertools import chain
 from random import Random
 
 from anabranch.client.admin import cordoned_in, describe_cluster
-from anabranch.client.cluster import Cluster
+from anabranch.client.cluster import Cluster, check_there
 from anabranch.client.partitions import settings_of
 from anabranch.client.reassignments import assignment, held
 from anabranch.core.errors import ApiError, ErrorCode
@@ -32,7 +32,7 @@ async def propose(
     known = {place.topic for place in now}
     for topic in topics:
         if topic not in known:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {topic} does not exist.")
+            check_there(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic)
     settings = await settings_of(cluster, topics)
     for topic in topics:
         if settings.get(topic, {}).get(SETTING):

@@ -130,7 +130,7 @@ def test_more_and_fewer_replicas() -> None:
 
 def test_a_goal_that_names_what_is_not_there_is_refused() -> None:
     made = layout(ABC, (1, 2))
-    with pytest.raises(ClientFault, match=r"There is no topic no: ") as topic:
+    with pytest.raises(ClientFault, match=r"There is no topic 'no': ") as topic:
         change_factor(made, "no", 2)
     assert topic.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     for goal in (drain, fill):

@@ -75,6 +75,8 @@ WRONG = [
     (file([move(to=["3"])]), "line 2, to[0]: a broker id is expected"),
     (file([move(to=[1])]), "line 2, to: t-0 has these replicas already"),
     (file([move(), move()]), "line 3, partition: t-0 is named a second time"),
+    (file([move(throttle=5)]), 'line 2, "throttle": no such field; known are topic, partition, '),
+    (file(throttle=5), 'line 1, "throttle": no such field; known are version, cluster_id, '),
 ]
 
 

@@ -53,6 +53,8 @@ WRONG = [
     (entry(replicas='["1"]'), "line 2, replicas[0]: a broker id is expected"),
     (entry(more=', "log_dirs": ["any", "any"]'), "line 2, log_dirs: one folder a replica"),
     (entry(more=', "log_dirs": ["/disk"]'), 'line 2, log_dirs: only "any" is served'),
+    (entry(more=', "observers": [3]'), 'line 2, "observers": no such field; known are topic, '),
+    ('{"partitions": [7],\n"throttle": 5}', 'line 2, "throttle": no such field; known are version'),
     (
         '{"partitions": [\n{"topic": "t", "partition": 0, "replicas": [1]},\n'
         '{"topic": "t", "partition": 0, "replicas": [2]}]}',
@@ -66,3 +68,15 @@ def test_what_is_wrong_is_said_with_its_place(text: str, said: str) -> None:
     with pytest.raises(InputFault) as fault:
         read_moves(text)
     assert said in str(fault.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"topics": [{"topic": "t", "partition": 0}]}', 'line 1, "partition": no such field'),
+        ('{"topic": "t", "topics": [{"topic": "t"}]}', 'line 1, "topic": no such field'),
+    ],
+)
+def test_fields_without_effect_among_topics_are_refused(text: str, said: str) -> None:
+    with pytest.raises(InputFault, match=said):
+        read_topics(text)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from anabranch.core.types import TopicPartition
@@ -130,8 +130,18 @@ def no_others(item: Item, names: tuple[str, ...]) -> None:
     """Raise InputFault for a field of another name: a slip that would have no effect."""
     for name in item.value:
         if name not in names:
-            known = ", ".join(names)
-            raise InputFault(f"line {item.line}, {shown(name)}: no such field; known are {known}")
+            raise InputFault(f"line {item.line}, {_unknown(name, names)}")
+
+
+def no_other_fields(text: str, where: Mapping[str, int], names: tuple[str, ...]) -> None:
+    """The same for an object of which `fields` gave the places. Raises InputFault."""
+    for name, at in where.items():
+        if name not in names:
+            raise InputFault(f"line {line_of(text, at)}, {_unknown(name, names)}")
+
+
+def _unknown(name: str, names: tuple[str, ...]) -> str:
+    return f"{shown(name)}: no such field; known are {', '.join(names)}"
 
 
 def whole(item: Item, name: str, least: int = 0) -> int:

@@ -5,7 +5,7 @@ and gives one list of brokers a partition; the first of each is the preferred le
 exactly what was written is what happens. Constraints and guarantees: ids are 0, 1, 2 … in order;
 as many replicas in each; distinct, none negative. Each criterion has its own error, they are tried
 in the order of the criteria, partition by partition, and each names line and field. Other keys in
-an entry are ignored.
+an entry are refused.
 
 Worked example: [{"id": 0, "replicas": [0, 1, 2]}, {"id": 1, "replicas": [1, 2, 0]}] makes two
 partitions led by brokers 0 and 1. Trade-off: nothing is balanced for you, and a topic that grows

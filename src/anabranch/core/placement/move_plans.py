@@ -231,7 +231,7 @@ def change_factor(layout: Layout, topic: str, factor: int) -> Plan:
     if not places:
         raise ClientFault(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            f"There is no topic {topic}: `anabranch topics list` shows what there is.",
+            f"There is no topic {topic!r}: `anabranch topics list` shows what there is.",
         )
     if factor < 1:
         why = "a partition needs at least one replica"

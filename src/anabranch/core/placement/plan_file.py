@@ -4,7 +4,7 @@ What: `{"version": 1, "cluster_id": …, "goal": …, "made_at_ms": …, "moves"
 "from", "to", "why", "because"}]}`, one move a line, read with an error that names line and field.
 Why `from`: whoever applies the file can tell that the cluster has changed since. Rules kept: a
 partition is named once; lists are of different brokers, none negative, and not equal; what was
-written is read as it was.
+written is read as it was; a field of another name is refused, as it would have no effect.
 
 Not here: making plans (`move_plans.py`), whether a cluster still fits one
 (`core/controller/moves/plans`).
@@ -23,6 +23,8 @@ from anabranch.core.placement.json_places import (
     fields,
     items,
     needed,
+    no_other_fields,
+    no_others,
     replicas,
     shown,
     whole,
@@ -35,6 +37,8 @@ VERSION = 1
 MOST_MS = 1 << 62
 FILE = '{"version": 1, "cluster_id": …, "goal": …, "made_at_ms": …, "moves": […]}'
 ENTRY = '{"topic": …, "partition": …, "from": […], "to": […], "why": …, "because": …}'
+FILE_FIELDS = ("version", "cluster_id", "goal", "made_at_ms", "moves")
+ENTRY_FIELDS = ("topic", "partition", "from", "to", "why", "because")
 
 
 class PlanFile(NamedTuple):
@@ -75,11 +79,12 @@ def read_plan(text: str) -> PlanFile:
     where = fields(text, 0, FILE)
     check_end(text, 0, "object")
     found = {name: decode(text, at)[0] for name, at in where.items() if name != "moves"}
-    for name in ("version", "cluster_id", "goal", "made_at_ms", "moves"):
+    for name in FILE_FIELDS:
         if name not in where:
             raise InputFault(f"{name}: it is missing; {FILE} is expected")
     if found["version"] != VERSION:
         raise InputFault(f"version: {shown(found['version'])} is not known here; {VERSION} is")
+    no_other_fields(text, where, FILE_FIELDS)
     made_at_ms = found["made_at_ms"]
     if type(made_at_ms) is not int or not 0 <= made_at_ms < MOST_MS:
         raise InputFault(
@@ -95,7 +100,8 @@ def read_plan(text: str) -> PlanFile:
 def _moves(text: str, at: int) -> Iterator[PlannedMove]:
     seen: set[TopicPartition] = set()
     for item in items(text, at, "an array"):
-        value = needed(item, ("topic", "partition", "from", "to", "why", "because"), ENTRY)
+        value = needed(item, ENTRY_FIELDS, ENTRY)
+        no_others(item, ENTRY_FIELDS)
         for name in ("topic", "because"):
             written(value[name], f"line {item.line}, {name}")
         if value["why"] not in list(MoveCause):

@@ -1,9 +1,10 @@
 """Files of moves, as Kafka's kafka-reassign-partitions reads and writes them.
 
 What: `{"version": 1, "partitions": [{"topic": …, "partition": …, "replicas": […]}]}`, read with an
-error that names line and field, and written. Also the file that names topics to be moved. Rule
-kept: a partition is named once, its brokers are named once, and none of them is negative. What
-`log_dirs` says must be "any": brokers choose their folders.
+error that names line and field, and written. Also the file that names topics to be moved. Rules
+kept: a partition is named once, its brokers are named once, and none of them is negative; a field
+of another name is refused, as it would have no effect. What `log_dirs` says must be "any": brokers
+choose their folders.
 
 Source: Kafka's ReassignPartitionsCommand, KIP-455. Not here: whether brokers and topics exist.
 """
@@ -22,6 +23,8 @@ from anabranch.core.placement.json_places import (
     fields,
     items,
     needed,
+    no_other_fields,
+    no_others,
     replicas,
     shown,
     whole,
@@ -44,6 +47,7 @@ def read_moves(text: str) -> Moves:
         place = TopicPartition(
             _topic(item, ENTRY, ("partition", "replicas")), whole(item, "partition")
         )
+        no_others(item, ("topic", "partition", "replicas", "log_dirs"))
         if place in moves:
             raise InputFault(f"line {item.line}, partition: {place} is named a second time")
         moves[place] = replicas(item, "replicas", place)
@@ -53,7 +57,11 @@ def read_moves(text: str) -> Moves:
 
 def read_topics(text: str) -> list[str]:
     """The topics that a topics-to-move file names, in its order, each once. Raises InputFault."""
-    return list(dict.fromkeys(_topic(item, TOPICS) for item in _entries(text, "topics", TOPICS)))
+    topics: dict[str, None] = {}
+    for item in _entries(text, "topics", TOPICS):
+        topics[_topic(item, TOPICS)] = None
+        no_others(item, ("topic",))
+    return list(topics)
 
 
 def write_moves(moves: Mapping[TopicPartition, tuple[int, ...]]) -> str:
@@ -74,6 +82,7 @@ def _entries(text: str, name: str, expected: str) -> Iterator[Item]:
             raise InputFault(f"version: {shown(version)} is not known here; {VERSION} is")
     if name not in where:
         raise InputFault(f"{name}: it is missing; {expected} is expected")
+    no_other_fields(text, where, ("version", name))
     found = list(items(text, where[name], "an array"))
     if not found:
         raise InputFault(f"{name}: it is empty, so there is nothing to do")
