@@ -50,6 +50,9 @@ PIPELINES_ALONE = {
 }
 """Packages of Spark's extras: the rest of the project works where they are not installed."""
 
+NEED_EACH_OTHER = {("access", "request"), ("controller", "outcome"), ("metadata", "settings")}
+"""Rooms of core of which one names a type of the other, and the other uses the one."""
+
 CORE_CALLS_NEVER = {"open", "print", "input"}
 
 CORE_RANDOM_NAMES = {"Random"}
@@ -102,6 +105,20 @@ def test_rooms_import_only_what_the_architecture_allows(modules):
         for room in rooms_of(name, names, known) - MAY_IMPORT[module.room]
     ]
     assert not breaches, "\n".join(breaches)
+
+
+def test_no_two_rooms_of_core_need_each_other(modules):
+    """Of two rooms one is the lower one: what both need lies there, or below both."""
+    edges: dict[tuple[str, str], str] = {}
+    for module in modules:
+        if not module.name.startswith("anabranch.core."):
+            continue
+        of = module.name.split(".")[2]
+        for line, name, _ in imports_of(module.tree):
+            if name.startswith("anabranch.core.") and (to := name.split(".")[2]) != of:
+                edges.setdefault((of, to), f"{module.place}:{line} imports {name}")
+    both = {(of, to) for of, to in edges if of < to and (to, of) in edges} - NEED_EACH_OTHER
+    assert not both, "\n".join(edges[pair] for of, to in both for pair in ((of, to), (to, of)))
 
 
 def test_tools_import_each_other_in_one_direction(tools):

@@ -8,10 +8,10 @@ import pytest
 from tests.core.api.in_memory_node import batch
 from tests.core.replication.peers import START_MS, Peers
 
-from anabranch.core.api import held_up
-from anabranch.core.api.held_up import FORGOTTEN_MS, GAP_MS, HELD_UP_MS
 from anabranch.core.errors import ErrorCode
+from anabranch.core.log import held_up
 from anabranch.core.log.files import DiskFull
+from anabranch.core.log.held_up import FORGOTTEN_MS, GAP_MS, HELD_UP_MS
 from anabranch.core.wire.messages.produce import (
     PartitionProduceData,
     ProduceRequest,

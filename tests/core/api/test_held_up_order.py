@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tests.core.api.test_held_up import full_disk, send
 from tests.core.replication.peers import Peers
 
-from anabranch.core.api.held_up import PASSING
 from anabranch.core.errors import ErrorCode
+from anabranch.core.log.held_up import PASSING
 from anabranch.core.wire.batch import walk
 
 EPOCHS = 3

@@ -17,8 +17,8 @@ from tests.core.broker.assignments_kit import (
 )
 
 from anabranch.core.broker.directory_assignments import MOST, RETRY_MS, DirectoryAssignments
-from anabranch.core.controller.brokers.membership import LOST_DIRECTORY
 from anabranch.core.errors import ErrorCode
+from anabranch.core.metadata.directories import LOST_DIRECTORY
 from anabranch.core.metadata.image import MetadataDelta
 from anabranch.core.replication.partitions import Partitions
 from anabranch.core.types import NEVER_MS, TopicPartition

@@ -8,8 +8,8 @@ import pytest
 from tests.core.controller.test_reassignment import alter
 from tests.core.controller.world import World
 
-from anabranch.core.controller.brokers.membership import LOST_DIRECTORY
 from anabranch.core.errors import ErrorCode
+from anabranch.core.metadata.directories import LOST_DIRECTORY
 from anabranch.core.metadata.features import METADATA_VERSION
 from anabranch.core.wire.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,

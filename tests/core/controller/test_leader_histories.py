@@ -19,7 +19,7 @@ from tests.core.controller.test_resources import alter as alter_config
 from tests.core.controller.world import World
 
 from anabranch.core.controller.brokers.hints import Answer
-from anabranch.core.controller.brokers.membership import emptied
+from anabranch.core.metadata.directories import emptied
 from anabranch.core.metadata.image import RECOVERED, RECOVERING, PartitionImage
 
 BROKERS = (1, 2, 3, 4)

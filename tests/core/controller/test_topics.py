@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from tests.core.controller.world import World
 
-from anabranch.core.api.topic_names import INTERNAL_TOPICS
 from anabranch.core.errors import ErrorCode
+from anabranch.core.metadata.topic_names import INTERNAL_TOPICS
 from anabranch.core.wire.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,

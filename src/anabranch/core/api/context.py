@@ -14,16 +14,16 @@ from random import Random
 from typing import TYPE_CHECKING, TypeAlias
 
 from anabranch.core.api.acks import Acks
-from anabranch.core.api.held_up import HeldUp
 from anabranch.core.api.log_levels import LogLevels, NoLogs
 from anabranch.core.api.metadata_view import MetadataCache
 from anabranch.core.api.suspects import Suspects
 from anabranch.core.broker.peers import Peers
-from anabranch.core.broker.verification import Verifier
 from anabranch.core.coordination.transactions.coordinator import TransactionCoordinator
+from anabranch.core.coordination.transactions.verification import Verifier
 from anabranch.core.diskless.broker import Diskless
 from anabranch.core.groups.coordinator import GroupCoordinator
 from anabranch.core.groups.offsets import topics_deleted
+from anabranch.core.log.held_up import HeldUp
 from anabranch.core.metadata.image import CLUSTER_DEFAULT, RESOURCE_BROKER
 from anabranch.core.replication.replication import Replication
 from anabranch.core.step import Mailbox, Wish

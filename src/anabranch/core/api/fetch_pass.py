@@ -21,7 +21,7 @@ from anabranch.core.api.context import Broker
 from anabranch.core.api.doubts import Doubts
 from anabranch.core.api.empty_batches import past_empty
 from anabranch.core.api.fetch_history import aborted_within, divergence
-from anabranch.core.api.fetch_sessions import INITIAL_EPOCH, NO_SESSION, FetchSession, Wanted
+from anabranch.core.api.fetch_sessions import FetchSession, Wanted
 from anabranch.core.api.leader_hints import tell_leaders
 from anabranch.core.api.near_clients import count_given
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
@@ -29,6 +29,7 @@ from anabranch.core.log.files import ColdRead
 from anabranch.core.outcome import MOST_READS, Cold, Outcome, Wait
 from anabranch.core.partition import READ_COMMITTED, Partition
 from anabranch.core.replication.partitions import exists
+from anabranch.core.replication.session_epochs import INITIAL_EPOCH, NO_SESSION
 from anabranch.core.request import Request
 from anabranch.core.types import ZERO_TOPIC_ID, Records
 from anabranch.core.wire.messages.fetch import (

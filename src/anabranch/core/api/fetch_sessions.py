@@ -18,15 +18,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.replication.progress import UNKNOWN_BROKER_EPOCH, Heard
+from anabranch.core.replication.session_epochs import INITIAL_EPOCH, next_epoch
 from anabranch.core.types import TopicPartition
 
 if TYPE_CHECKING:
     from anabranch.core.types import TopicId
     from anabranch.core.wire.messages.fetch import FetchPartition, ForgottenTopic, PartitionData
 
-NO_SESSION = 0
-INITIAL_EPOCH = 0
-FINAL_EPOCH = -1
 NOTHING_TO_TELL = -1
 EVICTION_MS = 120_000
 """A session may be evicted for another once it is this old, or was unused for so long (Kafka's)."""
@@ -321,8 +319,3 @@ class FetchSessions:
 
 def _worth(session: FetchSession) -> tuple[bool, int, int]:
     return session.privileged, len(session.partitions), session.session_id
-
-
-def next_epoch(epoch: int) -> int:
-    """Epochs run from 1 to 2^31-1 and begin again at 1."""
-    return epoch + 1 if epoch < 2**31 - 1 else 1

@@ -26,13 +26,13 @@ from anabranch.core.access.authorize import Operation, ResourceType, topic_allow
 from anabranch.core.api.acks import Awaited
 from anabranch.core.api.context import NO_TOPIC, Broker
 from anabranch.core.api.handler import Handler
-from anabranch.core.api.held_up import Place
 from anabranch.core.api.leader_hints import leader_hint, tell_leaders
 from anabranch.core.api.near_clients import count_taken
-from anabranch.core.api.topic_names import INTERNAL_TOPICS, is_legal
 from anabranch.core.broker.gate import Charge, Need
-from anabranch.core.broker.verification import VERIFY_MS, Speaks, Verification
+from anabranch.core.coordination.transactions.verification import VERIFY_MS, Speaks, Verification
 from anabranch.core.errors import ApiError, ErrorCode, RecordsRefused, StorageFault
+from anabranch.core.log.held_up import Place
+from anabranch.core.metadata.topic_names import INTERNAL_TOPICS, is_legal
 from anabranch.core.outcome import Hangup, NoAnswer, Outcome, Wait
 from anabranch.core.partition import ACKS_ALL, UNKNOWN_OFFSET, Partition, Ticket
 from anabranch.core.replication.partitions import exists

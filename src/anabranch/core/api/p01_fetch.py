@@ -26,17 +26,12 @@ from anabranch.core.api.context import Broker
 from anabranch.core.api.fetch_followers import FollowerFetch, may_pass_over
 from anabranch.core.api.fetch_metadata import fetch_metadata
 from anabranch.core.api.fetch_pass import Fetch, ReadOptions
-from anabranch.core.api.fetch_sessions import (
-    FINAL_EPOCH,
-    INITIAL_EPOCH,
-    NO_SESSION,
-    FetchSession,
-    Wanted,
-)
+from anabranch.core.api.fetch_sessions import FetchSession, Wanted
 from anabranch.core.api.handler import Handler
 from anabranch.core.broker.gate import Charge, Need
 from anabranch.core.errors import ApiError
 from anabranch.core.outcome import Outcome
+from anabranch.core.replication.session_epochs import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
 from anabranch.core.request import Request
 from anabranch.core.types import TopicId
 from anabranch.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse

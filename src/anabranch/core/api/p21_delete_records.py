@@ -18,10 +18,10 @@ from collections.abc import Iterator
 from anabranch.core.access.authorize import Operation, ResourceType, topic_allowed
 from anabranch.core.api.context import Broker
 from anabranch.core.api.handler import Handler
-from anabranch.core.api.topic_names import is_internal
 from anabranch.core.broker.gate import Need
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.log.files import ColdRead
+from anabranch.core.metadata.topic_names import is_internal
 from anabranch.core.outcome import Cold, Outcome, Wait
 from anabranch.core.partition import Partition
 from anabranch.core.replication.partitions import exists

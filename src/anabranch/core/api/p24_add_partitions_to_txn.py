@@ -27,7 +27,6 @@ from anabranch.core.access.authorize import (
 )
 from anabranch.core.api.context import Broker
 from anabranch.core.api.handler import Handler
-from anabranch.core.api.topic_names import INTERNAL_TOPICS
 from anabranch.core.api.transactions import (
     fenced_code,
     transactional_id_allowed,
@@ -40,6 +39,7 @@ from anabranch.core.coordination.transactions.rules import Producer, check_part
 from anabranch.core.coordination.transactions.transaction import BUMPS_EPOCHS
 from anabranch.core.diskless.topics import is_diskless
 from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.metadata.topic_names import INTERNAL_TOPICS
 from anabranch.core.outcome import Outcome, then, when_all
 from anabranch.core.request import Request
 from anabranch.core.types import TopicPartition

@@ -18,7 +18,7 @@ from anabranch.core.api.groups import group_allowed, when_committed
 from anabranch.core.api.handler import Handler
 from anabranch.core.api.offset_commits import NONE, Commits, fail, refused, sorted_out
 from anabranch.core.broker.gate import Need
-from anabranch.core.broker.verification import VERIFY_MS, Speaks, Verification
+from anabranch.core.coordination.transactions.verification import VERIFY_MS, Speaks, Verification
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.groups import offsets
 from anabranch.core.outcome import Outcome, Wait

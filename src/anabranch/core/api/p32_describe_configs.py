@@ -17,10 +17,10 @@ from typing import Any, Protocol
 from anabranch.core.access.authorize import CLUSTER, Authorizer, Operation, ResourceType
 from anabranch.core.api.handler import Handler
 from anabranch.core.api.log_levels import LogLevels, describe_levels
-from anabranch.core.api.topic_names import is_legal
 from anabranch.core.broker.gate import Need
 from anabranch.core.errors import ERRORS, ApiError, ClientFault, ErrorCode
 from anabranch.core.metadata.image import MetadataImage
+from anabranch.core.metadata.topic_names import is_legal
 from anabranch.core.request import Request
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.settings.describe import (

@@ -12,10 +12,10 @@ from __future__ import annotations
 from anabranch.core.access.authorize import Operation, ResourceType, topic_allowed
 from anabranch.core.api.context import Broker
 from anabranch.core.api.handler import Handler
-from anabranch.core.api.topic_names import is_legal
 from anabranch.core.broker.gate import Need
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.log.producers import Producer
+from anabranch.core.metadata.topic_names import is_legal
 from anabranch.core.request import Request
 from anabranch.core.wire.messages.describe_producers import (
     DescribeProducersRequest,

@@ -29,10 +29,10 @@ from anabranch.core.api.metadata_view import (
     offline_replicas,
     reachable_leader,
 )
-from anabranch.core.api.topic_names import is_internal, is_legal
 from anabranch.core.broker.gate import Need
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.metadata.image import PartitionImage, TopicImage
+from anabranch.core.metadata.topic_names import is_internal, is_legal
 from anabranch.core.request import Request
 from anabranch.core.wire.messages.describe_topic_partitions import (
     Cursor,

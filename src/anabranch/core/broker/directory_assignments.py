@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
-from anabranch.core.controller.brokers.membership import ANYWHERE, LOST_DIRECTORY, directory_of
 from anabranch.core.errors import ErrorCode
+from anabranch.core.metadata.directories import ANYWHERE, LOST_DIRECTORY, directory_of
 from anabranch.core.metadata.image import MetadataImage
 from anabranch.core.metadata.levels import DIRECTORIES_SINCE, level_of
 from anabranch.core.types import NEVER_MS

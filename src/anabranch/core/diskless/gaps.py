@@ -3,7 +3,7 @@ again.
 
 Why: a producer may switch brokers with five batches in flight, or one object of a broker may fail
 and the next succeed. The batch behind a gap is then told NOT_LEADER_OR_FOLLOWER for GAP_MS, as on
-classic topics (`core.api.held_up`), and OUT_OF_ORDER_SEQUENCE_NUMBER only after that. Rule kept: a
+classic topics (`core.log.held_up`), and OUT_OF_ORDER_SEQUENCE_NUMBER only after that. Rule kept: a
 sequence number that lies before what is expected is no gap. Times are of the steady clock.
 """
 
@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from anabranch.core.api.held_up import FORGOTTEN_MS, GAP, GAP_MS, MOST_HELD
 from anabranch.core.diskless.rows import Batch, LogKey, Verdict
 from anabranch.core.errors import ErrorCode
+from anabranch.core.log.held_up import FORGOTTEN_MS, GAP, GAP_MS, MOST_HELD
 from anabranch.core.log.producers import is_behind
 
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from anabranch.core.api.fetch_sessions import INITIAL_EPOCH, NO_SESSION, next_epoch
 from anabranch.core.errors import ErrorCode
 from anabranch.core.replication.effects import SendFetch
+from anabranch.core.replication.session_epochs import INITIAL_EPOCH, NO_SESSION, next_epoch
 from anabranch.core.wire.messages.fetch import (
     FetchRequest,
     FetchTopic,

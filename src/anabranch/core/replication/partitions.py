@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from anabranch.core.controller.brokers.membership import ANYWHERE, LOST_DIRECTORY, directory_of
 from anabranch.core.diskless.topics import is_diskless
 from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.metadata.directories import ANYWHERE, LOST_DIRECTORY, directory_of
 from anabranch.core.types import TopicId, TopicPartition, topic_id_text
 
 if TYPE_CHECKING:

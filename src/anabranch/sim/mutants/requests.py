@@ -8,7 +8,7 @@ BEYOND = "tests/core/replication/test_out_of_range.py"
 RECEIVE_MEMORY = "anabranch.server.receive_memory"
 CONNECTION_TESTS = "tests/server/test_connection.py"
 DATA_PATH_TESTS = "tests/core/diskless/test_data_path.py"
-HELD_UP = "anabranch.core.api.held_up"
+HELD_UP = "anabranch.core.log.held_up"
 HELD_UP_ORDER = (
     "tests/core/api/test_held_up_order.py"
     "::test_no_batch_is_taken_before_an_earlier_one_that_was_refused"

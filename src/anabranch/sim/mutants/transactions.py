@@ -6,7 +6,7 @@ from anabranch.sim.mutants.mutant import NO_SCHEDULE, Mutant
 
 TRANSACTIONS = "anabranch.core.coordination.transactions"
 TRANSACTION_TESTS = "tests/core/coordination/transactions"
-VERIFYING = "anabranch.core.broker.verification"
+VERIFYING = "anabranch.core.coordination.transactions.verification"
 
 MUTANTS = (
     Mutant(
@@ -66,7 +66,7 @@ MUTANTS = (
     Mutant(
         name="late-batch-after-a-marker",
         rule="a verification from before a marker begins no transaction after it",
-        module="anabranch.core.broker.verification",
+        module="anabranch.core.coordination.transactions.verification",
         old="if code is ErrorCode.NONE and self.is_overtaken:",
         new="if False:",
         seed=NO_SCHEDULE,
@@ -75,7 +75,7 @@ MUTANTS = (
     Mutant(
         name="marker-overtakes-the-next-transaction",
         rule="a marker that raises the epoch ends no transaction of that epoch",
-        module="anabranch.core.broker.verification",
+        module="anabranch.core.coordination.transactions.verification",
         old="if found is not None and (found.epoch < epoch or not raises_epoch):",
         new="if found is not None:",
         seed=NO_SCHEDULE,
@@ -85,7 +85,7 @@ MUTANTS = (
     Mutant(
         name="verification-outlives-a-leadership",
         rule="a new leader asks the coordinator again, though an earlier leader had asked",
-        module="anabranch.core.broker.verification",
+        module="anabranch.core.coordination.transactions.verification",
         old="or partition.led_from_epoch != self.led_from_epoch:",
         new="or False:",
         seed=NO_SCHEDULE,
@@ -289,7 +289,7 @@ MUTANTS = (
     Mutant(
         name="leader-pauses-before-it-asks-to-wait",
         rule="a partition asks at once to wait for the end of the previous transaction",
-        module="anabranch.core.broker.verification",
+        module="anabranch.core.coordination.transactions.verification",
         old="rest_ms = 0 if asked_ms == NO_TIME_MS else asked_ms + backoff_ms - now_ms",
         new="rest_ms = backoff_ms",
         seed=NO_SCHEDULE,
@@ -299,7 +299,7 @@ MUTANTS = (
     Mutant(
         name="first-partition-asked-about-alone",
         rule="one question covers all partitions of a request",
-        module="anabranch.core.broker.verification",
+        module="anabranch.core.coordination.transactions.verification",
         old=".append(verification)\n        broker.peers.ask_last(self._ask_all)\n",
         new=".append(verification)\n        self._ask_all()\n",
         seed=NO_SCHEDULE,
@@ -309,7 +309,7 @@ MUTANTS = (
     Mutant(
         name="coordinator-asked-without-a-pause",
         rule="a coordinator that cannot wait is asked again after a pause",
-        module="anabranch.core.broker.verification",
+        module="anabranch.core.coordination.transactions.verification",
         old="rest_ms = 0 if asked_ms == NO_TIME_MS else asked_ms + backoff_ms - now_ms",
         new="rest_ms = 0",
         seed=NO_SCHEDULE,
@@ -319,7 +319,7 @@ MUTANTS = (
     Mutant(
         name="join-holds-up-other-transactions",
         rule="a question that waits delays no question about other transactions",
-        module="anabranch.core.broker.verification",
+        module="anabranch.core.coordination.transactions.verification",
         old="            self._queue(verification, JOINS)\n            return True\n",
         new="            self._queue(verification, VERIFICATIONS)\n            return True\n",
         seed=NO_SCHEDULE,

@@ -38,7 +38,7 @@ from anabranch.core.settings.topic import log_config
 from anabranch.core.types import CLUSTER_METADATA_TOPIC, TopicPartition
 
 if TYPE_CHECKING:
-    from anabranch.core.api.context import Broker
+    from anabranch.core.broker.hosting.host import Host
     from anabranch.core.log.logs import LogFolder
 
 LOOKED_AT_ONCE = 100
@@ -49,7 +49,7 @@ class Hosting:
     """See the package for the caller's duties. `logs` and `folders` are what it knows of them,
     `cleaner` decides which logs are compacted."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Host) -> None:
         self.is_stopping = False
         self.previous_epoch = UNKNOWN_EPOCH
         """What the folders said when this process began: see `previous_broker_epoch`."""

@@ -32,7 +32,7 @@ from anabranch.core.log.cleaner import PassEnd
 from anabranch.core.log.files import ColdRead
 
 if TYPE_CHECKING:
-    from anabranch.core.api.context import Broker
+    from anabranch.core.broker.hosting.host import Host
     from anabranch.core.broker.hosting.logs import Logs
     from anabranch.core.log.log import Log
     from anabranch.core.log.logs import LogFolder
@@ -98,7 +98,7 @@ class Pass:
 class LogCleaner:
     """See the module. `uncleanable` are the logs that are left alone, and why."""
 
-    def __init__(self, broker: Broker, logs: Logs, effects: list[Effect]) -> None:
+    def __init__(self, broker: Host, logs: Logs, effects: list[Effect]) -> None:
         self.uncleanable: dict[TopicPartition, tuple[Log, str]] = {}
         self.max_dirty_ratio = 0.0
         """Of what the last look has found."""

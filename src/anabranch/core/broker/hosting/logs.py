@@ -26,15 +26,15 @@ from anabranch.core.broker.hosting.effects import (
 )
 from anabranch.core.broker.hosting.folders import Folders
 from anabranch.core.broker.hosting.states import HostedEvent, HostedState, after
-from anabranch.core.controller.brokers.membership import directory_of
 from anabranch.core.errors import Bug, CorruptLog, StorageFault
 from anabranch.core.log.files import DiskFull
+from anabranch.core.metadata.directories import directory_of
 from anabranch.core.replication.replica import Replica
 from anabranch.core.settings.topic import TopicConfig, effective_topic_config, log_config
 from anabranch.core.types import TopicId, TopicPartition
 
 if TYPE_CHECKING:
-    from anabranch.core.api.context import Broker
+    from anabranch.core.broker.hosting.host import Host
     from anabranch.core.log.log import Log
     from anabranch.core.metadata.image import MetadataImage
     from anabranch.core.replication.partitions import Assignment
@@ -74,7 +74,7 @@ class Logs:
     partition where a folder was away while the topic was made anew in another. `flushed_late` are
     the hosted partitions with flush.ms, `compacted` those that are compacted."""
 
-    def __init__(self, broker: Broker, effects: list[Effect]) -> None:
+    def __init__(self, broker: Host, effects: list[Effect]) -> None:
         self.found: dict[TopicPartition, tuple[Found, ...]] = {}
         self.flushed_late: dict[TopicPartition, Replica] = {}
         self.compacted: dict[TopicPartition, Replica] = {}

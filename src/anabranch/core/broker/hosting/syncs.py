@@ -16,7 +16,7 @@ from anabranch.core.broker.hosting.effects import SyncLog
 from anabranch.core.errors import Bug, StorageFault
 
 if TYPE_CHECKING:
-    from anabranch.core.api.context import Broker
+    from anabranch.core.broker.hosting.host import Host
     from anabranch.core.types import TopicPartition
 
 
@@ -49,7 +49,7 @@ TRANSITIONS: Mapping[tuple[State, Event], State] = {
 class Syncs:
     """The sync rounds of one broker's logs. `rounds_total` counts those that were begun."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Host) -> None:
         self.rounds_total = 0
         self._broker = broker
         self._states: dict[TopicPartition, State] = {}

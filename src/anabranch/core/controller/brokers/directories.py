@@ -5,8 +5,8 @@ replica in a failed folder leaves its ISR, and another one leads; the broker kee
 So does a replica that its broker says is lost by itself, in a folder that works (LOST_DIRECTORY).
 A broker of which no folder works is fenced.
 Rules kept: the folders of a registration are those that work, so a replica of which the folder is
-not among them never leads (`membership.emptied`); a replica that counts for its partition and was
-lost with its folder does not come to count again because another folder holds something of that
+not among them never leads (`metadata/directories.py`); a replica that counts for its partition and
+was lost with its folder does not come to count again because another folder holds something of that
 name; who is alone in sync is not taken for lost. Source: KIP-858, Kafka's
 ReplicationControlManager. Not here: how a broker chooses a folder.
 """
@@ -15,19 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from anabranch.core.controller.brokers.membership import (
-    LOST_DIRECTORY,
-    Consequences,
-    check_broker_epoch,
-    emptied,
-    knows_directories,
-)
+from anabranch.core.controller.brokers.membership import Consequences, check_broker_epoch
 from anabranch.core.controller.brokers.sessions import Sessions
 from anabranch.core.controller.cluster_state import ClusterState, PartitionKey
 from anabranch.core.controller.reasons import Cause, Code
 from anabranch.core.controller.result import Reason, Result
 from anabranch.core.diskless.topics import is_diskless
 from anabranch.core.errors import ClientFault, ErrorCode
+from anabranch.core.metadata.directories import LOST_DIRECTORY, emptied, knows_directories
 from anabranch.core.metadata.image import BrokerImage, MetadataImage, PartitionImage
 from anabranch.core.metadata.levels import level_of
 from anabranch.core.settings.broker import BrokerConfig

@@ -6,7 +6,7 @@ member that may lead again. Records follow the order of Kafka's ReplicationContr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 
 from msgspec.structs import replace
 
@@ -17,6 +17,13 @@ from anabranch.core.controller.partitions.elections import Rules, change_isr
 from anabranch.core.controller.reasons import Cause, partition_reasons
 from anabranch.core.controller.result import Reason
 from anabranch.core.errors import ClientFault, ErrorCode
+from anabranch.core.metadata.directories import (
+    LOST_DIRECTORY,
+    default_directory,
+    directory_of,
+    emptied,
+    knows_directories,
+)
 from anabranch.core.metadata.features import elr_enabled
 from anabranch.core.metadata.image import (
     UNASSIGNED_DIRECTORY,
@@ -24,16 +31,10 @@ from anabranch.core.metadata.image import (
     MetadataImage,
     PartitionImage,
 )
-from anabranch.core.metadata.levels import DIRECTORIES_SINCE, level_of
 from anabranch.core.placement.placer import UsableBroker
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.settings.topic import TopicConfig, effective_topic_config
 from anabranch.core.wire.metadata_records import MetadataRecord, PartitionChangeRecord
-
-ANYWHERE = frozenset({UNASSIGNED_DIRECTORY, (2).to_bytes(16)})
-"""Directory ids that say nothing about a folder: unassigned, and migrating (KIP-858)."""
-LOST_DIRECTORY = (1).to_bytes(16)
-"""The directory id of a replica that is lost to its broker, whatever its folders do (KIP-858)."""
 
 
 def check_broker_epoch(image: MetadataImage, broker_id: int, epoch: int) -> BrokerImage:
@@ -65,38 +66,6 @@ def is_active(image: MetadataImage, broker_id: int) -> bool:
     """Whether the broker may lead and be in sync."""
     broker = image.brokers.get(broker_id)
     return broker is not None and broker.active
-
-
-def default_directory(broker: BrokerImage | None) -> bytes:
-    """The directory id of a broker with one folder; with several it chooses itself (KIP-858)."""
-    if broker is None or len(broker.log_dirs) != 1:
-        return UNASSIGNED_DIRECTORY
-    return broker.log_dirs[0]
-
-
-def emptied(image: MetadataImage, partition: PartitionImage) -> Mapping[int, bytes]:
-    """Replicas whose broker is registered without the folder that the partition names: it was
-    wiped, or lost that disk. Told with the folder where they lie now."""
-    found: dict[int, bytes] = {}
-    for broker_id, directory in zip(partition.replicas, partition.directories, strict=False):
-        broker = image.brokers.get(broker_id)
-        if broker is None or directory in ANYWHERE or directory in broker.log_dirs:
-            continue
-        found[broker_id] = default_directory(broker)
-    return found
-
-
-def directory_of(partition: PartitionImage, broker_id: int) -> bytes | None:
-    """The folder in which a broker's replica lies, None where that is not told."""
-    if broker_id not in partition.replicas or len(partition.directories) != len(partition.replicas):
-        return None
-    return partition.directories[partition.replicas.index(broker_id)]
-
-
-def knows_directories(image: MetadataImage) -> bool:
-    """Whether the records of this cluster have room for directory ids."""
-    level = level_of(image)
-    return level is None or level >= DIRECTORIES_SINCE
 
 
 def _with_lost(partition: PartitionImage, broker_id: int) -> PartitionImage:

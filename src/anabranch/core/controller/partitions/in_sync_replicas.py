@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from anabranch.core.controller.brokers.full_folders import with_room
-from anabranch.core.controller.brokers.membership import Consequences, directory_of
+from anabranch.core.controller.brokers.membership import Consequences
 from anabranch.core.controller.brokers.sessions import Sessions
 from anabranch.core.controller.partitions.elections import Rules, change_isr
 from anabranch.core.controller.reasons import (
@@ -28,6 +28,7 @@ from anabranch.core.controller.reasons import (
 from anabranch.core.controller.result import Reason
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.metadata.concerns.topics import changed_partition
+from anabranch.core.metadata.directories import directory_of
 from anabranch.core.metadata.image import (
     RECOVERED,
     RECOVERING,

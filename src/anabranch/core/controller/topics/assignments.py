@@ -11,12 +11,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from anabranch.core.controller.brokers.cordons import CORDON, EVERY_FOLDER, cordoned, is_cordoned
-from anabranch.core.controller.brokers.membership import (
-    default_directory,
-    is_active,
-    usable_brokers,
-)
+from anabranch.core.controller.brokers.membership import is_active, usable_brokers
 from anabranch.core.errors import ApiError, ClientFault, ErrorCode
+from anabranch.core.metadata.directories import default_directory
 from anabranch.core.metadata.features import may_write
 from anabranch.core.metadata.image import MetadataImage
 from anabranch.core.placement.placer import UsableBroker

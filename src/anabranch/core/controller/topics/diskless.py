@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from anabranch.core.api.topic_names import is_internal
 from anabranch.core.diskless.topics import DISKLESS
 from anabranch.core.errors import ClientFault, ErrorCode
+from anabranch.core.metadata.topic_names import is_internal
 from anabranch.core.placement.constraints import SETTING as CONSTRAINTS
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.settings.topic import TopicConfig

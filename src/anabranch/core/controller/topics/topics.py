@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from anabranch.core.api.topic_names import is_internal
 from anabranch.core.controller.cluster_state import ClusterState
 from anabranch.core.controller.diskless.creation import check_managed
 from anabranch.core.controller.reasons import Code
@@ -28,6 +27,7 @@ from anabranch.core.controller.topics.placement import Placed, TopicPlacement
 from anabranch.core.controller.topics.topic_names import name_fault
 from anabranch.core.errors import ApiError, ClientFault, ErrorCode
 from anabranch.core.metadata.image import RESOURCE_TOPIC, MetadataImage, TopicImage
+from anabranch.core.metadata.topic_names import is_internal
 from anabranch.core.placement.constraints import SETTING, read_constraints
 from anabranch.core.placement.placer import Placer
 from anabranch.core.settings.broker import BrokerConfig
