@@ -193,7 +193,7 @@ class Run:
         if self.transactions is not None:
             self.transactions.audit()
         deadline_us = self.world.now_us + AUDIT_US
-        while not self._audited() and self.world.now_us < deadline_us:
+        while self.world.now_us < deadline_us and (not self._audited() or self._unrest()):
             self.world.run(self.world.now_us + LOOK_US // 10)
             self.healing.care()
         if not self._audited():
