@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -13,6 +14,7 @@ from anabranch.core.diskless.manifests import decode_manifest, manifests_prefix
 from anabranch.core.diskless.rows import Batch, Commit, CommitState, Committed, LogKey, Verdict
 from anabranch.core.errors import ErrorCode, StorageFault
 from anabranch.core.types import TopicId
+from anabranch.server import clocks
 from anabranch.server.coordinator.memory import AsyncMemoryCoordinator
 from anabranch.server.diskless import upkeep as upkeep_module
 from anabranch.server.diskless.upkeep import DisklessUpkeep
@@ -77,6 +79,19 @@ async def test_every_figure_is_an_exported_metric():
         "anabranch_diskless_garbage_age_seconds",
         "anabranch_diskless_manifest_age_seconds",
     } <= figures
+
+
+async def test_ages_are_of_one_clock_also_after_the_machine_slept(monkeypatch):
+    """Linux stops only one of its steady clocks meanwhile: here they are years apart."""
+    monkeypatch.setattr(clocks, "STEADY_CLOCK", time.CLOCK_REALTIME)
+    _, upkeep = await new_upkeep()
+    upkeep.start()
+    await upkeep._collector.round(0, 1)
+    await upkeep._combiner.round()
+    upkeep.deleted([KEY.topic_id])
+    await upkeep.stop()
+    ages = {name: age for name, age in upkeep.statistics().items() if name.endswith("age_seconds")}
+    assert len(ages) == 3 and all(0 <= age < 60 for age in ages.values()), ages
 
 
 @pytest.mark.parametrize("has_succeeded", [True, False])

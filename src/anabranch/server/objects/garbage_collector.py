@@ -39,6 +39,7 @@ from anabranch.core.diskless.keys import object_prefix
 from anabranch.core.diskless.objects import Listed, ObjectStore
 from anabranch.core.diskless.pause import Pause
 from anabranch.server.chains import carried_out
+from anabranch.server.clocks import steady_ms
 from anabranch.server.logs import logger
 
 LOG = logger("diskless")
@@ -71,7 +72,7 @@ class Collector:
 
     async def round(self, which: int, brokers: int) -> None:
         """One round; a fault is logged, and the round comes again soon."""
-        await self._guarded(one_round(self.rounds, Turn(_now_ms(), which, brokers)))
+        await self._guarded(one_round(self.rounds, Turn(steady_ms(), which, brokers)))
 
     async def collect(self) -> int:
         """Delete what the coordinator says may go, in bounded steps; how much may be left."""
@@ -85,7 +86,7 @@ class Collector:
         try:
             await carried_out(steps, self._make)
         except Exception as fault:  # the rounds go on; what was left out comes again
-            self.rounds.failed(_now_ms())
+            self.rounds.failed(steady_ms())
             LOG.error("a round of garbage collection failed", fault=repr(fault))
 
     def _ended(self, end: RoundEnded) -> None:
@@ -104,7 +105,7 @@ class Collector:
             case Pause(pause_ms):
                 return await asyncio.sleep(pause_ms / 1000)
             case AskTurn():
-                return Turn(_now_ms(), *self._turn())
+                return Turn(steady_ms(), *self._turn())
             case RoundEnded():
                 return self._ended(step)
             case MarkExpired(limit):
@@ -125,7 +126,3 @@ class Collector:
                 return None if page is None else Page(page, time.time_ns() // 1_000_000)
             case FindUnknown(keys):
                 return await coordinator.unknown(keys)
-
-
-def _now_ms() -> int:
-    return time.monotonic_ns() // 1_000_000
