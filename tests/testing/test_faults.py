@@ -9,6 +9,7 @@ import time
 import psutil
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 from tests.clients.members import until
 from tests.testing.cluster_kit import offsets, produce, producer
 
@@ -62,6 +63,13 @@ def topic(cluster, name="t", **config):
         if leader != controller:
             return leader
         cluster.delete_topic(name)
+
+
+def known(cluster, broker_id):
+    """The topics that one broker knows of: a new client asks whom it is given."""
+    [asked] = [each for each in cluster.brokers if each.broker_id == broker_id]
+    admin = AdminClient({"bootstrap.servers": f"{asked.host}:{asked.port}", "log_level": 0})
+    return set(admin.list_topics(timeout=20).topics)
 
 
 def others(broker_id):
@@ -279,9 +287,11 @@ def test_a_full_disk_of_the_leader_loses_nothing(cluster):
 def test_a_node_on_a_full_disk_lives_on_its_reserve_and_does_not_start_without(cluster):
     follower = others(cluster.controller())[0]
     cluster.full_disk(follower)
-    for number in range(3):
-        cluster.create_topic(f"x{number}", replication_factor=2)
-    time.sleep(2)
+    names = {f"x{number}" for number in range(3)}
+    for name in names:
+        cluster.create_topic(name, replication_factor=2)
+    until(lambda: known(cluster, follower) >= names, "the metadata in the reserve")
+    until(lambda: all(cluster.leader(name) != follower for name in names), "leaders with room")
     assert cluster.state(follower) == "running"
     cluster.kill(follower)
     with pytest.raises(ClusterError, match=rf"Broker {follower} did not start: .*No space left"):
