@@ -127,7 +127,7 @@ class RunningCluster:
         """A node by its id."""
         node = self.nodes.get(broker_id)
         if node is None:
-            raise ClusterError(f"No broker {broker_id} is there: {self.ids}.")
+            raise ClusterError(f"There is no broker {broker_id}: {self.ids}.")
         return node
 
     @property
@@ -135,8 +135,8 @@ class RunningCluster:
         """Which brokers there are, and which run."""
         last = max(self.nodes)
         running = [str(each) for each, node in self.nodes.items() if node.state == RUNNING]
-        are = f"the brokers are 1 to {last}" if last > 1 else "there is broker 1 alone"
-        return f"{are}, and {', '.join(running) or 'none'} run"
+        are = f"the brokers are 1 to {last}" if last > 1 else "the only broker is 1"
+        return f"{are}; running: {', '.join(running) or 'none'}"
 
     def some(self, broker_id: int | None) -> Iterable[ClusterNode]:
         """One node, or all of them for None."""
