@@ -25,11 +25,11 @@ def checks() -> RegistrationChecks:
 
 def test_a_copy_that_ended_before_it_was_answered_took_the_place() -> None:
     told = checks()
-    told.committed((RegisterBrokerRecord(broker_id=1, incarnation_id=TWIN),))
+    told.is_committing((RegisterBrokerRecord(broker_id=1, incarnation_id=TWIN),))
     assert told.copied == {1}
 
 
 def test_a_broker_that_registers_again_was_not_copied() -> None:
     told = checks()
-    told.committed((RegisterBrokerRecord(broker_id=1, incarnation_id=NODE),))
+    told.is_committing((RegisterBrokerRecord(broker_id=1, incarnation_id=NODE),))
     assert told.copied == set()

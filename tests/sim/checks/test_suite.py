@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 from tests.sim.test_cluster import PLACE, Scene
 
 from anabranch.core.api.context import Broker
 from anabranch.core.log import truncation
 from anabranch.core.replication.replica import Replica
+from anabranch.core.wire.metadata_records import PartitionChangeRecord, RegisterBrokerRecord
+from anabranch.sim.checks.model import LOST_FOLDER
 from anabranch.sim.checks.suite import Suite
 from anabranch.sim.checks.violation import Violation
 from anabranch.sim.history import History, Poll, Send, UncleanAsked
@@ -176,3 +181,40 @@ def test_rest_needs_equal_copies():
     assert replica is not None
     replica.log.end_offset += 1
     assert "has it up to" in scene.suite.unrest()
+
+
+@pytest.mark.parametrize("is_copy", [True, False])
+def test_replicas_of_a_process_on_a_copy_may_be_lost_with_its_registration(is_copy):
+    """Seed 20010191: the batch that registers it says so."""
+    scene = Watched()
+    scene.write(1)
+    scene.wait(5)
+    model = scene.suite.model
+    key, partition = next(iter(model.partitions.items()))
+    broker_id = next(each for each in partition.replicas if each != partition.leader)
+    scene.cluster.nodes[broker_id].crash(power=False)
+    if is_copy:
+        scene.cluster.twins.append(cast("Any", SimpleNamespace(incarnation_id=b"t" * 16)))
+    at = partition.replicas.index(broker_id)
+    folders = [*partition.folders[:at], LOST_FOLDER, *partition.folders[at + 1 :]]
+    batch = (
+        RegisterBrokerRecord(
+            broker_id=broker_id, incarnation_id=b"t" * 16, broker_epoch=model.end_offset
+        ),
+        PartitionChangeRecord(
+            partition_id=key[1],
+            topic_id=cast("Any", key[0]),
+            isr=[each for each in partition.isr if each != broker_id],
+            directories=folders,
+        ),
+    )
+    first = model.end_offset
+
+    def commit() -> None:
+        scene.suite.committed(batch, first, first + len(batch), model.epoch)
+
+    if is_copy:
+        commit()
+    else:
+        with pytest.raises(Violation, match="L4"):
+            commit()

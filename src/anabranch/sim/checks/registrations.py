@@ -55,8 +55,16 @@ class RegistrationChecks:
 
     # What is seen.
 
+    def is_committing(self, records: tuple[Any, ...]) -> None:
+        """The store committed these records; nobody has looked at what they say."""
+        copies = {each.incarnation_id for each in self.cluster.twins}
+        for record in records if copies else ():
+            if type(record) is RegisterBrokerRecord and record.incarnation_id in copies:
+                self._seen.add("twin-took-over")  # it may have ended before it was answered
+                self.copied.add(record.broker_id)
+
     def committed(self, records: tuple[Any, ...]) -> None:
-        """The store committed these records; the model has them already."""
+        """The same, and the model has them already."""
         for record in records:
             if type(record) is RegisterBrokerRecord:
                 self._registered(record)
@@ -123,9 +131,6 @@ class RegistrationChecks:
                 )  # fmt: skip
 
     def _registered(self, record: RegisterBrokerRecord) -> None:
-        if any(each.incarnation_id == record.incarnation_id for each in self.cluster.twins):
-            self._seen.add("twin-took-over")  # it may have ended before it was answered
-            self.copied.add(record.broker_id)
         node = self.cluster.nodes[record.broker_id]
         session = node.session
         if record.incarnation_id == session.incarnation_id or session.broker_epoch < 0:

@@ -109,6 +109,7 @@ class Suite(Watcher):
     ) -> None:
         """See Watcher."""
         self.leases.committed(epoch)
+        self.registrations.is_committing(records)
         self.metadata.committed(records, first_offset, end_offset, epoch)
         self.registrations.committed(records)
 
