@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+from tests.server.node_kit import ThreadNode
+
 from anabranch.core.metadata.features import BOOTSTRAP_LEVELS
 from anabranch.core.wire.own_records import RECORDS_FEATURE
 
@@ -42,13 +44,26 @@ def test_what_cannot_be_raised_is_one_line(verb):
         assert said in done.output, done.output
 
 
-def test_a_broker_that_serves_is_forgotten_only_by_force(verb):
+def test_a_broker_that_serves_is_forgotten_only_by_force(tmp_path, against):
+    """On a node of its own, which serves no client afterwards."""
+    node = ThreadNode(tmp_path).start()
+    try:
+        forget(against(node.bootstrap, lambda: [node.node]))
+    finally:
+        node.stop()
+
+
+def forget(verb):
     refused = verb("cluster", "unregister", "1")
     assert refused.exit_code == 1
     assert "broker 1 is running: stop it first" in refused.output
     assert "fenced" not in verb("cluster", "brokers").output
     forced = verb("cluster", "unregister", "1", "--force")
     assert (forced.exit_code, forced.output) == (0, "node 1 is unregistered\n")
+    for words in (("upgrade",), ("features",)):
+        nobody = verb("cluster", *words)
+        assert nobody.exit_code == 1
+        assert "No broker of the cluster serves clients: start one" in nobody.output
 
 
 def test_a_broker_that_is_not_there_cannot_be_forgotten(verb):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 
 import pytest
@@ -104,14 +105,18 @@ def rows(verb, name: str) -> list[list[int]]:
     return [each["replicas"] for each in told["partitions"]]
 
 
+def test_a_cluster_says_that_it_has_no_plan(node, against):
+    said = against(node.bootstrap)("plan", "status").stdout
+    assert said == "No plan has been applied to this cluster.\n"
+
+
 def test_what_was_reviewed_is_carried_out_and_rolled_back(cluster, verb, topic, tmp_path):
     topic("reviewed", "1:2:3,2:3:1,3:1:2")
-    assert verb("plan", "status").stdout == "No plan has been applied to this cluster.\n"
     path = written(verb, tmp_path / "plan.json", "drain", "--broker", "3")
     before = rows(verb, "reviewed")
     begun = verb("apply", path, "--most-at-once", "1", "--throttle", "100000000")
     assert begun.exit_code == 0, begun.output
-    assert "Plan 1 to drain broker(s) 3: running" in begun.output
+    assert re.search(r"^Plan \d+ to drain broker\(s\) 3: running", begun.output, re.MULTILINE)
     assert "It cordoned broker(s) 3: no new replicas go there." in begun.output
     told = until(verb, "done")
     assert (told["done"], told["waiting"]) == (3, 0)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from anabranch.client.cluster import Cluster, check
-from anabranch.core.errors import ClientFault, ErrorCode
+from anabranch.core.errors import ApiError, ClientFault, ErrorCode
 from anabranch.core.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from anabranch.core.wire.messages.update_features import (
     FeatureUpdateKey,
@@ -27,6 +27,7 @@ FIXED = frozenset({"kraft.version"})
 BY_USE = frozenset({RECORDS_FEATURE})
 """Features whose level goes up with the first use; Kafka can open the folders before that."""
 UPGRADE = 1
+NOBODY = "No broker of the cluster serves clients: start one, or wait until it is registered."
 NONE = (0, 0)
 
 
@@ -62,10 +63,12 @@ class Raise(NamedTuple):
 
 
 async def features_of(cluster: Cluster) -> list[Feature]:
-    """Every feature by name, asked of all brokers that serve."""
+    """Every feature by name, asked of all brokers that serve. Raises ApiError if none does."""
 
     async def attempt() -> list[Feature]:
         await cluster.metadata([])
+        if not cluster.brokers:
+            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, NOBODY)
         request = ApiVersionsRequest(client_software_name="anabranch", client_software_version="0")
         told: dict[int, ApiVersionsResponse] = {}
         for broker_id in sorted(cluster.brokers):
