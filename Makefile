@@ -4,7 +4,7 @@
 .NOTPARALLEL:
 
 help: ## list the verbs
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 demo: ## 336,776 real records through three brokers, a SIGKILL of a leader, and Spark; SPARK=0 without
 	@scripts/demo

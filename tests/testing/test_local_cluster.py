@@ -350,3 +350,19 @@ def test_three_brokers_in_three_racks_go_on_without_one_of_them(tmp_path):
         logs = [Path(each.folder) / "t-0" / "00000000000000000000.log" for each in cluster.brokers]
         until(lambda: all(log.exists() for log in logs))
         until(lambda: len({log.read_bytes() for log in logs}) == 1)
+
+
+A_SCRIPT = """
+from anabranch.testing import LocalCluster
+
+with LocalCluster(brokers=2) as cluster:
+    cluster.create_topic("t")
+    with cluster.kill(cluster.leader("t")):
+        pass
+    assert "the node must stop" in cluster.log
+"""
+
+
+def test_a_script_that_configured_no_logging_prints_nothing():
+    done = subprocess.run([sys.executable, "-c", A_SCRIPT], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -1,4 +1,4 @@
-"""Plans that the controller carries out: hand one over, ask how it fares, steer it.
+"""Plans that the controller carries out: hand one over, ask for its progress, steer it.
 
 What: the tagged fields of AlterPartitionReassignments and ListPartitionReassignments. Rule kept: an
 answer without such a field is of a node that does not know plans, and nothing was done; every

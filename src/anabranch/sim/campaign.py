@@ -216,7 +216,7 @@ def sentences(report: Report) -> list[str]:
         f"seeds {report.first_seed} to {report.next_seed - 1}: {tally.clean} clean, "
         f"{len(tally.failures)} failed, {tally.uncounted} with too few operations or faults",
         f"{rate:.0f} schedules a minute, {busy_rate:.0f} a minute of processor time",
-        f"{tally.virtual_us / 3.6e9:.1f} virtual hours, "
+        f"{tally.virtual_us / 3.6e9:.1f} simulated hours, "
         f"{tally.operations} operations, {tally.faults} faults",
         f"marks hit: {hit or 'none'}",
         f"marks not hit: {', '.join(report.marks_missed) or 'none'}",

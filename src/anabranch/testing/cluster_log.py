@@ -3,8 +3,8 @@
 A node logs through the standard library's logger `anabranch`. While a cluster runs, its memory gets
 every event from INFO on, and the logger with its handlers works as without us: a test run that
 shows warnings shows warnings. Rule kept: no handler, level or propagation of the process changes
-for this, because pytest gives a logger that does not propagate handlers of its own. An event
-belongs to the cluster on one of whose threads it was logged.
+while a cluster runs, because pytest gives a logger that does not propagate handlers of its own. An
+event belongs to the cluster on one of whose threads it was logged.
 """
 
 from __future__ import annotations
@@ -16,6 +16,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from anabranch.server.logs import ROOT, WATCHERS, TextLines
+
+logging.getLogger(ROOT).addHandler(logging.NullHandler())
+"""As libraries do: in a process that configured no logging, Python would print each warning of a
+node as bare words on standard error."""
 
 LINES_KEPT = 2_000
 """Events that are kept of each cluster: a test that fails late still shows how it began."""

@@ -13,7 +13,7 @@ keeps or skips them. Ours have one tag, `OWN_TAG`, far above Kafka's, and mean b
     DescribeLogDirs, the request              empty: tell which folders are full too
     DescribeLogDirs, the response             `FullFolders`
     AlterPartitionReassignments, the request  `PlanAsked`: what a plan of moves shall do
-    AlterPartitionReassignments, the response `PlanTold`: that it was understood, and how it fares
+    AlterPartitionReassignments, the response `PlanTold`: that it was understood, and its progress
     ListPartitionReassignments, the request   empty: tell of the plan too
     ListPartitionReassignments, the response  `PlanTold`
     CreateTopics, the request                 empty: tell where replicas are placed too

@@ -67,7 +67,7 @@ class PlanMove(Struct):
 
 
 class PlanRecord(Message, type_id=10_003, versions="0", flexible="0+"):
-    """A plan of moves, and how it fares (`core/metadata/plan_state.py`, State).
+    """A plan of moves, and its progress (`core/metadata/plan_state.py`, State).
 
     Another `plan_id` than before forgets the plan before; `NO_PLAN` forgets the only one.
     """
