@@ -76,6 +76,15 @@ def others(broker_id):
     return [each for each in IDS if each != broker_id]
 
 
+def test_a_deleted_topic_is_shown_by_no_broker(cluster):
+    """Else a test that lists topics next finds it where the metadata came late."""
+    topic(cluster)
+    late = others(cluster.controller())[-1]  # the first broker is asked to delete it
+    with cluster.delay(late, ms=300):
+        cluster.delete_topic("t")
+        assert "t" not in known(cluster, late)
+
+
 def test_a_killed_leader_loses_nothing_and_comes_back(cluster):
     leader = topic(cluster)
     produce(cluster, 5)

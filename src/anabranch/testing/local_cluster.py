@@ -22,7 +22,13 @@ from anabranch.server.one_machine import diskless_settings
 from anabranch.testing.fault_calls import FaultCalls
 from anabranch.testing.faults import MOST_BROKERS
 from anabranch.testing.nodes import ClusterError, ClusterNode, NodePlan
-from anabranch.testing.queries import ASK_AGAIN_SECONDS, ask, behind, check_topic
+from anabranch.testing.queries import (
+    ASK_AGAIN_SECONDS,
+    UNKNOWN_TOPIC_SECONDS,
+    ask,
+    behind,
+    check_topic,
+)
 from anabranch.testing.running_cluster import RunningCluster
 
 if TYPE_CHECKING:
@@ -293,7 +299,8 @@ class LocalCluster(FaultCalls):
         self._ask(f"create topic {name!r}", work)
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic and its records."""
+        """Delete a topic and its records; returns when no broker that answers shows it any more,
+        a second later at most. Raises ClusterError with the controller's sentence."""
         from anabranch.client import admin
 
         async def work(cluster: Cluster) -> None:
@@ -301,6 +308,10 @@ class LocalCluster(FaultCalls):
             await admin.delete_topic(cluster, name)
 
         self._ask(f"delete topic {name!r}", work)
+        until = time.monotonic() + UNKNOWN_TOPIC_SECONDS
+        for node in self._running().serving:
+            while (left := until - time.monotonic()) > 0 and _shows(node, name, left):
+                time.sleep(ASK_AGAIN_SECONDS)
 
     def topics(self) -> list[str]:
         """The topics there are, those that brokers keep for themselves left out."""
@@ -387,6 +398,18 @@ def _described(node: ClusterNode) -> LocalBroker:
 
 def _address(node: ClusterNode) -> str:
     return f"{HOST}:{node.port}"
+
+
+def _shows(node: ClusterNode, topic: str, timeout_seconds: float) -> bool:
+    """Whether a broker says that there is a topic; one that does not answer says nothing."""
+
+    async def work(cluster: Cluster) -> bool:
+        return any(each.name == topic for each in (await cluster.metadata(None)).topics)
+
+    try:
+        return ask("ask a broker", _address(node), work, timeout_seconds)
+    except ClusterError:
+        return False
 
 
 def _texts(settings: Mapping[str, object]) -> dict[str, str]:
