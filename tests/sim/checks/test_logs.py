@@ -571,7 +571,7 @@ def test_a_leader_without_room_may_hand_over_to_who_joins(full):
             )
         )
         stage.change(isr=[3], leader=3)
-        assert not stage.logs.truths[KEY].reset_rule
+        assert not stage.logs.truths[KEY].resets
     else:
         assert violated(lambda: stage.change(isr=[3], leader=3)) == "L4"
 
@@ -839,3 +839,36 @@ def test_a_copy_that_begins_within_a_batch_may_lack_it_only_where_logs_are_compa
     del stage.logs.seats[3].copies[KEY].entries[0]
     wrong = "" if compacted else "has other batches than those that are committed"
     assert copy_unrest(stage.nodes[3], stage.logs, KEY, 5) == wrong
+
+
+def test_who_was_elected_uncleanly_may_hear_of_it_when_another_is_elected():
+    """Seed 20020563: the rule by which the later one was elected had taken the place of its own."""
+    stage = Stage(unclean_leader_election_enable="true", min_isr=1)
+    stage.write(1)
+    stage.change(isr=[1, 2])
+    stage.write(1, followers=(2,))
+    stage.elect(3, [3], 1, 2, leader_recovery_state=1)
+    late = stage.image.partition(*PLACE)
+    assert late is not None
+    stage.commit(unfenced(stage, 2))
+    stage.elect(2, [2], 3, leader_recovery_state=1)
+    stage.replica(3).take_state(late)
+    stage.look(3)
+    stage.follow(2)
+    assert stage.logs.truths[KEY].led_by == 2
+
+
+def test_an_in_sync_replica_may_have_let_more_expire_than_its_leader():
+    """Seed 20022080: it had led before, and begins its log later than who was elected uncleanly."""
+    stage = Stage(min_isr=1, retention_ms="1000")
+    stage.write(3)
+    stage.append(1)
+    stage.look(1)
+    stage.log(2).delete_records_before(2)
+    stage.look(2)
+    stage.copy(1, 2, 3)
+    del stage.logs.seats[2].copies[KEY].entries[:2]  # as when their segments are gone
+    truth = stage.logs.truths[KEY]
+    truth.high, truth.entries = 1, truth.entries[:1]  # as an unclean election leaves it
+    stage.tell(1, 4)
+    assert truth.high == 4

@@ -73,8 +73,10 @@ class LogKnowledge:
         copy = self.certain(node_id, key)
         if copy is None:
             return None
-        have = copy.entries
+        have, start = copy.entries, copy.truth.needed_from(copy.start)
         for entry in entries:
+            if entry.end <= start:
+                continue
             at = bisect_left(have, entry)
             if at == len(have) or have[at] != entry:
                 return entry

@@ -121,8 +121,7 @@ class LogChecks(LogKnowledge):
         """The metadata log names a new leader."""
         truth = self.truth(elected.key)
         if elected.rule:
-            truth.reset_epoch = elected.now.leader_epoch
-            truth.reset_rule = elected.rule
+            truth.reset(elected.now.leader_epoch, elected.rule)
         before = elected.before
         seat = self.seats.get(before.leader) if before is not None else None
         copy = seat.copies.get(elected.key) if seat is not None else None

@@ -139,7 +139,7 @@ class ReplicaChecks:
             # A leader that had lost its log start had brought it back.
             missing = truth.missing_in(copy.entries, missing.end, truth.high)
         ends_early = truth.expires and replica.log.end_offset < truth.high
-        rule = truth.reset_rule if truth.led_epoch < truth.reset_epoch <= epoch else ""
+        rule = truth.rule_of(epoch)
         if rule:
             truth.part(rule, copy.entries)
         if missing is not None or ends_early:  # what is missing may have expired by now

@@ -56,7 +56,7 @@ class Truth:
         "losses",
         "peak",
         "reset_epoch",
-        "reset_rule",
+        "resets",
         "start",
         "told_by_replaced",
         "written",
@@ -85,8 +85,10 @@ class Truth:
         self.led_by = NEVER
         """The newest leader epoch that somebody began to lead in, and who."""
         self.reset_epoch = NEVER
-        self.reset_rule = ""
-        """The last election whose leader may lack committed records."""
+        """The epoch of the last election whose leader may lack committed records."""
+        self.resets: dict[int, str] = {}
+        """The rules of all such elections, by epoch: who was elected may hear of it late, when
+        another one is elected already."""
         self.written: dict[tuple[int, int], Entry] = {}
         self.losses: list[Loss] = []
         self.told_by_replaced = 0
@@ -201,6 +203,16 @@ class Truth:
         """A leader that was replaced, and does not know it, dropped what is too old or too much, or
         what it was asked to delete."""
         self.expired_to = max(self.expired_to, min(start, self.high))
+
+    def reset(self, epoch: int, rule: str) -> None:
+        """Whoever is elected for an epoch may lack committed records, by a rule."""
+        self.reset_epoch = epoch
+        self.resets[epoch] = rule
+
+    def rule_of(self, epoch: int) -> str:
+        """What allows the leader of an epoch to lack something; "" when nothing does."""
+        since = (each for each in sorted(self.resets) if self.led_epoch < each <= epoch)
+        return next((self.resets[each] for each in since), "")
 
     def needed_from(self, start: int) -> int:
         """From where a log that begins at `start` must have what is committed: it may have deleted
