@@ -110,11 +110,16 @@ class Repair:
 
 
 def _is_damaged(node: SimNode, path: str) -> bool:
-    """Whether a broker cannot use a log whose bits had flipped, or a scrub finds them."""
+    """Whether a broker cannot use a log whose bits had flipped, or a scrub finds them.
+
+    Only in a log that it has opened: what lies unread beside them, as the log of a topic that was
+    deleted while the broker was down, may be as a power cut left it, and nobody misses it."""
     topic, _, index = path.rpartition("/")[2].rpartition("-")
-    offline = node.broker.partitions.offline if node.is_up else {}
-    is_offline = TopicPartition(topic, int(index)) in offline
-    return is_offline or (node.is_serving and _is_rotten(node, path))
+    place = TopicPartition(topic, int(index))
+    if node.is_up and place in node.broker.partitions.offline:
+        return True
+    replica = node.broker.partitions.get(*place) if node.is_serving else None
+    return replica is not None and replica.path == path and _is_rotten(node, path)
 
 
 def _is_rotten(node: SimNode, path: str) -> bool:
