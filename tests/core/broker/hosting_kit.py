@@ -38,17 +38,32 @@ WRITES = (does.OpenLog, does.CreateLog, does.Checkpoint, does.SaveHighWatermarks
 ROT = CorruptLog("rot", path="", position=0, first_offset=0, last_offset=0)
 
 
+class StuckFiles(MemoryFiles):
+    """Files in folders of which some refuse that what lies in them gets another name."""
+
+    def __init__(self, stuck: dict[str, str]) -> None:
+        super().__init__()
+        self.stuck = stuck
+
+    def rename(self, source: str, target: str) -> None:
+        path = source.rpartition("/")[0]
+        if path in self.stuck:
+            kind = DiskFull if self.stuck[path] == "full" else StorageFault
+            raise kind(f"{path}: not renamed")
+        super().rename(source, target)
+
+
 class Stage:
     """One broker. `failed` and `full` are the folders whose disks refuse, `rotten` the partitions
     whose logs are damaged; `done` are the effects that were performed."""
 
     def __init__(self) -> None:
-        self.files = MemoryFiles()
         self.failed: set[str] = set()
         self.full: set[str] = set()
         self.rotten: set[TopicPartition] = set()
         self.stuck: dict[str, str] = {}
         """Folders whose disks refuse to rename: "full" or "failed"."""
+        self.files = StuckFiles(self.stuck)
         self.syncing: list[does.SyncLog] | None = None
         """Rounds that a test ends with `end_sync`; None: each ends at once."""
         self.topics: dict[str, TopicImage] = {}
@@ -167,7 +182,12 @@ class Stage:
                 return events.OpeningFailed(effect.place, fault)
             kind = events.Refused if isinstance(fault, DiskFull) else events.FolderFailed
             return kind(path, fault)
-        return self._performed(effect, path)
+        try:
+            return self._performed(effect, path)
+        except DiskFull as refusal:
+            return events.Refused(path, refusal)
+        except StorageFault as failure:
+            return events.FolderFailed(path, failure)
 
     def end_sync(self) -> None:
         """The oldest round that is under way ends, and its step with it."""
@@ -182,9 +202,6 @@ class Stage:
     def _fault(self, effect: does.Effect, path: str) -> StorageFault | None:
         if path in self.failed:
             return StorageFault(f"{path}: no disk")
-        if isinstance(effect, does.SetAside) and path in self.stuck:
-            kind = DiskFull if self.stuck[path] == "full" else StorageFault
-            return kind(f"{path}: not renamed")
         if path in self.full and isinstance(effect, WRITES):
             return DiskFull(f"{path}: no room")
         if isinstance(effect, does.OpenLog) and effect.place in self.rotten:

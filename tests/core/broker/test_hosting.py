@@ -399,6 +399,77 @@ def test_a_log_that_is_found_to_be_rotten_keeps_its_folder_from_being_marked_cle
     assert clean == {path: path != replica.folder for path in FOLDERS}
 
 
+def stop(stage: Stage) -> None:
+    for folder in stage.hosting.folders.by_path.values():
+        stage.hosting.close(folder)
+
+
+@pytest.mark.parametrize("why", ["not in the metadata", "moved away", "deleted", "no room"])
+def test_a_log_left_unread_after_a_power_cut_is_checked_by_the_next(why):
+    """Though that process stopped in order, and the log was never opened by it."""
+    stage = Stage()
+    stage.publish(stage.create("t"))
+    stage.append(PLACE)
+    path = stage.folder_of(PLACE)
+    known = dict(stage.topics)
+    stage.start()
+    match why:
+        case "not in the metadata":
+            stage.topics.clear()
+        case "moved away":
+            stage.place("t", 0, 2)
+            stage.stuck[path] = "full"
+        case "no room" | "deleted":
+            stage.full.add(path)
+    stage.publish()
+    if why == "deleted":
+        stage.stuck[path] = "full"
+        stage.publish(stage.delete("t"))
+    assert stage.partitions.get(*PLACE) is None
+    stage.stuck.clear()
+    stage.full.clear()
+    stop(stage)
+    stage.topics = known
+    stage.start()
+    stage.publish()
+    assert stage.folder_of(PLACE) == path
+    assert not stage.hosting.folders.by_path[path].clean
+
+
+def test_an_open_log_that_cannot_be_taken_away_is_checked_by_the_next_process():
+    """It was closed without a sync, and may be placed here again."""
+    stage = Stage()
+    stage.publish(stage.create("t"))
+    stage.append(PLACE)
+    path = stage.folder_of(PLACE)
+    known = dict(stage.topics)
+    stage.stuck[path] = "full"
+    stage.publish(stage.place("t", 0, 2))
+    stop(stage)
+    stage.stuck.clear()
+    stage.topics = known
+    stage.start()
+    stage.publish()
+    assert stage.folder_of(PLACE) == path
+    assert not stage.hosting.folders.by_path[path].clean
+
+
+def test_a_log_that_was_clean_and_is_left_unread_stays_clean():
+    stage = Stage()
+    stage.publish(stage.create("t"))
+    stage.append(PLACE)
+    stop(stage)
+    known = dict(stage.topics)
+    stage.topics.clear()
+    stage.start()
+    stage.publish()
+    stop(stage)
+    stage.topics = known
+    stage.start()
+    stage.publish()
+    assert all(folder.clean for folder in stage.hosting.folders.by_path.values())
+
+
 def test_the_process_stops_when_no_folder_is_left():
     stage = Stage()
     stage.publish(stage.create("t", 3))

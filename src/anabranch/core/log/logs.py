@@ -79,6 +79,9 @@ class LogFolder:
         self._unnamed: set[TopicPartition] = set()
         """Found with a `partition.metadata` that cannot be read, or none."""
         self.fault: StorageFault | None = None
+        self.holds_unchecked = False
+        """Whether a log that was to be taken away has stayed in its place: it may be as a power cut
+        left it, or was closed without a sync."""
         self._deleted: set[TopicPartition] = set()
         """Deleted partitions that a checkpoint may still name."""
         self._may_return: set[TopicPartition] = set()
@@ -231,7 +234,11 @@ class LogFolder:
     def _take_away(self, key: TopicPartition, target: str, *, is_named: bool) -> None:
         """Rename a log. One whose name was never synced (not `is_named`) may not say whose it is:
         back after a power cut, it would be taken for the one that begins in its place."""
-        self.files.rename(f"{self.path}/{key}", target)
+        try:
+            self.files.rename(f"{self.path}/{key}", target)
+        except StorageFault:
+            self.holds_unchecked = True
+            raise
         if not is_named:
             self._may_return.add(key)
         if len(self._may_return) > MOST_RETURNING:

@@ -14,6 +14,7 @@ OLDER_COPIES = (
     "tests/core/broker/test_older_copies.py"
     "::test_a_copy_is_opened_in_place_of_what_is_away_only_where_nothing_can_be_lost"
 )
+LEFT_UNREAD = f"{HOSTING_TESTS}::test_a_log_left_unread_after_a_power_cut_is_checked_by_the_next"
 LOG_CLEANER = "anabranch.core.broker.hosting.log_cleaner"
 LOG_CLEANER_TESTS = "tests/core/broker/test_log_cleaner.py"
 
@@ -117,6 +118,24 @@ MUTANTS = (
         new="tuple(each._replace(is_orphan=each == found) for each in lying)",
         seed=NO_SCHEDULE,
         caught_by=f"{HOSTING_TESTS}::test_a_log_without_a_name_is_of_no_partition_that_comes_later",
+    ),
+    Mutant(
+        name="unread-log-marked-clean",
+        rule="what a power cut left is checked by the process that opens it, however late",
+        module=HOSTED_FOLDERS,
+        old="        return folder.clean or not has_unread\n",
+        new="        return True\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{LEFT_UNREAD}[not in the metadata]",
+    ),
+    Mutant(
+        name="log-that-stayed-marked-clean",
+        rule="a log that could not be taken away is checked by the process that opens it",
+        module="anabranch.core.log.logs",
+        old="            self.holds_unchecked = True\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by=f"{LEFT_UNREAD}[moved away]",
     ),
     Mutant(
         name="log-that-was-taken-away-returns",

@@ -147,4 +147,6 @@ class Folders:
     def may_be_marked_clean(self, folder: LogFolder, *, has_unread: bool) -> bool:
         """Whether the next process may trust every log of a folder: also those that this one did
         not read (`has_unread`), when the last one left them clean."""
-        return folder.path not in self.unclean and (folder.clean or not has_unread)
+        if folder.path in self.unclean or folder.holds_unchecked:
+            return False
+        return folder.clean or not has_unread
