@@ -195,6 +195,7 @@ async def test_a_twin_takes_over_once_and_the_first_stops(
     await commit(first, 1)
     twin = new_shell(store, stops=others)
     await twin.start()
+    await eventually(lambda: twin.controller.active)
     await commit(twin, 2)
     await eventually(lambda: stops)
     assert "another process is controller with node.id=1" in stops[0]
