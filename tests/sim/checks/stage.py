@@ -218,11 +218,13 @@ class Stage:
         )  # fmt: skip
         self._append(node_id, batch, epoch)
 
-    def end_transaction(self, node_id: int, producer_id: int, *, committed: bool) -> None:
-        """A marker by a leader."""
+    def end_transaction(
+        self, node_id: int, producer_id: int, *, committed: bool, epoch: int = 0
+    ) -> None:
+        """A marker by a leader, of this epoch of the producer."""
         marker = build_end_marker(
-            committed=committed, producer_id=producer_id, producer_epoch=0, coordinator_epoch=0,
-            now_ms=0,
+            committed=committed, producer_id=producer_id, producer_epoch=epoch,
+            coordinator_epoch=0, now_ms=0,
         )  # fmt: skip
         self._append(node_id, marker)
 

@@ -10,10 +10,14 @@ import pytest
 from tests.core.log.compacting import compact
 from tests.sim.checks.stage import KEY, PLACE, TOPIC_ID, Stage
 
+from anabranch.core.coordination.transactions.topic import TRANSACTION_TOPIC
 from anabranch.core.log import compaction
 from anabranch.core.log.config import LogConfig
-from anabranch.core.types import TopicId
+from anabranch.core.types import TopicId, TopicPartition
 from anabranch.core.wire import metadata_records as records
+from anabranch.sim.checks.entries import Entry
+from anabranch.sim.checks.metadata import UNCLEAN
+from anabranch.sim.checks.truth import Loss, Truth
 from anabranch.sim.checks.violation import Violation
 
 STAYS_MS = LogConfig().delete_retention_ms
@@ -89,6 +93,63 @@ def transactional_stage(*, committed: bool) -> Stage:
     for node_id in (1, 2, 3):
         stage.tell(node_id, stage.log(1).end_offset)
     return stage
+
+
+def aborted_stage(*, is_compacted: bool, is_marker_lost: bool) -> Stage:
+    """A transaction was aborted in the next epoch of its producer; node 1 leads without others."""
+    stage = Stage(cleanup_policy="compact", unclean_leader_election_enable="true", min_isr=1)
+    stage.append(1, key=b"a")
+    stage.append(1, key=b"a", producer=(7, 0, 0), transactional=True)
+    stage.append(1, key=b"b")
+    log, node = stage.log(1), stage.nodes[1]
+    log.roll(0)
+    node.disk.sync_all()
+    stage.end_transaction(1, 7, committed=False, epoch=1)
+    stage.look(1)
+    for _segment in log.segments:
+        stage.copy(1, 2, 3)
+    for node_id in (1, 2, 3):
+        stage.tell(node_id, 4)
+    if is_compacted:
+        log.flushed_offset = 3
+        compact(log, 0)
+        stage.logs.compacted(node, PLACE)
+        stage.look(1)
+    if not is_marker_lost:
+        node.disk.sync_all()
+    stage.elect(2, [2, 3], 1)
+    stage.restart(1, "power")
+    assert stage.log(1).end_offset == (3 if is_marker_lost else 4)
+    stage.commit(records.UnfenceBrokerRecord(id=1, epoch=stage.image.brokers[1].epoch))
+    stage.elect(1, [1], 2, 3, leader_recovery_state=1)
+    stage.follow(1)
+    return stage
+
+
+@pytest.mark.parametrize(
+    ("amiss", "found"),
+    [
+        ("", ""),
+        ("no loss", "L8"),
+        ("not compacted", "L8"),
+        ("marker", "L8"),
+        ("no transaction", "L8"),
+    ],
+)
+def test_a_lost_coordinator_gives_a_sequence_again_that_no_log_has(amiss, found):
+    """Seed 20020163: records that were aborted were compacted away, a loss of power took their
+    marker from all logs, and most of the coordinator's: it gave the epoch again."""
+    stage = aborted_stage(is_compacted=amiss != "not compacted", is_marker_lost=amiss != "marker")
+    if amiss != "no loss":
+        place = TopicPartition(TRANSACTION_TOPIC, 0)
+        state = stage.logs.places[place] = Truth((bytes(16), 0))
+        state.losses.append(Loss(Entry(0, 1, 0, 0, -1, -1, -1), UNCLEAN, 1))
+    for again in (False, True):
+        stage.append(1, epoch=1, producer=(7, 0, 0), transactional=amiss != "no transaction")
+        if found or again:
+            assert violated(lambda: stage.look(1)) == "L8"
+            return
+        stage.look(1)
 
 
 @pytest.mark.parametrize("committed", [False, True])

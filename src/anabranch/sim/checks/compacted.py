@@ -61,9 +61,16 @@ class Decided(NamedTuple):
 class Compacted:
     """The batches of one compacted partition as they were. `told` is for a violation's details."""
 
-    def __init__(self, truth: Truth, tombstones_stay_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        truth: Truth,
+        tombstones_stay_ms: Callable[[], int],
+        coordinator_lost: Callable[[], bool],
+    ) -> None:
         self._truth = truth
         self._tombstones_stay_ms = tombstones_stay_ms
+        self.coordinator_lost = coordinator_lost
+        """Whether the coordinator of transactions may lack what it had stored."""
         self._records: dict[Entry, tuple[Noted, ...]] = {}
         self._seen_ms: dict[Entry, int] = {}
         self._horizons: dict[Entry, int] = {}

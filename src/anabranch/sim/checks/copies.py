@@ -226,9 +226,24 @@ class Copy:
         self.sequences[producer] = entry.sequence + entry.end - entry.base - 1, entry.end
 
     def _was_given_again(self, entry: Entry, end: int) -> bool:
-        """Whether all that a producer wrote before has expired. A coordinator whose log is lost
-        gives transactional producers the same ids and epochs again."""
-        if self.compacted is None or self.replica is None:
+        """Whether nothing that a producer wrote before is left: it has expired, or compaction took
+        it. A coordinator whose log is lost gives transactional producers the same ids and epochs
+        again, and this log has no sequence number that could tell."""
+        compacted = self.compacted
+        if compacted is None or self.replica is None or not compacted.is_of_transaction(entry):
             return False
-        has_expired = self.truth.expires and end <= self.replica.log.start_offset
-        return has_expired and self.compacted.is_of_transaction(entry)
+        start = self.replica.log.start_offset
+        if self.truth.expires and end <= start:
+            return True
+        return compacted.coordinator_lost() and all(
+            each in self.holes or each.end <= start
+            for each in self.entries
+            if each.producer_id == entry.producer_id and _rules_out(each, entry)
+        )
+
+
+def _rules_out(one: Entry, other: Entry) -> bool:
+    """Whether a log that has one batch of a producer may take no other one with such a number."""
+    if one.producer_epoch == other.producer_epoch:
+        return one.sequence >= other.sequence
+    return one.producer_epoch > other.producer_epoch

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
+from anabranch.core.coordination.transactions.topic import TRANSACTION_TOPIC
 from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.core.types import ZERO_TOPIC_ID, TopicId, TopicPartition
 from anabranch.sim.checks.compacted import Compacted
@@ -48,7 +49,9 @@ class LogKnowledge:
             place = self.model.place(key)
             truth = Truth(key, has_offsets=place.topic == OFFSETS_TOPIC)
             if "compact" in self.model.setting(key, "cleanup.policy", "delete"):
-                self.compacted_logs[key] = Compacted(truth, lambda: self._tombstones_stay_ms(key))
+                self.compacted_logs[key] = Compacted(
+                    truth, lambda: self._tombstones_stay_ms(key), self._coordinator_lost
+                )
             truth.expires = self.model.expires(key)
             self.truths[key] = self.places[place] = truth
         return truth
@@ -103,6 +106,14 @@ class LogKnowledge:
         if copy is None or not copy.is_sure or registered is None:
             return None
         return copy if copy.node.broker.broker_epoch == registered.epoch else None
+
+    def _coordinator_lost(self) -> bool:
+        """Whether a recorded rule took records from the log of a transaction coordinator."""
+        return any(
+            truth.losses or truth.forks
+            for place, truth in self.places.items()
+            if place.topic == TRANSACTION_TOPIC
+        )
 
     def _tombstones_stay_ms(self, key: Key) -> int:
         return int(self.model.setting(key, "delete.retention.ms", TOMBSTONES_STAY_MS))
