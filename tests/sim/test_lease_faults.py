@@ -86,6 +86,45 @@ def test_nodes_stop_for_an_older_copy_of_the_store_and_write_nothing_to_it() -> 
     assert store.end_offset > end_offset
 
 
+@pytest.mark.parametrize("is_suspended", [False, True])
+def test_who_lost_its_lease_and_does_not_know_yet_stops_no_node(is_suspended: bool) -> None:
+    """Seed 20020548: a node that followed the next controller asked the one before again."""
+    scene, old = watched(48)
+    new, third = (each for each in scene.cluster.nodes.values() if each is not old)
+    third.crash()
+    scene.wait(5)
+    holding = old.controller_shell.tenure.state.holding
+    assert holding is not None
+    confirmed_ms = holding.confirmed_ms
+    while holding.confirmed_ms == confirmed_ms:
+        scene.wait(0.01)
+    if is_suspended:
+        old.clock.stand()
+        old.pause()
+    else:
+        scene.cluster.store.steal_lease()
+    while not new.controller.active:
+        scene.wait(0.01)
+    third.start()
+    ask(third, new)
+    while third.followed.epoch < new.controller.epoch:
+        scene.wait(0.01)
+    if is_suspended:
+        old.clock.go_on()
+        old.resume()
+    ask(third, old)
+    assert old.controller.active, "it does not know"
+    after(scene, 20)
+    assert not old.controller.active
+    assert [each.stopped_because for each in scene.cluster.nodes.values()] == [""] * 3
+
+
+def ask(node: SimNode, controller: SimNode) -> None:
+    """From now on the node asks that one."""
+    while node.link.target is not controller:
+        node.link.rotate(node.link.target)
+
+
 def test_late_answers_of_the_store_are_waited_for() -> None:
     scene, old = watched(45)
     epoch = old.controller.epoch

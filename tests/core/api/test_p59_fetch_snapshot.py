@@ -181,7 +181,13 @@ def test_from_before_the_log_the_snapshot_is_named(world: World) -> None:
 def test_who_has_what_never_was_learns_where_it_diverged(
     world: World, offset: int, epoch: int, expected: tuple[int, int]
 ) -> None:
-    answer = partition_of(fetch(world, offset, epoch))
+    waiting = fetch(world, offset, epoch)
+    assert isinstance(waiting, Wait) and world.controller.is_doubted
+    assert waiting.poll(world.now_ms, False) is None, "the store was not asked yet"
+    at_last = partition_of(waiting.poll(world.now_ms + 500, True))
+    assert at_last.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    world.controller.is_doubt_settled = True
+    answer = partition_of(waiting.poll(world.now_ms, False))
     assert (answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset) == expected
     assert not answer.records
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
+from dataclasses import replace
 from itertools import product
 from operator import attrgetter
 
@@ -438,6 +439,45 @@ def decide_and_commit(node: Node, store: Store, number: int) -> None:
     answer = store.do(node, only_call(node, effects.Append))
     assert answer is not None
     node.step(answer)
+
+
+@pytest.mark.parametrize("is_taken", [False, True])
+def test_a_controller_that_is_doubted_asks_the_store_at_once(is_taken: bool) -> None:
+    store = Store()
+    node = Node(store).started()
+    node.go(1)
+    if is_taken:
+        assert store.held is not None
+        store.held = replace(store.held, holder=2, epoch=2)
+    node.controller.is_doubted = True
+    node.tick()
+    assert not node.controller.is_doubt_settled, "nothing was asked since"
+    answer = store.do(node, only_call(node, effects.RenewLease))
+    assert answer is not None
+    node.step(answer)
+    assert node.is_active is node.controller.is_doubt_settled is not is_taken
+    assert effects.Moved() in node.said(effects.Moved), "who waits is answered"
+    node.go(3 * RENEW_MS)
+    assert node.is_active is not is_taken
+
+
+def test_a_confirmation_from_before_a_doubt_settles_nothing() -> None:
+    store = Store()
+    node = Node(store).started()
+    node.go(RENEW_MS - 1)
+    node.now_ms += 1
+    node.tick()
+    older = only_call(node, effects.RenewLease)
+    node.now_ms += 1
+    node.controller.is_doubted = True
+    node.tick()
+    answer = store.do(node, older)
+    assert answer is not None
+    node.step(answer)
+    assert not node.controller.is_doubt_settled
+    node.calls.clear()
+    node.go(RENEW_MS)
+    assert node.controller.is_doubt_settled
 
 
 # Dialling brokers.

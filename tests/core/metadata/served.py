@@ -90,6 +90,8 @@ class Served:
         self.controller = Controller(1, CLUSTER, BrokerConfig.of({}), Random(1))
         self.images = {0: MetadataImage.empty()}
         """The image at each offset at which a batch ends."""
+        self.holds_lease = True
+        """What the store says when it is asked."""
         self.begin(epoch, CommittedLog())
 
     def begin(self, epoch: int, log: CommittedLog) -> None:
@@ -152,6 +154,7 @@ class Served:
         """The answer to a question about the log, at once."""
         outcome = fetch_metadata(self.controller, _request(1, question.request), 0)
         if isinstance(outcome, Wait):
+            self.controller.is_doubt_settled = self.controller.is_doubted and self.holds_lease
             outcome = outcome.poll(0, True)
         for answer in outcome.responses[0].partitions if outcome.responses else ():
             answer.records = b"".join(bytes(each) for each in answer.records or ())

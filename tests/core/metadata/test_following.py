@@ -249,6 +249,33 @@ def test_an_older_snapshot_stops_the_node(served: Served, epoch: int) -> None:
     assert "went back" in node.stopped and node.copy.image is before
 
 
+@pytest.mark.parametrize("is_new", [False, True], ids=["live connection", "new connection"])
+@pytest.mark.parametrize("since", [0, 3])
+def test_a_controller_that_lost_its_lease_stops_no_node(
+    served: Served, node: Node, since: int, is_new: bool
+) -> None:
+    """It does not know yet; another has the lease, and the node has followed that one since."""
+    old = Served()
+    for each in (served, old):
+        each.commit(topic(1))
+    served.begin(2, served.log)
+    for number in range(since):
+        served.commit(topic(10 + number))
+    node.catch_up(served, 1)
+    old.holds_lease = False
+    if is_new:
+        node.answered(Unanswered("gone"))
+        node.tick()
+    for _ in range(3):
+        node.ask(old, 2)
+        assert not node.stopped
+        node.tick()
+    assert node.complaints == (["gone"] if is_new else [])
+    served.commit(topic(2))
+    node.catch_up(served, 4)
+    assert node.copy.image == served.image
+
+
 def test_another_cluster_stops_the_node(served: Served, node: Node) -> None:
     node.answered(Fetched(FetchResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID), 1))
     assert "belongs to another cluster than test-cluster" in node.stopped

@@ -3,8 +3,9 @@
 KIP: KIP-595 (diverging epoch), KIP-630 (snapshots), KIP-516 (topic id)
 Behaviour: only committed batches are served. A fetch from behind the log's start names the snapshot
     to load. A fetch whose last epoch does not fit, or that lies beyond the end, gets the diverging
-    epoch: since followers hold committed records alone, it tells them that the store went back. A
-    request with another cluster's id is refused, so two clusters are never taken for one.
+    epoch: since followers hold committed records alone, it tells them that the store went back. So
+    it is not told before the store has confirmed the lease: another controller may have taken it.
+    A request with another cluster's id is refused, so two clusters are never taken for one.
 Not here: voters that replicate from each other; the store is the commit point.
 """
 
@@ -45,12 +46,12 @@ def fetch_metadata(controller: Controller, request: Request, now_ms: int) -> Out
     if not answer.error_code and not _is_news(answer):
         reader = max(body.replica_id, body.replica_state.replica_id)
         controller.has_read(reader, wanted.fetch_offset)
-    if answer.error_code or answer.records or body.max_wait_ms <= 0 or _is_news(answer):
+    if body.max_wait_ms <= 0 or _is_due(controller, answer):
         return _response(answer)
 
     def poll(_now_ms: int, expired: bool) -> FetchResponse | None:
         later = _answer(controller, wanted)
-        if expired or later.error_code or later.records or _is_news(later):
+        if expired or _is_due(controller, later):
             return _response(later)
         return None
 
@@ -66,11 +67,19 @@ def _wanted(body: FetchRequest) -> FetchPartition | None:
     return None
 
 
+def _is_due(controller: Controller, answer: PartitionData) -> bool:
+    """Whether an answer need not wait."""
+    if controller.active and answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        return False  # it depends on whether the store confirms the lease
+    return bool(answer.error_code or answer.records) or _is_news(answer)
+
+
 def _is_news(answer: PartitionData) -> bool:
     return answer.snapshot_id.end_offset >= 0 or answer.diverging_epoch.epoch >= 0
 
 
 def _answer(controller: Controller, wanted: FetchPartition) -> PartitionData:
+    """What can be said now; the controller is told when somebody has seen more than it has."""
     log = controller.log
     answer = PartitionData(
         partition_index=0,
@@ -99,12 +108,22 @@ def _answer(controller: Controller, wanted: FetchPartition) -> PartitionData:
         )
         return answer
     diverging = _diverging(controller, wanted)
+    if not controller.is_doubt_settled and (diverging or _compares_beyond(controller, wanted)):
+        controller.is_doubted = True
+        answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return answer
     if diverging is not None:
         answer.diverging_epoch = diverging
         return answer
     limit = min(wanted.partition_max_bytes or MOST_BYTES, MOST_BYTES)
     answer.records = log.read(wanted.fetch_offset, limit) or b""
     return answer
+
+
+def _compares_beyond(controller: Controller, wanted: FetchPartition) -> bool:
+    """Whether a follower asks for its last batch, to compare it, and that is not here: it says no
+    epoch then."""
+    return wanted.last_fetched_epoch < 0 < wanted.fetch_offset == controller.log.end_offset
 
 
 def _diverging(controller: Controller, wanted: FetchPartition) -> EpochEndOffset | None:

@@ -96,6 +96,11 @@ class Controller:
         self.hints = Hints(self.inter_broker_listener)
         self.duties = Duties(config, 0)
         self.log = CommittedLog()
+        self.is_doubted = False
+        """Whether somebody asked, in this term, who has seen more than this log holds: another
+        controller took the lease since, or the store went back."""
+        self.is_doubt_settled = False
+        """Whether the store has confirmed the lease since: then it went back."""
         self.history = History()
         """Why the newest decisions were made: the shell that reads the log fills it."""
         self.changed: set[Hashable] = set()
@@ -132,6 +137,7 @@ class Controller:
         if epoch == self.given_back.epoch + 1:  # nobody else wanted it: silence goes on
             self.sessions.go_on(before, self.node_id)
         self._follow_config()
+        self.is_doubted = self.is_doubt_settled = False
         self.read_to = {}
         self.hints = Hints(self.inter_broker_listener)
         self.hints.begin(now_ms)

@@ -4,9 +4,7 @@ T1: who acts as the active controller held the lease within the lease's time, by
 the store saw it. T2: a decision is answered when the store has committed everything that it stands
 on. T3: a snapshot of the metadata holds nothing that is not committed. T4: nothing is committed on
 a store that is older than every node's copy. T5: a node stops for a store that went back only if
-it did, or after a machine stood still with its clock: its controller may serve old metadata for the
-two seconds until it calls the store. Rule kept: the oracle is the store, not what the controller
-believes.
+it did. Rule kept: the oracle is the store, not what the controller believes.
 """
 
 from __future__ import annotations
@@ -71,12 +69,9 @@ class LeaseChecks:
                 {"epoch": epoch},
             )  # fmt: skip
 
-    def must_stop(self, name: str, sentence: str, *, stood_still: bool) -> None:
-        """A node said that it must stop; `stood_still`: a machine was suspended before."""
+    def must_stop(self, name: str, sentence: str) -> None:
+        """A node said that it must stop."""
         if not any(each in sentence for each in WENT_BACK):
-            return
-        if self.store.times_back == 0 and stood_still:
-            self.marks.hit("stopped-by-old-metadata")
             return
         if self.store.times_back == 0:
             raise Violation(

@@ -106,7 +106,6 @@ MARKS: dict[str, str] = {
 """Name -> what was seen. A campaign of enough schedules must hit every one."""
 
 RARE: dict[str, str] = {
-    "stopped-by-old-metadata": "a node stopped: a machine that had stood still served the past",
     "missing-replica-filled": "a replica that no broker had was given to one, near a crash",
     "not-enough-replicas-after-append": "a write was not acknowledged because the minimum rose",
     "offline-for-good": "nobody may lead, because all who could have lost their disks",

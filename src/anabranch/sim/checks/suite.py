@@ -167,7 +167,7 @@ class Suite(Watcher):
         """The trace tells what leaves no other trace."""
         self.registrations.noted(kind, who, text)
         if kind == "must stop":
-            self.leases.must_stop(who, text, stood_still="suspend" in self._faults)
+            self.leases.must_stop(who, text)
         elif kind == "fault":
             self._faults.add(text.partition(" ")[0])
         if kind == "resigned" and "Unknown" in text:

@@ -77,6 +77,16 @@ MUTANTS = (
         "::test_a_broker_acts_from_its_own_registration_on",
     ),
     Mutant(
+        name="old-metadata-told-without-the-store",
+        rule="who has seen more than a controller is told nothing before the lease is confirmed",
+        module="anabranch.core.api.fetch_metadata",
+        old="if not controller.is_doubt_settled and (",
+        new="if False and (",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/metadata/test_following.py"
+        "::test_a_controller_that_lost_its_lease_stops_no_node[0-new connection]",
+    ),
+    Mutant(
         name="diverging-epoch-overlooked",
         rule="a metadata log that diverges under a live connection stops the node",
         module="anabranch.core.metadata.following.following",

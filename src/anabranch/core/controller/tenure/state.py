@@ -26,6 +26,8 @@ class TenureState:
         """When the store is to be called again for the phase's sake."""
         self.duties_ms = NEVER_MS
         """When the active controller has to look at what is due."""
+        self.doubted_ms = NEVER_MS
+        """When it was found that the controller is doubted."""
         self._calls: dict[type, StoreCall] = {}
         self._effects: list[Effect] = []
 

@@ -94,6 +94,7 @@ class Tenure:
         before its timers."""
         if self.state.is_overdue(now_ms):
             self.term.resign("the lease was not confirmed in time", now_ms)
+        self.term.look_at_doubt(now_ms)
 
     def take_effects(self) -> list[Effect]:
         """What is to be done, in order."""

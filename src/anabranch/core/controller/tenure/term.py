@@ -23,6 +23,7 @@ from anabranch.core.controller.tenure.state import TenureState
 from anabranch.core.metadata.committed_log import CommittedBatch
 from anabranch.core.metadata.replay import replay_batch
 from anabranch.core.metadata.store import Committed
+from anabranch.core.types import NEVER_MS
 from anabranch.core.wire.metadata_records import MetadataRecord
 
 FirstRecords = Callable[[int], Sequence[MetadataRecord]]
@@ -77,6 +78,18 @@ class Term:
         state.held.lease = event.lease
         state.held.confirm(event.asked.asked_ms)
         state.call_ms = now_ms + state.timing.renew_ms
+
+    def look_at_doubt(self, now_ms: int) -> None:
+        """Have the store say whether the lease is still held, when somebody has seen more than this
+        controller has."""
+        state, controller = self._state, self._controller
+        if not state.is_active or not controller.is_doubted:
+            state.doubted_ms = NEVER_MS
+        elif state.doubted_ms == NEVER_MS:
+            state.doubted_ms = state.call_ms = now_ms
+        elif state.held.confirmed_ms >= state.doubted_ms and not controller.is_doubt_settled:
+            controller.is_doubt_settled = True
+            state.do(effects.Moved())
 
     def appended(self, event: events.AppendEnded, now_ms: int) -> None:
         """The append is committed, or that is not known."""
