@@ -160,3 +160,16 @@ def test_who_was_suspended_and_ended_starts_on_a_machine_that_is_awake() -> None
     old.start()
     after(scene, 2 * LEASE_S)
     assert old.is_serving
+
+
+def test_whoever_lets_a_suspended_process_go_on_wakes_its_machine() -> None:
+    """Seed 20030499: another fault that ended had the process go on beside a clock that stood; a
+    timer that was due rang for ever."""
+    scene, old = watched(40)
+    old.clock.stand()
+    old.pause()
+    scene.wait(1)
+    old.resume()
+    before_ms = old.steady_ms
+    scene.wait(1)
+    assert old.steady_ms > before_ms

@@ -109,8 +109,9 @@ class Machine(NodeLife):
             self.changed("pause")
 
     def resume(self) -> None:
-        """Let a paused process go on."""
+        """Let a paused process go on; its machine is awake then, whoever suspended it."""
         if self.state is State.PAUSED:
+            self.clock.go_on()
             self.state = State.RUNNING
             self.world.release(self)
             self.changed("resume")
