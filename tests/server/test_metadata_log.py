@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from controller_kit import FEW_BYTES, Follower, Host, eventually, topic
+from controller_kit import FEW_BYTES, SECONDS, Follower, Host, eventually, topic
 
 from anabranch.core.controller.controller import METADATA_KEY
 from anabranch.core.metadata.following.checkpoints import checkpoint_name, checkpoints
@@ -53,11 +54,16 @@ async def test_a_copy_goes_on_where_it_ended(host: Host, tmp_path: Path) -> None
 
 
 async def trimmed(host: Host) -> None:
-    """Commit until the controller serves its first records in a snapshot only."""
-    number = 0
+    """Commit until the controller serves its first records in a snapshot only. Each snapshot is
+    waited for: how many records that takes does not depend on how long one is being made."""
+    number = end = 0
     while host.shell.controller.log.start_offset == 0:
         number += 1
         await host.commit(*(topic(number * 100 + each) for each in range(100)))
+        async with asyncio.timeout(SECONDS):
+            while (made := await host.store.load_snapshot()) is None or made.end_offset <= end:  # noqa: ASYNC110
+                await asyncio.sleep(0.002)
+        end = made.end_offset
 
 
 async def test_who_is_far_behind_loads_the_snapshot_in_pieces(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
+import traceback
 
 import pytest
 from click.testing import CliRunner
@@ -78,7 +80,9 @@ def folder(tmp_path):
     for each in threading.enumerate():
         if str(tmp_path) in each.name:
             each.join(SECONDS)
-            assert not each.is_alive(), each.name
+            if each.is_alive():
+                frames = traceback.format_stack(sys._current_frames().get(each.ident))
+                pytest.fail(f"{each.name} goes on, here:\n{''.join(frames)}")
 
 
 def cluster(folder):

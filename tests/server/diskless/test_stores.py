@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from anabranch.core.errors import StorageFault
 from anabranch.server.config import load_config
+from anabranch.server.coordinator.sqlite import SqliteCoordinator
 from anabranch.server.diskless.stores import INTERVAL_MS, Stores
+from anabranch.server.objects.memory import MemoryStore
 
 ON = "diskless.storage.system.enable=true"
 
@@ -68,3 +72,35 @@ async def test_an_interval_that_is_set_holds_on_any_store(tmp_path):
     assert stores.interval_ms == 7
     assert INTERVAL_MS == 250
     await stores.close()
+
+
+@pytest.mark.parametrize("while_opening", [True, False])
+async def test_the_object_store_is_closed_whatever_becomes_of_the_coordinator(
+    tmp_path, monkeypatch, while_opening
+):
+    """Who is cancelled again while it closes the first leaves nothing of the second."""
+    (tmp_path / "node").mkdir()
+    closed = []
+
+    async def refuse(*_):
+        raise StorageFault("refused")
+
+    async def cut_off(_):
+        raise asyncio.CancelledError
+
+    async def close(objects):
+        closed.append(objects)
+
+    monkeypatch.setattr(SqliteCoordinator, "close", cut_off)
+    monkeypatch.setattr(MemoryStore, "close", close)
+    if while_opening:
+        monkeypatch.setattr("anabranch.server.diskless.stores.claim_store", refuse)
+
+    async def open_and_close():
+        stores = await Stores.open(config(tmp_path, "diskless.storage.url=memory://e"), "c")
+        await stores.close()
+
+    with pytest.raises(asyncio.CancelledError):
+        await open_and_close()
+    monkeypatch.undo()
+    assert len(closed) == 1

@@ -6,6 +6,7 @@ remedy, and nothing stays open. Not here: how they work (`server/coordinator`, `
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -60,23 +61,18 @@ class Stores(NamedTuple):
                     "same on every node"
                 )
             where = str(Path(config.log_dirs[0]) / COORDINATOR_FILE)
-        objects = await open_objects(url)
-        try:
+        async with AsyncExitStack() as opened:
+            objects = await open_objects(url)
+            opened.push_async_callback(objects.close)
             await try_store(objects, cluster_id)
             coordinator = await open_coordinator(where, cluster_id)
-        except BaseException:
-            await objects.close()
-            raise
-        try:
+            opened.push_async_callback(coordinator.close)
             mark = await coordinator.mark()
             await claim_store(objects, coordinator, cluster_id)
             await check_coordinator(objects, cluster_id, mark)
             await check_commits(objects, coordinator, cluster_id, mark)
             await check_names(objects, coordinator, cluster_id, mark)
-        except BaseException:
-            await coordinator.close()
-            await objects.close()
-            raise
+            opened.pop_all()
         interval_ms = broker.diskless_produce_commit_interval_ms
         if interval_ms is None:
             interval_ms = 0 if url.startswith(FREE) else INTERVAL_MS
@@ -88,6 +84,8 @@ class Stores(NamedTuple):
             self.coordinator.abandon()
 
     async def close(self) -> None:
-        """Let go of both."""
-        await self.coordinator.close()
-        await self.objects.close()
+        """Let go of both, whatever becomes of the first."""
+        try:
+            await self.coordinator.close()
+        finally:
+            await self.objects.close()
