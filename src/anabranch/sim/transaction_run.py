@@ -137,7 +137,10 @@ class TransactionRun:
         }
 
     def finish(self) -> None:
-        """Judge everything."""
+        """Judge everything that can be read."""
+        places = self.plan.places
+        readable = {each.topic_partition for each in self._leaders(places)}
+        self.checks.unreadable = {each for each in places if each not in readable}
         self.checks.end()
         self._mark()
 

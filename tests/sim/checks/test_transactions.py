@@ -230,3 +230,17 @@ def test_what_a_rule_allows_to_be_lost_is_not_asked_for(stage):
     stage.hidden.add((transaction.writes[1].place, 0))
     stage.places[THERE] = SimpleNamespace(losses=["by rule"], forks=[])
     stage.end()
+
+
+def test_what_nobody_can_read_at_the_end_is_not_asked_for(stage):
+    moved(stage)
+    stage.log[THERE].clear()
+    stage.checks.unreadable = {THERE}
+    stage.end()
+
+
+def test_what_else_a_transaction_wrote_is_asked_for(stage):
+    moved(stage)
+    stage.log[HERE].clear()
+    stage.checks.unreadable = {THERE}
+    assert violated(stage) == "lost-write"

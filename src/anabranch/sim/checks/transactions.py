@@ -67,6 +67,9 @@ class TransactionChecks:
         self._shown: set[bytes] = set()
         """Values that were ever shown as committed."""
         self.all_values: Seen = defaultdict(dict)
+        self.unreadable: set[TopicPartition] = set()
+        """Partitions that nobody can read at the end: all who could lead have lost their disks, or
+        an operator has to decide. What they hold cannot be asked for."""
 
     # What is told.
 
@@ -150,15 +153,20 @@ class TransactionChecks:
         return self._is_void_state or (truth is not None and bool(truth.losses or truth.forks))
 
     def _is_judged(self, place: TopicPartition) -> bool:
+        if place in self.unreadable:
+            return False
         return place.topic != PASSING and not self.is_void(place)
 
     @property
     def is_void_group(self) -> bool:
         """The same of all that the group's offsets stand on."""
-        return self._is_void_state or any(
+        topics = (OFFSETS_TOPIC, TRANSFERS, RESULTS)
+        if self._is_void_state or any(place.topic in topics for place in self.unreadable):
+            return True
+        return any(
             truth.losses or truth.forks
             for place, truth in self.logs.places.items()
-            if place.topic in (OFFSETS_TOPIC, TRANSFERS, RESULTS)
+            if place.topic in topics
         )
 
     # The end.
