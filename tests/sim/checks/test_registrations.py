@@ -5,22 +5,44 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from anabranch.core.wire.metadata_records import RegisterBrokerRecord
 from anabranch.sim.checks.marks import Marks
+from anabranch.sim.checks.model import Broker
 from anabranch.sim.checks.registrations import RegistrationChecks
+from anabranch.sim.checks.violation import Violation
 from anabranch.sim.processes import State
 
 TWIN, NODE = b"t" * 16, b"n" * 16
 
 
-def checks() -> RegistrationChecks:
-    """Of a cluster whose broker 1 has ended, as has the process on a copy of its folders."""
-    session = SimpleNamespace(incarnation_id=NODE, broker_epoch=7)
-    node = SimpleNamespace(node_id=1, session=session, state=State.CRASHED)
+def checks(state: State = State.CRASHED, *, is_fenced: bool = False) -> RegistrationChecks:
+    """Of a cluster whose broker 1 has ended, as has the process on a copy of its folders. At 9,000
+    ms its last heartbeat was confirmed at 8,500 ms, its session is 3,000 ms."""
+    machine = SimpleNamespace(confirmed_ms=8_500)
+    session = SimpleNamespace(incarnation_id=NODE, broker_epoch=7, machine=machine)
+    node = SimpleNamespace(
+        node_id=1, name="node-1", advertised_host="node-1", session=session, state=state,
+        steady_ms=9_000, config=SimpleNamespace(broker_session_timeout_ms=3_000),
+        clock=SimpleNamespace(changed_us=0),
+    )  # fmt: skip
     twin = SimpleNamespace(node_id=1, name="node-1-twin-0", incarnation_id=TWIN)
-    cluster: Any = SimpleNamespace(nodes={1: node}, twins=[twin])
-    model: Any = None
-    return RegistrationChecks(cluster, model, Marks())
+    world = SimpleNamespace(now_us=1_000_000)
+    cluster: Any = SimpleNamespace(nodes={1: node}, twins=[twin], world=world)
+    model: Any = SimpleNamespace(brokers={1: Broker(7, fenced=is_fenced, leaving=False)}, epoch=1)
+    made = RegistrationChecks(cluster, model, Marks())
+    made.committed(())
+    world.now_us = 9_000_000
+    return made
+
+
+def replaced(told: RegistrationChecks) -> None:
+    """The process on a copy of the folders takes the place of the broker."""
+    records = (RegisterBrokerRecord(broker_id=1, incarnation_id=TWIN),)
+    told.is_committing(records)
+    told.model.brokers[1] = Broker(9, fenced=True, leaving=False)
+    told.committed(records)
 
 
 def test_a_copy_that_ended_before_it_was_answered_took_the_place() -> None:
@@ -33,3 +55,17 @@ def test_a_broker_that_registers_again_was_not_copied() -> None:
     told = checks()
     told.is_committing((RegisterBrokerRecord(broker_id=1, incarnation_id=NODE),))
     assert told.copied == set()
+
+
+@pytest.mark.parametrize(("is_fenced", "terms"), [(False, 1), (False, 2), (True, 1)])
+def test_who_is_heard_is_not_replaced(is_fenced: bool, terms: int) -> None:
+    told = checks(State.RUNNING, is_fenced=is_fenced)
+    told.model.epoch = terms
+    with pytest.raises(Violation, match="took the place"):
+        replaced(told)
+
+
+def test_a_fenced_broker_has_no_session_at_a_new_controller() -> None:
+    told = checks(State.RUNNING, is_fenced=True)
+    told.model.epoch = 2
+    replaced(told)

@@ -3,10 +3,10 @@
 What: B1, a broker is unfenced only when its process acts on metadata with its own registration and
 has opened its logs; B2, a broker that stops with the controller's permission was fenced before and
 leads nothing; B3, a folder that failed is told: after some confirmed heartbeats the metadata do not
-count it any more; B4, no process takes the place of one whose heartbeats were confirmed
-lately. Rule kept: the checker reads the committed records itself, and asks a process
-only what it did, never what it decided. Here too: the marks of the faults of registrations, counted
-where a crash happened in the same run.
+count it any more; B4, no process takes the place of one whose heartbeats were confirmed lately; one
+that is fenced has no session at a new controller until that hears from it. Rule kept: the checker
+reads the committed records itself, and asks a process only what it did, never what it decided. Here
+too: the marks of the faults of registrations, counted where a crash happened in the same run.
 """
 
 from __future__ import annotations
@@ -52,11 +52,22 @@ class RegistrationChecks:
         self._crashes = 0
         self._fenced_since_stopping: set[int] = set()
         self._failures: dict[tuple[int, bytes], Failure] = {}
+        self._term = 0, 0
+        """The newest controller's epoch, and when its first records came."""
+        self._were_fenced: set[int] = set()
+        """Brokers whose last registration but one was fenced when the last one came."""
 
     # What is seen.
 
     def is_committing(self, records: tuple[Any, ...]) -> None:
         """The store committed these records; nobody has looked at what they say."""
+        for record in records:
+            if type(record) is RegisterBrokerRecord:
+                before = self.model.brokers.get(record.broker_id)
+                is_fenced = before is not None and before.fenced
+                (self._were_fenced.add if is_fenced else self._were_fenced.discard)(
+                    record.broker_id
+                )
         copies = {each.incarnation_id for each in self.cluster.twins}
         for record in records if copies else ():
             if type(record) is RegisterBrokerRecord and record.incarnation_id in copies:
@@ -65,6 +76,8 @@ class RegistrationChecks:
 
     def committed(self, records: tuple[Any, ...]) -> None:
         """The same, and the model has them already."""
+        if self.model.epoch != self._term[0]:
+            self._term = self.model.epoch, self.cluster.world.now_us
         for record in records:
             if type(record) is RegisterBrokerRecord:
                 self._registered(record)
@@ -140,6 +153,9 @@ class RegistrationChecks:
         if self._clocks_changed(2_000 * node.config.broker_session_timeout_ms):
             return
         silent_ms = node.steady_ms - session.machine.confirmed_ms
+        term_ms = (self.cluster.world.now_us - self._term[1]) // 1_000
+        if record.broker_id in self._were_fenced and term_ms <= silent_ms:
+            return  # a new controller gives no session to who is fenced
         if silent_ms <= node.config.broker_session_timeout_ms // 2:
             raise Violation(
                 "B4", "Another process took the place of a broker whose heartbeats were confirmed.",
