@@ -169,6 +169,32 @@ def test_a_copy_gets_on_also_where_markers_go_at_once() -> None:
     assert len(history.peers[2].broker.replication.cuts) <= TRANSACTIONS + 1
 
 
+def test_a_copy_gets_on_also_where_each_transaction_overlaps_the_next() -> None:
+    """It goes back to the last one, and from there to the one before: to none of them twice."""
+    history = History(raises_epoch=True, markers_stay_ms=0)
+    history.write(b"first")
+    history.peers.settle()
+    history.leave()
+    history.end(is_committed=True)
+    for number in range(TRANSACTIONS):
+        producer, before = (PRODUCER + 1 + (number + each) % 2 for each in (0, 1))
+        history.append(
+            b"stays-%d" % number,
+            producer_id=producer, producer_epoch=0, base_sequence=number // 2,
+        )  # fmt: skip
+        history.step("s")
+        history.give(marker(before, committed=True), client=False)
+        history.step("s")
+    history.give(marker(producer, committed=True), client=False)
+    history.compact()
+    history.come_back("paused")
+    for _ in range(TRANSACTIONS):
+        history.peers.settle()
+    assert sorted(history.peers.state.isr) == [1, 2]
+    assert history.told(2) == history.told(1)
+    assert len(history.peers[2].broker.replication.cuts) <= TRANSACTIONS + 1
+
+
 def run(away: str, passes: int, afterwards: str, *, raises_epoch: bool, how: str = "told") -> None:
     history = History(raises_epoch=raises_epoch)
     history.write(b"first")

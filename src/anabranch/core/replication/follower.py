@@ -243,7 +243,7 @@ class FollowedPartition:
                 log.truncate_to(offset)
             finally:  # as above
                 replica.truncated()
-        self.kept_to, self.copies_again = log.end_offset, True
+        self.kept_to, self.copies_again = min(self.kept_to, log.end_offset), True
 
     def _older_metadata(self) -> str:
         return (
