@@ -181,6 +181,17 @@ def test_a_pass_that_is_over_has_removed_what_nobody_took_unless_its_log_is_gone
         begun.check()
 
 
+def test_a_log_that_was_cut_since_it_was_chosen_gets_no_pass():
+    """What was weighed may be gone, and other records stand there."""
+    stage = Cleaned(partitions=1)
+    (begun,) = stage.look()
+    log = begun.replica.log
+    log.truncate_to(1)
+    stage.dirty(begun.place, segments=3)
+    with pytest.raises(Stale):
+        begun.job(now_ms=WALL_MS, map_bytes=MAP_BYTES, io_bytes=IO_BYTES)
+
+
 def test_each_kind_of_fault_is_one_end():
     cold = ColdRead(Stage().files.open("x", create=True), 0, 1)
     faults = [Stale("x"), cold, DiskFull("x"), ROT, StorageFault("x"), Bug("x"), ValueError("x")]

@@ -46,6 +46,16 @@ MUTANTS = (
         caught_by="C1",
     ),
     Mutant(
+        name="pass-over-a-log-that-was-cut",
+        rule="a pass reads no log that was truncated since it was chosen",
+        module="anabranch.core.broker.hosting.log_cleaner",
+        old="        self.check()\n        log = self.replica.log\n",
+        new="        log = self.replica.log\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/broker/test_log_cleaner.py"
+        "::test_a_log_that_was_cut_since_it_was_chosen_gets_no_pass",
+    ),
+    Mutant(
         name="empty-batch-stays-in-a-transaction",
         rule="a batch that compaction left without a producer belongs to no transaction",
         module="anabranch.core.log.compaction",

@@ -65,7 +65,9 @@ class Pass:
         self._before = cleaner.Before([], replica.log.cuts)
 
     def job(self, *, now_ms: int, map_bytes: int, io_bytes: int) -> compaction.Job:
-        """What is to be read and written, of the log as it is now. May raise ColdRead."""
+        """What is to be read and written, of the log as it is now. May raise ColdRead; Stale where
+        the log was cut since it was chosen, for less of it may be compacted then."""
+        self.check()
         log = self.replica.log
         job = compaction.job(log, self._dirt, now_ms=now_ms, map_bytes=map_bytes, io_bytes=io_bytes)
         self._before = cleaner.before_pass(log, job)
