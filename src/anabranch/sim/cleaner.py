@@ -30,14 +30,14 @@ MAP_BYTES = (300, 1 << 16)
 
 class Cleaner:
     """See the module. One a life of a node. `perform` does what the machine wants done,
-    `on_compacted` hears of each exchange of segments."""
+    `on_compacted` hears of each exchange of segments, and how far the pass has read."""
 
     def __init__(
         self,
         node: NodeLife,
         machine: LogCleaner,
         perform: Callable[[], None],
-        on_compacted: Callable[[TopicPartition], None],
+        on_compacted: Callable[[TopicPartition, int], None],
     ) -> None:
         self._machine = machine
         self._perform = perform
@@ -97,7 +97,7 @@ class Cleaner:
         for step in begun.install(outcome, lambda: world.now_ms):
             if replica.log.segments[: len(segments)] != segments:
                 segments = list(replica.log.segments)
-                self._on_compacted(begun.place)
+                self._on_compacted(begun.place, outcome.upto)
             step.call()
             yield
         world.note(

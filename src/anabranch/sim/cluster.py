@@ -68,8 +68,9 @@ class Watcher:
     def truncated(self, node: SimNode, place: TopicPartition, before: int, after: int) -> None:
         """A log is about to be cut from end offset `before` to `after`."""
 
-    def compacted(self, node: SimNode, place: TopicPartition) -> None:
-        """Segments of a log were exchanged for what compaction made of them."""
+    def compacted(self, node: SimNode, place: TopicPartition, upto: int) -> None:
+        """Segments of a log were exchanged for what compaction made of what it read, up to an
+        offset."""
 
     def lease_confirmed(self, node: SimNode, lease: Lease) -> None:
         """The store did something that only this lease's holder may ask for; a node's call did."""
@@ -283,10 +284,10 @@ class Cluster:
         for check in self.checks:
             check.truncated(node, place, before, after)
 
-    def tell_compacted(self, node_id: int, place: TopicPartition) -> None:
+    def tell_compacted(self, node_id: int, place: TopicPartition, upto: int) -> None:
         """Segments of a log were exchanged."""
         for check in self.checks:
-            check.compacted(self.nodes[node_id], place)
+            check.compacted(self.nodes[node_id], place, upto)
 
     def tell_copy_changed(self, node_id: int, what: str) -> None:
         """A copy of the metadata log was opened, loaded, trimmed, or got a snapshot."""

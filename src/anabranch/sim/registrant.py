@@ -94,7 +94,7 @@ class Surroundings(Protocol):
     def tell_truncated(self, node_id: int, place: TopicPartition, before: int, after: int) -> None:
         """A log gets shorter."""
 
-    def tell_compacted(self, node_id: int, place: TopicPartition) -> None:
+    def tell_compacted(self, node_id: int, place: TopicPartition, upto: int) -> None:
         """Segments of a log were exchanged."""
 
     def tell_copy_changed(self, node_id: int, what: str) -> None:

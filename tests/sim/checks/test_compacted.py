@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.core.log.compacting import compact
+from tests.core.log.support import sync
 from tests.sim.checks.stage import KEY, PLACE, TOPIC_ID, Stage
 
 from anabranch.core.coordination.transactions.topic import TRANSACTION_TOPIC
@@ -41,11 +42,10 @@ def compacted(stage: Stage, node_id: int, now_ms: int = 0, ahead_ms: int = 0) ->
     """Compact a node's log by a clock that may be ahead, and let the checks look."""
     log, node = stage.log(node_id), stage.nodes[node_id]
     log.roll(now_ms)
-    log.synced(log.end_offset)
-    log.flushed_offset = log.end_offset
-    compact(log, now_ms + ahead_ms)
+    sync(log)
+    upto = compact(log, now_ms + ahead_ms)
     node.now_ms = now_ms
-    stage.logs.compacted(node, PLACE)
+    stage.logs.compacted(node, PLACE, upto)
     stage.look(node_id)
 
 
@@ -111,9 +111,9 @@ def aborted_stage(*, is_compacted: bool, is_marker_lost: bool) -> Stage:
     for node_id in (1, 2, 3):
         stage.tell(node_id, 4)
     if is_compacted:
-        log.flushed_offset = 3
+        log.decided_offset = 3
         compact(log, 0)
-        stage.logs.compacted(node, PLACE)
+        stage.logs.seats[1].copies[KEY].is_exchanged = True  # C6 would have something to say
         stage.look(1)
     if not is_marker_lost:
         node.disk.sync_all()
@@ -137,8 +137,8 @@ def aborted_stage(*, is_compacted: bool, is_marker_lost: bool) -> Stage:
     ],
 )
 def test_a_lost_coordinator_gives_a_sequence_again_that_no_log_has(amiss, found):
-    """Seed 20020163: records that were aborted were compacted away, a loss of power took their
-    marker from all logs, and most of the coordinator's: it gave the epoch again."""
+    """Of what a producer wrote nothing is left, not even a marker, and a loss of power took most of
+    the coordinator's log: it gave the epoch again."""
     stage = aborted_stage(is_compacted=amiss != "not compacted", is_marker_lost=amiss != "marker")
     if amiss != "no loss":
         place = TopicPartition(TRANSACTION_TOPIC, 0)
@@ -150,6 +150,35 @@ def test_a_lost_coordinator_gives_a_sequence_again_that_no_log_has(amiss, found)
             assert violated(lambda: stage.look(1)) == "L8"
             return
         stage.look(1)
+
+
+def undecided_stage(decided_offset: int, *, is_stored: bool) -> Stage:
+    """Node 1 compacts a key's record and one of a transaction, whose marker is stored or not."""
+    stage = Stage(cleanup_policy="compact")
+    node = stage.nodes[1]
+    stage.append(1, key=b"a")
+    stage.append(1, key=b"a", producer=(7, 0, 0), transactional=True)
+    log = stage.log(1)
+    log.roll(0)
+    sync(log)
+    stage.end_transaction(1, 7, committed=True)
+    stage.look(1)
+    for _segment in log.segments:
+        stage.copy(1, 2, 3)
+    for node_id in (1, 2, 3):
+        stage.tell(node_id, 3)
+    if is_stored:
+        sync(log)
+    log.decided_offset = decided_offset
+    stage.logs.compacted(node, PLACE, compact(log, 0))
+    stage.look(1)
+    return stage
+
+
+def test_c6_a_marker_that_is_not_stored_decides_nothing():
+    assert violated(lambda: undecided_stage(2, is_stored=False)) == "C6"
+    assert undecided_stage(2, is_stored=True).logs.compacted_logs[KEY].taken_out == 1
+    assert undecided_stage(1, is_stored=False).logs.compacted_logs[KEY].taken_out == 0
 
 
 @pytest.mark.parametrize("committed", [False, True])

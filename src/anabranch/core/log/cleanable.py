@@ -2,8 +2,10 @@
 
 What: `dirt` counts the clean and the dirty bytes of a log's segments up to where a pass may go;
 `is_worth_it` compares their ratio and their age with the settings. Rule kept: only what is synced
-and decided may be compacted. Source: Kafka 4.1's LogCleanerManager (behaviour), KIP-58, KIP-354.
-Not here: what a pass does (`compaction.py`).
+may be compacted, and only what markers decide that are synced: where a power cut takes a marker,
+the transaction may end the other way, and would miss what compaction took. Kafka does not ask when
+markers are synced. Source: Kafka 4.1's LogCleanerManager (behaviour), KIP-58, KIP-354. Not here:
+what a pass does (`compaction.py`).
 """
 
 from __future__ import annotations
@@ -37,13 +39,13 @@ def dirt(log: LogState, *, now_ms: int, high_watermark: int, first_dirty_offset:
     """How much of a log may be compacted and has not been.
 
     `first_dirty_offset` is where the last pass ended, from the checkpoint. Whole segments only,
-    never the active one; nothing that is not synced, at or above the last stable offset, or younger
-    than `min.compaction.lag.ms`.
+    never the active one; nothing that is not synced, with its transaction's marker, nothing at or
+    above the last stable offset, or younger than `min.compaction.lag.ms`.
     """
     first = first_dirty_offset
     if not log.start_offset <= first <= log.end_offset:
         first = log.start_offset
-    limit = min(log.last_stable_offset(high_watermark), log.flushed_offset)
+    limit = min(log.last_stable_offset(high_watermark), log.decided_offset)
     lag_ms = log.config.min_compaction_lag_ms
     clean_bytes = dirty_bytes = 0
     upto, is_late = first, False

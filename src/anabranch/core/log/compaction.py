@@ -7,10 +7,10 @@ What stays: the newest record of every key below the end of the pass; a tombston
 horizon (`delete.retention.ms` after it was first compacted); records without a key never. Records
 of aborted transactions go; a marker goes once nothing of its transaction is left, no snapshot of
 producers says that it is open, and its horizon has passed. Three batches stay, if need be empty:
-the last one of a producer, so that its sequence is known; the first one of a leader epoch, so that
-whoever copies the log knows where the epoch began; the last one of a pass, so that a reader comes
-to the log's end though nothing follows. They are few: librdkafka takes an answer without any record
-for one that was too large.
+the last synced one of a producer, so that its sequence is known; the first one of a leader epoch,
+so that whoever copies the log knows where the epoch began; the last one of a pass, so that a reader
+comes to the log's end though nothing follows. They are few: librdkafka takes an answer without any
+record for one that was too large.
 
 Rule kept: `run` changes no file of the log: it writes `.cleaned` files, which a crash leaves as
 rubbish. It needs no Log object, so that another process can do it, and yields often, so that its
@@ -75,7 +75,7 @@ class Job(msgspec.Struct, frozen=True):
     buffer_bytes: int
     """Read, and written, at a time."""
     producers: dict[int, tuple[int, int]]
-    """Producer id -> (offset of its last data record, its epoch)."""
+    """Producer id -> (offset of its last data record that is synced, its epoch)."""
     aborted: tuple[tuple[int, int, int, int], ...]
     """Every AbortedRange that begins in the segments, by first offset."""
 
@@ -103,7 +103,10 @@ def job(log: LogState, found: Dirt, *, now_ms: int, map_bytes: int, io_bytes: in
         index_interval_bytes=config.index_interval_bytes,
         map_bytes=map_bytes,
         buffer_bytes=max(SMALLEST_BUFFER_BYTES, io_bytes // 2),
-        producers={one.producer_id: (one.last_offset, one.epoch) for one in log.producers},
+        producers={
+            one.producer_id: (one.last_offset_before(log.flushed_offset), one.epoch)
+            for one in log.producers
+        },
         aborted=tuple(
             (each.producer_id, each.first_offset, each.last_offset, each.last_stable_offset)
             for each in sorted(aborted, key=_first_offset)

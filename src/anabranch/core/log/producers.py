@@ -84,6 +84,12 @@ class Producer:
         """Offset of the last data record, -1 when there is none."""
         return self.batches[-1].last_offset if self.batches else -1
 
+    def last_offset_before(self, offset: int) -> int:
+        """Offset of the last data record before an offset, or of the last one at all where every
+        known batch lies behind: what came before so many is not sent again."""
+        before = (each.last_offset for each in reversed(self.batches) if each.last_offset < offset)
+        return next(before, self.last_offset)
+
     def with_batches(self, batches: list[ProducerBatch]) -> Producer:
         """This producer when it had written no more than these, the last ones of its epoch."""
         earlier = Producer(self.producer_id, self.epoch)

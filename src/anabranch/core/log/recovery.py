@@ -46,6 +46,8 @@ from anabranch.core.wire.batch import BATCH_OVERHEAD, BatchHeader
 
 FAR_OFFSETS = INT32_MAX // 2
 """No power cut takes so many: a record has seven bytes or more, and a segment a gigabyte or two."""
+NOT_REACHED = -1
+"""No batch behind the recovery point was read yet."""
 LEFTOVERS = (DELETED, ".cleaned", ".swap", ".tmp")
 
 
@@ -55,6 +57,7 @@ class _Opening:
     __slots__ = (
         "clean_point",
         "cut_bytes",
+        "decided_offset",
         "is_unsure",
         "now_ms",
         "rebuilt",
@@ -66,6 +69,7 @@ class _Opening:
         self.now_ms = now_ms
         self.recovery_point = recovery_point
         self.clean_point = clean_point
+        self.decided_offset = NOT_REACHED
         self.is_unsure = False
         self.scanned_bytes = self.cut_bytes = self.rebuilt = 0
 
@@ -95,6 +99,9 @@ def load(
     _check_length(log, opening)
     log.flushed_offset = log.end_offset if clean else min(recovery_point, log.end_offset)
     log.sync_ceiling = log.flushed_offset
+    if clean or opening.decided_offset == NOT_REACHED:
+        opening.decided_offset = log.decided_before(log.flushed_offset)
+    log.decided_offset = log.decided_ceiling = opening.decided_offset
     log.unsynced_since_ms = now_ms if log.flushed_offset < log.end_offset else -1
     if log.epochs.entries:
         log.epochs.cut_end(log.end_offset)
@@ -283,7 +290,7 @@ def _recover_segment(log: LogState, segment: Segment, opening: _Opening) -> bool
         for position, header in scan(file, segment.size, check_crc=True):
             if opening.is_unsure and header.next_offset > opening.recovery_point:
                 file.begin(position)
-            _accept(log, segment, position, header)
+            _accept(log, segment, position, header, opening)
             opening.scanned_bytes += header.size_bytes
     except BadBatch as bad:
         _cut(log, segment, bad, opening)
@@ -305,11 +312,15 @@ def _cannot_follow(log: LogState, segment: Segment, opening: _Opening) -> bool:
     return segment.base_offset > compacted_upto and left_out < FAR_OFFSETS
 
 
-def _accept(log: LogState, segment: Segment, position: int, header: BatchHeader) -> None:
+def _accept(
+    log: LogState, segment: Segment, position: int, header: BatchHeader, opening: _Opening
+) -> None:
     # Offsets may be left out within a file, whatever the policy is now: a compacted log, or its
     # copy on a follower, stays as it is. No crash leaves sound batches out of a file's middle.
     if header.base_offset < log.end_offset or not segment.can_hold(header.last_offset):
         raise BadBatch(position, f"offset {header.base_offset} cannot follow {log.end_offset - 1}")
+    if header.next_offset > opening.recovery_point and opening.decided_offset == NOT_REACHED:
+        opening.decided_offset = log.decided_before(opening.recovery_point)
     _note(log, segment, position, header)
     if segment.first_timestamp < 0:
         segment.first_timestamp = header.max_timestamp

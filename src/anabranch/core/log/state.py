@@ -45,7 +45,9 @@ class LogState:
     """What a log is: its files, and what is known of them.
 
     `end_offset` is the next offset; `flushed_offset` is the recovery point: everything before it
-    was synced. `fault`, once set, is raised by every call: the partition is offline.
+    was synced. `decided_offset` is where the first transaction began that is open there, or the
+    same: no power cut undoes what was decided of records before it. `fault`, once set, is raised by
+    every call: the partition is offline.
     """
 
     __slots__ = (
@@ -53,6 +55,8 @@ class LogState:
         "active",
         "config",
         "cuts",
+        "decided_ceiling",
+        "decided_offset",
         "deleted",
         "end_offset",
         "epochs",
@@ -101,6 +105,7 @@ class LogState:
         self.segments: list[Segment] = []
         self.active: Segment | None = None
         self.start_offset = self.end_offset = self.flushed_offset = self.sync_ceiling = 0
+        self.decided_offset = self.decided_ceiling = 0
         self.size_bytes = 0
         self.cuts = 0
         """How often its end was cut: a closed segment may be another one since."""
@@ -199,11 +204,16 @@ class LogState:
             return high_watermark
         return min(max(unstable, self.start_offset), high_watermark)
 
+    def decided_before(self, offset: int) -> int:
+        """Where the first open transaction began, or the offset where none is open."""
+        return next(iter(self.producers.open_transactions.values()), offset)
+
     def synced(self, end_offset: int) -> None:
         """The targets of `sync_target` are on stable storage."""
         self.names_syncing = False
         reached = min(end_offset, self.sync_ceiling)
         self.flushed_offset = max(self.flushed_offset, reached)
+        self.decided_offset = max(self.decided_offset, self.decided_ceiling)
         covered, self.segments_syncing = self.segments_syncing, ()
         self.unsynced_segments = [
             one for one in self.unsynced_segments if one[0] > reached or one not in covered

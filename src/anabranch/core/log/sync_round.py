@@ -159,5 +159,6 @@ def sync_target(log: LogState) -> tuple[Offset, tuple[Syncable, ...]] | None:
     if log.end_offset <= log.flushed_offset and not log.unsynced_segments:
         return None
     log.sync_ceiling = log.end_offset
+    log.decided_ceiling = log.decided_before(log.end_offset)
     log.unsynced_since_ms = -1
     return Offset(log.end_offset), sync_targets(log)

@@ -91,6 +91,9 @@ def _cut_end(log: LogState, offset: int) -> None:
     log.aborted = {segment.base_offset: aborted}
     _drop_snapshots(log, lambda taken: taken > end_offset)
     _find_producers(log, segment)
+    decided = log.decided_before(end_offset)
+    log.decided_offset = min(log.decided_offset, decided)
+    log.decided_ceiling = min(log.decided_ceiling, decided)
 
 
 def _find_producers(log: LogState, segment: Segment) -> None:
@@ -161,6 +164,7 @@ def truncate_fully(log: LogState, offset: int) -> None:
     log.size_bytes = 0
     _set_end(log, offset)
     log.flushed_offset = log.sync_ceiling = offset
+    log.decided_offset = log.decided_ceiling = offset
     log.start_offset = offset
     _drop_snapshots(log, lambda _taken: True)
     log.producers = ProducerStates(log.producers.now_ms)

@@ -18,8 +18,9 @@ gone has been judged. So copies of one partition are compared as if nothing was 
 
 Rule kept: what was lost by a recorded rule (an unclean election, a disk) may take newer records of
 a key with it, so C1 and C2 are not asked from then on. Source: KIP-58, KIP-354, the rules of
-`core.log.compaction` written down once more. Not here: when a log is compacted,
-what logs say of transactions (C5, `ended.py`).
+`core.log.compaction` written down once more. Not here: when a log is
+compacted, what logs say of transactions (C5, `ended.py`), by which markers a pass may go (C6,
+`decided.py`).
 """
 
 from __future__ import annotations

@@ -27,6 +27,7 @@ from anabranch.core.partition import ACKS_ALL
 from anabranch.core.types import ZERO_TOPIC_ID, TopicId, TopicPartition
 from anabranch.sim.checks.committed import CommitChecks
 from anabranch.sim.checks.copies import NOT_SEEN, Copy
+from anabranch.sim.checks.decided import check_decided
 from anabranch.sim.checks.ended import check_ended
 from anabranch.sim.checks.entries import Entry
 from anabranch.sim.checks.known import LogKnowledge
@@ -87,12 +88,14 @@ class LogChecks(LogKnowledge):
             if copy.replica is not None and copy.replica.topic_partition == place:
                 copy.cut_to = after if copy.cut_to == NOT_SEEN else min(copy.cut_to, after)
 
-    def compacted(self, node: SimNode, place: TopicPartition) -> None:
-        """Segments of a log were exchanged: everything is read again at the next look."""
+    def compacted(self, node: SimNode, place: TopicPartition, upto: int) -> None:
+        """Segments of a log were exchanged by a pass that has read so far: everything is read again
+        at the next look."""
         seat = self.seats.get(node.node_id)
         for copy in seat.live if seat is not None else ():
             if copy.replica is not None and copy.replica.topic_partition == place:
                 copy.is_exchanged = True
+                check_decided(copy, upto)
 
     def node_changed(self, node: SimNode, what: str) -> None:
         """A process started or ended."""

@@ -74,7 +74,7 @@ class StableOffsets(Watcher):
         """See Watcher."""
         self._forget(node, place)
 
-    def compacted(self, node: SimNode, place: TopicPartition) -> None:
+    def compacted(self, node: SimNode, place: TopicPartition, upto: int) -> None:
         """See Watcher."""
         self._forget(node, place)
 

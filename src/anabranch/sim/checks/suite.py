@@ -133,9 +133,9 @@ class Suite(Watcher):
         """See Watcher."""
         self.logs.truncated(node, place, after)
 
-    def compacted(self, node: SimNode, place: TopicPartition) -> None:
+    def compacted(self, node: SimNode, place: TopicPartition, upto: int) -> None:
         """See Watcher."""
-        self.logs.compacted(node, place)
+        self.logs.compacted(node, place, upto)
 
     def node_changed(self, node: SimNode, what: str) -> None:
         """See Watcher."""

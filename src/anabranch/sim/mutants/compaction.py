@@ -6,6 +6,7 @@ from anabranch.sim.mutants.mutant import NO_SCHEDULE, Mutant
 
 COMPACTED_TESTS = "tests/core/replication/test_compacted_logs.py"
 COMPACTION = "anabranch.core.log.compaction"
+UNDECIDED_TESTS = "tests/core/log/test_compaction_of_undecided.py"
 
 MUTANTS = (
     Mutant(
@@ -40,10 +41,47 @@ MUTANTS = (
         name="compacted-above-the-high-watermark",
         rule="only a committed record replaces older records of its key",
         module="anabranch.core.log.cleanable",
-        old="limit = min(log.last_stable_offset(high_watermark), log.flushed_offset)",
-        new="limit = log.flushed_offset",
+        old="limit = min(log.last_stable_offset(high_watermark), log.decided_offset)",
+        new="limit = log.decided_offset",
         seed=10000000019,
         caught_by="C1",
+    ),
+    Mutant(
+        name="compaction-goes-by-lost-markers",
+        rule="compaction stops before a transaction whose marker is not synced",
+        module="anabranch.core.log.cleanable",
+        old="limit = min(log.last_stable_offset(high_watermark), log.decided_offset)",
+        new="limit = min(log.last_stable_offset(high_watermark), log.flushed_offset)",
+        seed=107,
+        caught_by="C6",
+    ),
+    Mutant(
+        name="marker-counts-before-its-round",
+        rule="a marker that is written during a round of syncs decides nothing when the round ends",
+        module="anabranch.core.log.sync_round",
+        old="log.decided_ceiling = log.decided_before(log.end_offset)",
+        new="log.decided_ceiling = log.end_offset",
+        seed=NO_SCHEDULE,
+        caught_by=f"{UNDECIDED_TESTS}"
+        "::test_a_round_covers_the_markers_that_were_there_when_it_began",
+    ),
+    Mutant(
+        name="marker-counts-because-it-was-read",
+        rule="a marker that recovery finds behind the recovery point may not be synced",
+        module="anabranch.core.log.recovery",
+        old="if header.next_offset > opening.recovery_point and opening.decided_offset",
+        new="if False and opening.decided_offset",
+        seed=NO_SCHEDULE,
+        caught_by=f"{UNDECIDED_TESTS}::test_a_process_that_ended_leaves_what_it_has_synced[False]",
+    ),
+    Mutant(
+        name="marker-counts-though-it-was-cut",
+        rule="a transaction whose marker was truncated is undecided again",
+        module="anabranch.core.log.truncation",
+        old="decided = log.decided_before(end_offset)",
+        new="decided = end_offset",
+        seed=NO_SCHEDULE,
+        caught_by=f"{UNDECIDED_TESTS}::test_a_cut_takes_back_what_it_decided",
     ),
     Mutant(
         name="pass-over-a-log-that-was-cut",
@@ -54,6 +92,15 @@ MUTANTS = (
         seed=NO_SCHEDULE,
         caught_by="tests/core/broker/test_log_cleaner.py"
         "::test_a_log_that_was_cut_since_it_was_chosen_gets_no_pass",
+    ),
+    Mutant(
+        name="sequence-forgotten-for-an-unsynced-one",
+        rule="the last batch of a producer that compaction keeps is one that is synced",
+        module=COMPACTION,
+        old="(one.last_offset_before(log.flushed_offset), one.epoch)",
+        new="(one.last_offset, one.epoch)",
+        seed=NO_SCHEDULE,
+        caught_by=f"{UNDECIDED_TESTS}::test_what_a_power_cut_leaves_undecided_is_there[62]",
     ),
     Mutant(
         name="empty-batch-stays-in-a-transaction",
