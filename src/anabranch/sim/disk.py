@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Any
+from zlib import crc32
 
 from anabranch.core.errors import StorageFault
 from anabranch.core.log.files import DiskFull
@@ -437,8 +438,13 @@ class SimDisk:
             self.names.setdefault("/".join(parts[:end]), None)
 
     def rename(self, source: str, target: str) -> None:
-        """See Files. What is in a folder belongs to it, whatever its name."""
+        """See Files. What is in a folder belongs to it, whatever its name. A longer name may need a
+        block of its own, which a full disk does not have: with every second one it is so."""
         self.step("rename", source)
+        if self.rooms or self.free < UNLIMITED:
+            is_longer = target not in self.names and len(target) > len(source)
+            if is_longer and not self.free_bytes(source) and crc32(target.encode()) & 1:
+                raise DiskFull(f"{target}: no space left for the name on purpose")
         if source not in self.names:
             raise StorageFault(f"{source}: no such file or folder")
         if self.is_dir(source):

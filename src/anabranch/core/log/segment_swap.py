@@ -26,7 +26,6 @@ from anabranch.core.errors import CorruptLog, StorageFault
 from anabranch.core.log.compaction import CLEANED, NewSegment
 from anabranch.core.log.scan import BadBatch, scan
 from anabranch.core.log.segment import (
-    DELETED,
     LOG,
     OFFSETS,
     SNAPSHOT,
@@ -37,6 +36,7 @@ from anabranch.core.log.segment import (
     offset_of,
 )
 from anabranch.core.log.state import LogState
+from anabranch.core.log.truncation import delete_later
 
 if TYPE_CHECKING:
     from anabranch.core.log.files import Files
@@ -110,8 +110,7 @@ def set_aside(log: LogState, replaced: list[Segment], now_ms: int) -> None:
             for suffix in (LOG, *INDEXES):
                 path = segment.stem + suffix
                 if log.files.exists(path):
-                    log.files.rename(path, path + DELETED)
-                    log.deleted.append((due_ms, path + DELETED))
+                    delete_later(log, path, due_ms)
             log.files.remove(f"{log.folder}/{offset_name(segment.base_offset, SNAPSHOT)}")
     except StorageFault as fault:
         log.fault = fault

@@ -247,14 +247,25 @@ def _drop(log: LogState, segment: Segment, now_ms: int) -> list[str]:
     due_ms = now_ms + log.config.file_delete_delay_ms
     for suffix in (LOG, OFFSETS, TIMES, TRANSACTIONS):
         path = segment.stem + suffix
-        if log.files.exists(path):
-            log.files.rename(path, path + DELETED)
+        if log.files.exists(path) and delete_later(log, path, due_ms):
             paths.append(path + DELETED)
-            log.deleted.append((due_ms, path + DELETED))
     if segment.base_offset < log.end_offset:
         log.files.remove(f"{log.folder}/{offset_name(segment.base_offset, SNAPSHOT)}")
     log.names_unsynced = True
     return paths
+
+
+def delete_later(log: LogState, path: str, due_ms: int) -> bool:
+    """Rename a file that is removed when that is due; whether it was renamed. A disk may have no
+    room for the longer name: then the file goes at once, so that no segment keeps a place in the
+    folder that the log does not know any more. Whoever reads it has it open."""
+    try:
+        log.files.rename(path, path + DELETED)
+    except DiskFull:
+        log.files.remove(path)
+        return False
+    log.deleted.append((due_ms, path + DELETED))
+    return True
 
 
 def _drop_snapshots(log: LogState, doomed: Callable[[int], bool]) -> None:

@@ -75,4 +75,14 @@ MUTANTS = (
         caught_by="tests/core/log/test_incarnations.py"
         "::test_a_power_cut_brings_no_account_back_that_a_full_disk_has_replaced",
     ),
+    Mutant(
+        name="refused-name-keeps-a-segment",
+        rule="a segment that a log drops leaves its folder, also on a full disk",
+        module="anabranch.core.log.truncation",
+        old="        log.files.remove(path)\n        return False",
+        new="        raise",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/log/test_refused_names.py"
+        "::test_a_log_is_the_same_when_it_is_opened_again[1-expire]",
+    ),
 )
