@@ -229,6 +229,27 @@ def test_what_a_zombie_commits_after_an_unclean_election_is_counted():
     acknowledged(stage, 1)
 
 
+def test_a_zombie_brings_nothing_back_that_the_present_leader_s_disk_lost_before_it_led():
+    """Three unclean leaders in turn; the last one lost its records in a power cut."""
+    stage = Stage(elr=False, unclean_leader_election_enable="true", min_isr=1)
+    stage.append(1, count=2)
+    stage.look(1)
+    stage.copy(1, 2, 3)
+    stage.tell(1, 2)
+    stage.change(isr=[1])
+    stage.register(3, 90, fenced=True)
+    stage.restart(3, "power", epoch=90)
+    stage.elect(2, [2], 1, leader_recovery_state=1)
+    stage.follow(2)
+    stage.commit(unfenced(stage, 3))
+    stage.elect(3, [3], 2, leader_recovery_state=1)
+    stage.follow(3)
+    truth = stage.logs.truths[KEY]
+    assert truth.high == 0 and len(truth.losses) == 1
+    stage.tell(2, 2)
+    assert truth.high == 0
+
+
 def test_a_zombie_s_batch_may_lie_across_what_is_committed():
     stage = Stage(unclean_leader_election_enable="true", min_isr=1)
     stage.write(1)

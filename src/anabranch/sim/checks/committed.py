@@ -82,11 +82,12 @@ class CommitChecks:
         if leader is None:
             return True  # the partition moved away from it meanwhile
         here = set(leader.entries)
-        lost = truth.dropped  # by a disk: it was there when the old leader counted it
+        dropped = truth.dropped  # by a disk: it was there when the old leader counted it
+        lost = {each.entry for each in truth.losses if each.epoch > led_epoch}
         missing = [
             entry
             for entry in fresh
-            if entry not in here and truth.led_by not in lost.get(entry, ())
+            if entry not in here and (entry in lost or truth.led_by not in dropped.get(entry, ()))
         ]
         if not leader.is_sure or not missing:
             return True
