@@ -27,7 +27,8 @@ from anabranch.sim.plan import BY_NAME
 from anabranch.sim.processes import Process, State
 from anabranch.sim.remote import LOST, UNANSWERED, RemoteFaults
 from anabranch.sim.remotes import Remotes
-from anabranch.sim.schedule import run_schedule
+from anabranch.sim.schedule import Run, run_schedule
+from anabranch.sim.trace import Trace
 from anabranch.sim.world import World
 
 TOPIC = TopicId(b"t" * 16)
@@ -266,3 +267,16 @@ def test_a_broker_opens_its_watch_again_when_the_machine_says(pause_ms, could_op
     world.run(world.now_us + 1_000_000)
     first_us, again_us = opened
     assert again_us - first_us == pause_ms * 1000
+
+
+def test_a_topic_exists_by_what_is_committed_and_not_by_what_nodes_still_know():
+    """The only node that had followed a deletion may have lost its disk."""
+    run = Run(draw_plan(CLEAN[0]), Trace(keeps=False))
+    assert run.diskless is not None
+    living, partitions = run.diskless.truth.living, run.suite.model.partitions
+    assert not living(TOPIC)
+    partitions[TOPIC, 0] = Partition((1,), (1,), (), (), 1, 0, 0, recovering=False)
+    assert living(TOPIC)
+    del partitions[TOPIC, 0]
+    assert not living(TOPIC)
+    run.let_go()

@@ -52,7 +52,8 @@ class DisklessRun:
             if any(name.startswith("retention") for name, _ in topic.configs)
         } | {each.place.topic for each in self.plan.operations if each.kind == "delete"}
         self.truth = DisklessChecks(self.remotes, marks, PACE.grace_ms, self._may_move)
-        self.truth.living = lambda topic_id: cluster.image.topic_by_id(topic_id) is not None
+        committed = managed.model.partitions  # nodes may have lost what they followed
+        self.truth.living = lambda topic_id: (topic_id, 0) in committed
         doubles = any(fault.kind == "duplicate" for fault in plan.faults)
         self.clients = DisklessClientChecks(cluster, self.truth, doubles=doubles)
         self.managed = managed
