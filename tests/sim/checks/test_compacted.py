@@ -152,8 +152,9 @@ def test_a_lost_coordinator_gives_a_sequence_again_that_no_log_has(amiss, found)
         stage.look(1)
 
 
-def undecided_stage(decided_offset: int, *, is_stored: bool) -> Stage:
-    """Node 1 compacts a key's record and one of a transaction, whose marker is stored or not."""
+def undecided_stage(decided_offset: int, *, is_stored: bool, passed_upto: int = 0) -> Stage:
+    """Node 1 compacts a key's record and one of a transaction, whose marker is stored or not; other
+    copies were compacted up to an offset."""
     stage = Stage(cleanup_policy="compact")
     node = stage.nodes[1]
     stage.append(1, key=b"a")
@@ -170,6 +171,7 @@ def undecided_stage(decided_offset: int, *, is_stored: bool) -> Stage:
     if is_stored:
         sync(log)
     log.decided_offset = decided_offset
+    stage.logs.compacted_logs[KEY].passed_upto = passed_upto
     stage.logs.compacted(node, PLACE, compact(log, 0))
     stage.look(1)
     return stage
@@ -179,6 +181,13 @@ def test_c6_a_marker_that_is_not_stored_decides_nothing():
     assert violated(lambda: undecided_stage(2, is_stored=False)) == "C6"
     assert undecided_stage(2, is_stored=True).logs.compacted_logs[KEY].taken_out == 1
     assert undecided_stage(1, is_stored=False).logs.compacted_logs[KEY].taken_out == 0
+
+
+def test_c6_asks_nothing_of_what_another_pass_may_have_emptied():
+    assert (
+        undecided_stage(2, is_stored=False, passed_upto=2).logs.compacted_logs[KEY].passed_upto == 2
+    )
+    assert violated(lambda: undecided_stage(2, is_stored=False, passed_upto=1)) == "C6"
 
 
 @pytest.mark.parametrize("committed", [False, True])

@@ -79,6 +79,8 @@ class Compacted:
         self._by_base: dict[int, list[Entry]] = {}
         self._newest: dict[bytes, int] = {}
         self._newest_upto = 0
+        self.passed_upto = 0
+        """How far any copy was compacted."""
         self._decided: dict[Entry, Decided] = {}
         self._undecided: dict[int, list[Entry]] = {}
         """Producer -> the batches of its transaction under way."""

@@ -4,7 +4,9 @@
     behind the first one of such a transaction.
 
 What: `check_decided` is asked when segments were exchanged. It takes the batches of the copy up to
-the first one that the disk has not stored, and asks which transactions are open there. Why: the
+the first one that the disk has not stored, and asks which transactions are open there. Of those
+that begin where another copy's pass has been before, it asks nothing: a follower may have copied
+what that pass left, an emptied batch that opens no transaction. Why: the
 loss itself is no violation, since all replicas may lose what was never synced; nor is what follows
 for the clients, for a checker cannot know what a coordinator that lost its log decides. Not here:
 which of the records that count may go (`compacted.py`).
@@ -25,7 +27,10 @@ if TYPE_CHECKING:
 def check_decided(copy: Copy, upto: int) -> None:
     """C6 of a copy of which it is known for certain what it had, compacted up to an offset."""
     compacted, replica = copy.compacted, copy.replica
-    if compacted is None or replica is None or compacted.is_excused:
+    if compacted is None or replica is None:
+        return
+    before, compacted.passed_upto = compacted.passed_upto, max(compacted.passed_upto, upto)
+    if compacted.is_excused:
         return
     if copy.is_rotten or not copy.is_sure or replica.log.fault is not None:
         return
@@ -36,7 +41,7 @@ def check_decided(copy: Copy, upto: int) -> None:
     stored = [each for each in copy.entries if each.end <= stored_upto]
     opened, _, _ = outcomes(compacted, stored)
     for producer_id, first in opened.items():
-        if log.start_offset <= first < upto:
+        if max(log.start_offset, before) <= first < upto:
             raise Violation(
                 "C6", "Compaction went by a marker that the disk has not stored.",
                 {**copy.told(), "producer": producer_id, "offset": first, "upto": upto,
