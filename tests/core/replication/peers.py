@@ -422,12 +422,18 @@ class Peers:
             self.wait(int(self.config.get("replica.fetch.backoff.ms", 1000)))
         self.run(4)
 
-    def restart(self, broker_id: int, *, lose_from: int | None = None) -> None:
-        """End a process and begin it anew; its log may have lost its end (power was lost)."""
+    def restart(
+        self, broker_id: int, *, lose_from: int | None = None, watermark: int | None = None
+    ) -> None:
+        """End a process and begin it anew; its log may have lost its end (power was lost), and its
+        high watermarks be those of some seconds ago, `watermark`."""
         peer = self.peers[broker_id]
         if lose_from is not None:
             peer.replica.log.truncate_to(lose_from)
-        watermarks = {each.topic_partition: each.high_watermark for each in peer.broker.partitions}
+        watermarks = {
+            each.topic_partition: each.high_watermark if watermark is None else watermark
+            for each in peer.broker.partitions
+        }
         peer.folder.checkpoint()
         peer.folder.checkpoint_high_watermarks(watermarks)
         old = self.brokers[broker_id]

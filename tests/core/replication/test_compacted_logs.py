@@ -173,9 +173,11 @@ def newest(peer):
     return found
 
 
-def test_a_cut_into_what_was_compacted_leaves_no_key_out():
+@pytest.mark.parametrize("was_killed", [False, True])
+def test_a_cut_into_what_was_compacted_leaves_no_key_out(was_killed):
     """Committed records are lost on the new leader: what they superseded on another is gone, too,
-    so the other has nothing that it could be cut to."""
+    so the other has nothing that it could be cut to. One that was killed before it saved its high
+    watermark knows by how far its passes went."""
     peers = Peers(3, topic_config=COMPACTED)
     for _ in range(5):
         peers[1].produce(1)
@@ -186,6 +188,8 @@ def test_a_cut_into_what_was_compacted_leaves_no_key_out():
     compacted(peers, 1)
     assert newest(peers[1])[b"k0"] is not None
     peers.lose_all()
+    if was_killed:
+        peers.restart(1, watermark=0)
     peers.restart(2, lose_from=9)
     peers.elect(2, isr=(2,))
     peers.settle()

@@ -142,6 +142,7 @@ def install(
     place = log.topic_partition
     if folder.promised(place) < outcome.upto:
         yield from _checkpoint(folder, log, lambda: folder.draft_synced(place), is_hosted)
+    log.compacted_to = max(log.compacted_to, outcome.upto)
     for new in outcome.segments:
         yield from _replace(log, before, new, is_hosted, clock_ms)
     yield from _checkpoint(folder, log, lambda: folder.draft_clean(place, outcome.upto), is_hosted)

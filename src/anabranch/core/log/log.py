@@ -89,6 +89,7 @@ class Log(LogState):
         point on is checked. Compaction went as far as `clean_point`. Raises CorruptLog for rot
         before the recovery point."""
         log = cls(files, folder, topic_partition, topic_id, config, index_cache, shorter_first)
+        log.compacted_to = clean_point
         log.recovery = Recovery(
             *recovery.load(
                 log,

@@ -53,6 +53,7 @@ class LogState:
     __slots__ = (
         "aborted",
         "active",
+        "compacted_to",
         "config",
         "cuts",
         "decided_ceiling",
@@ -109,6 +110,8 @@ class LogState:
         self.size_bytes = 0
         self.cuts = 0
         """How often its end was cut: a closed segment may be another one since."""
+        self.compacted_to = 0
+        """How far the log was compacted here: records before it may have superseded others."""
         self.producers = ProducerStates()
         self.epochs = LeaderEpochs()
         self.aborted: dict[int, list[AbortedRange]] = {}

@@ -142,6 +142,7 @@ def _note_tail(log: LogState, segment: Segment) -> None:
 def _set_end(log: LogState, end_offset: int) -> None:
     log.end_offset = end_offset
     log.cuts += 1
+    log.compacted_to = min(log.compacted_to, end_offset)
     log.flushed_offset = min(log.flushed_offset, end_offset)
     log.sync_ceiling = min(log.sync_ceiling, end_offset)
     log.hints.clear()
@@ -166,6 +167,7 @@ def truncate_fully(log: LogState, offset: int) -> None:
     log.flushed_offset = log.sync_ceiling = offset
     log.decided_offset = log.decided_ceiling = offset
     log.start_offset = offset
+    log.compacted_to = 0
     _drop_snapshots(log, lambda _taken: True)
     log.producers = ProducerStates(log.producers.now_ms)
     roll(log, 0)

@@ -179,8 +179,8 @@ class FollowedPartition:
         they superseded: a shorter log would lack keys that the leader has, so the copy begins
         anew."""
         replica, log = self.replica, self.replica.log
-        loses_committed = log.config.compacted and offset < replica.high_watermark
-        if loses_committed and may_have_holes(log, offset):
+        relied_on = max(replica.high_watermark, log.compacted_to)  # the first may be an older one
+        if log.config.compacted and offset < relied_on and may_have_holes(log, offset):
             self._begin_at(log.start_offset)
             return
         try:
