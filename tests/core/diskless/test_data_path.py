@@ -7,7 +7,7 @@ from tests.core.diskless.diskless_node import CLUSTER_ID, EPOCH, START_MS, Clust
 
 from anabranch.core.diskless import effects as does
 from anabranch.core.diskless.broker import WATCH_PAUSE_MS
-from anabranch.core.diskless.coordinator import CoordinatorAway
+from anabranch.core.diskless.coordinator import CoordinatorAway, OlderCopy
 from anabranch.core.diskless.objects import ObjectsAway
 from anabranch.core.diskless.rows import LogKey, NewLogs, Wanted
 from anabranch.core.errors import ErrorCode
@@ -223,7 +223,7 @@ def test_what_waits_for_a_coordinator_that_is_refused_fails_wherever_it_is(
         else:
             node.diskless.answered(effect, CoordinatorAway("lost"), node.broker.steady_ms)
     waits = [wait for wait in waits if node.polled(wait) is None]
-    node.diskless.refuse("it is an older copy", node.broker.steady_ms)
+    node.diskless.refuse(OlderCopy("it is an older copy"), node.broker.steady_ms)
     codes = {told(node.polled(wait))[0] for wait in waits}
     assert codes <= {STORAGE, ErrorCode.REQUEST_TIMED_OUT}
     writing = node.diskless.writing
@@ -261,9 +261,10 @@ def test_a_put_that_was_done_and_not_answered_is_no_failure(cluster):
 
 
 @pytest.mark.parametrize("lost_attempts", [0, 1, 2])
-def test_an_object_of_another_is_not_taken_for_its_own_and_stays(cluster, lost_attempts):
-    """A coordinator that was set back to a backup gives names a second time. Puts that were lost
-    before the name is found taken are no reason to take it for one's own."""
+def test_a_name_that_is_taken_by_other_bytes_shows_an_older_copy(cluster, lost_attempts):
+    """A coordinator that was set back to a backup gives names a second time: nothing more is asked
+    of it, and the object stays. Puts that were lost before the name is found taken are no reason to
+    take it for one's own."""
     node = cluster.node()
     cluster.topic()
     produced(node, batch(b"warm"))
@@ -280,7 +281,8 @@ def test_an_object_of_another_is_not_taken_for_its_own_and_stays(cluster, lost_a
     node.pass_time(1_000)
     assert told(node.polled(wait)) == (STORAGE, -1)
     assert cluster.coordinator.to_delete(0, 10) == []
-    assert produced(node, batch(b"b")) == (NONE, 1)
+    assert f"{put.object_key} is there, with other bytes: it was replaced" in node.diskless.why_off
+    assert told(produce(node, batch(b"b")))[0] != NONE
 
 
 def test_five_batches_of_an_idempotent_producer_may_come_twice_and_by_another_broker(cluster):

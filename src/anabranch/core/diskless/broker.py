@@ -27,7 +27,7 @@ from anabranch.core.diskless.assembly import Damaged
 from anabranch.core.diskless.blocks import Blocks
 from anabranch.core.diskless.buffer import DisklessTicket
 from anabranch.core.diskless.coordinates import Coordinates
-from anabranch.core.diskless.coordinator import Deposed
+from anabranch.core.diskless.coordinator import Deposed, OlderCopy
 from anabranch.core.diskless.effects import (
     AskOutcome,
     AskStates,
@@ -42,7 +42,8 @@ from anabranch.core.diskless.effects import (
     RefuseObjects,
 )
 from anabranch.core.diskless.lags import Lags
-from anabranch.core.diskless.objects import ObjectMissing
+from anabranch.core.diskless.last_commits import name_taken
+from anabranch.core.diskless.objects import ObjectMissing, ObjectTaken
 from anabranch.core.diskless.partition import ABSENT_MS, REFUSING_MS, DisklessPartition
 from anabranch.core.diskless.reader import DisklessReader
 from anabranch.core.diskless.reads import BytesOf, FarRead
@@ -116,6 +117,8 @@ class Diskless:
         """Why nothing is taken although diskless topics are enabled; "" when something is."""
         self.why_deposed = ""
         """Why the coordinator takes nothing under this broker's epoch; "" when it does."""
+        self.older: OlderCopy | None = None
+        """What showed that the coordinator is an older copy."""
         self.is_watching = False
         """Whether this broker hears at once what others commit."""
         self._watching_since_ms = 0
@@ -228,10 +231,13 @@ class Diskless:
         """Take nothing until `start`, and say why: coordinator or store cannot be used."""
         self.trouble = WAITING.format(why)
 
-    def refuse(self, why: str, now_ms: int) -> None:
+    def refuse(self, fault: OlderCopy, now_ms: int) -> None:
         """The coordinator is not asked any more as long as this process lives: what waits for it
         fails, so that clients go elsewhere and nothing stays in memory."""
-        self.wait(why)
+        if self.older is not None:
+            return
+        self.older = fault
+        self.wait(str(fault))
         for held in self._rowless.values():
             self.writing.drop(held, ErrorCode.KAFKA_STORAGE_ERROR)
         self._rowless.clear()
@@ -299,6 +305,8 @@ class Diskless:
 
     def answered(self, effect: Effect, result: Any, now_ms: int) -> None:
         """A call has ended: what it gave, or the StorageFault that it raised."""
+        if isinstance(result, ObjectTaken):
+            self.refuse(name_taken(result), now_ms)
         if isinstance(effect, _WRITES):
             self.writing.step(effect, result, now_ms)
             if isinstance(effect, PrepareObjects) and isinstance(result, Deposed):

@@ -21,6 +21,7 @@ from collections.abc import Iterable
 
 from anabranch.core.diskless.coordinator import OlderCopy
 from anabranch.core.diskless.keys import mark_of, object_id, object_key
+from anabranch.core.diskless.objects import ObjectTaken
 from anabranch.core.diskless.rows import Change
 
 ROOM = "last-commits"
@@ -79,6 +80,12 @@ def check_given(present: Iterable[int], last_id: int, where: str) -> None:
             f"{where}: there is an object {later[-1]}, and this coordinator has assigned no id "
             f"beyond {last_id}: {OLDER}"
         )
+
+
+def name_taken(fault: ObjectTaken) -> OlderCopy:
+    """What it shows that an object's name was taken, with other bytes: no coordinator gives a name
+    twice."""
+    return OlderCopy(f"the coordinator: {fault}, with other bytes: {OLDER}")
 
 
 class KnownCommits:

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.core.diskless import admission, retention_rounds
 from anabranch.core.diskless import effects as does
 from anabranch.core.diskless.coordinator import CoordinatorAway, Deposed, OlderCopy
-from anabranch.core.diskless.last_commits import OLDER
-from anabranch.core.diskless.objects import ObjectsAway, ObjectTaken
+from anabranch.core.diskless.objects import ObjectsAway
 from anabranch.core.diskless.pause import Pause
 from anabranch.core.diskless.retention_rounds import AskStates, Expire, RoundEnded
 from anabranch.core.diskless.rows import CommitState, Committed
@@ -142,6 +141,8 @@ class DisklessShell:
                 asyncio.get_running_loop().call_soon(self._read_on)
             else:
                 self._start(self._make(effect))
+        if machine.older is not None and not self._is_refused:
+            self._ask_nothing_more(self._stores, machine.older)
         if machine.why_deposed != self._why_deposed:
             self._why_deposed = machine.why_deposed
             if self._why_deposed:
@@ -181,8 +182,6 @@ class DisklessShell:
         except Exception as fault:  # a call that is not ended would hold up all others
             LOG.error("a call failed", call=type(effect).__name__, fault=repr(fault))
             result = away(f"{type(fault).__name__}: {fault}")
-        if isinstance(result, ObjectTaken):  # no coordinator gives a name twice
-            self._refuse(OlderCopy(f"the coordinator: {result}, with other bytes: {OLDER}"))
         self._say(type(effect).__name__, result)
         if isinstance(result, Committed) and result.state is CommitState.REFUSED:
             LOG.warning("an object was refused; its producers retry", why=result.why)
@@ -196,14 +195,14 @@ class DisklessShell:
         self._settle()
 
     def _refuse(self, fault: OlderCopy) -> None:
-        """The coordinator is an older copy: ask nothing more of it."""
-        if self._is_refused:
-            return
+        self._step(partial(self._machine.refuse, fault))
+
+    def _ask_nothing_more(self, stores: Stores, fault: OlderCopy) -> None:
+        """The coordinator is an older copy."""
         self._is_refused = True
         LOG.error("diskless records are refused", why=str(fault))
-        self._step(partial(self._machine.refuse, str(fault)))
-        if self._stores is not None and isinstance(self._stores.coordinator, Front):
-            self._stores.coordinator.refuse_all(fault)
+        if isinstance(stores.coordinator, Front):
+            stores.coordinator.refuse_all(fault)
 
     def _say(self, name: str, result: Any) -> None:
         """Once for each kind of call that fails, and once when it does not any more."""

@@ -380,11 +380,12 @@ MUTANTS = (
     Mutant(
         name="name-taken-is-a-failed-put",
         rule="a name taken by other bytes shows that the coordinator is an older copy",
-        module="anabranch.server.diskless.shell",
+        module="anabranch.core.diskless.broker",
         old="        if isinstance(result, ObjectTaken):",
         new="        if False:",
         seed=NO_SCHEDULE,
-        caught_by=f"{OLDER_TESTS}::test_a_name_that_is_taken_by_other_bytes_shows_an_older_copy",
+        caught_by="tests/core/diskless/test_data_path.py"
+        "::test_a_name_that_is_taken_by_other_bytes_shows_an_older_copy",
     ),
     Mutant(
         name="notes-not-read-again",
