@@ -149,6 +149,18 @@ def test_also_one_that_takes_itself_for_in_sync_or_pauses(away: str, how: str) -
     run(away, max(WAYS)[0], "", raises_epoch=True, how=how)
 
 
+def assert_it_gets_on(history: History) -> None:
+    """The leader compacts; the follower returns, copies all of it, and goes back to the beginning
+    of each transaction once at most."""
+    history.compact()
+    history.come_back("paused")
+    for _ in range(TRANSACTIONS):
+        history.peers.settle()
+    assert sorted(history.peers.state.isr) == [1, 2]
+    assert history.told(2) == history.told(1)
+    assert len(history.peers[2].broker.replication.cuts) <= TRANSACTIONS + 1
+
+
 def test_a_copy_gets_on_also_where_markers_go_at_once() -> None:
     """Each transaction is open where the leader's log has a gap, and its marker is still there: the
     copy goes back to it once at most."""
@@ -160,13 +172,7 @@ def test_a_copy_gets_on_also_where_markers_go_at_once() -> None:
         history.write(b"stays-%d" % number)
         history.step("s")
         history.end(is_committed=True)
-    history.compact()
-    history.come_back("paused")
-    for _ in range(TRANSACTIONS):
-        history.peers.settle()
-    assert sorted(history.peers.state.isr) == [1, 2]
-    assert history.told(2) == history.told(1)
-    assert len(history.peers[2].broker.replication.cuts) <= TRANSACTIONS + 1
+    assert_it_gets_on(history)
 
 
 def test_a_copy_gets_on_also_where_each_transaction_overlaps_the_next() -> None:
@@ -186,13 +192,7 @@ def test_a_copy_gets_on_also_where_each_transaction_overlaps_the_next() -> None:
         history.give(marker(before, committed=True), client=False)
         history.step("s")
     history.give(marker(producer, committed=True), client=False)
-    history.compact()
-    history.come_back("paused")
-    for _ in range(TRANSACTIONS):
-        history.peers.settle()
-    assert sorted(history.peers.state.isr) == [1, 2]
-    assert history.told(2) == history.told(1)
-    assert len(history.peers[2].broker.replication.cuts) <= TRANSACTIONS + 1
+    assert_it_gets_on(history)
 
 
 def run(away: str, passes: int, afterwards: str, *, raises_epoch: bool, how: str = "told") -> None:

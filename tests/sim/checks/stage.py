@@ -257,7 +257,12 @@ class Stage:
         """Records that everybody has and knows to be committed."""
         for _ in range(count):
             self.append(leader)
+        self.share(leader, *followers)
+
+    def share(self, leader: int, *followers: int) -> None:
+        """Followers take what the leader has, and everybody knows that it is committed."""
         self.look(leader)
-        self.copy(leader, *followers)
+        for _segment in self.log(leader).segments:  # one copy ends where a segment does
+            self.copy(leader, *followers)
         for node_id in (leader, *followers):
             self.tell(node_id, self.log(leader).end_offset)

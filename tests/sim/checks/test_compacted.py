@@ -31,10 +31,7 @@ def stage_with(*keys: bytes, tombstone: bytes = b"", stays_ms: int = STAYS_MS) -
         stage.append(1, key=key)
     if tombstone:
         stage.append(1, key=tombstone, tombstone=True)
-    stage.look(1)
-    stage.copy(1, 2, 3)
-    for node_id in (1, 2, 3):
-        stage.tell(node_id, stage.log(1).end_offset)
+    stage.share(1, 2, 3)
     return stage
 
 
@@ -88,10 +85,7 @@ def transactional_stage(*, committed: bool) -> Stage:
     stage.append(1, key=b"a", producer=(7, 0, 0), transactional=True)
     stage.end_transaction(1, 7, committed=committed)
     stage.append(1, key=b"b")
-    stage.look(1)
-    stage.copy(1, 2, 3)
-    for node_id in (1, 2, 3):
-        stage.tell(node_id, stage.log(1).end_offset)
+    stage.share(1, 2, 3)
     return stage
 
 
@@ -105,11 +99,7 @@ def aborted_stage(*, is_compacted: bool, is_marker_lost: bool) -> Stage:
     log.roll(0)
     node.disk.sync_all()
     stage.end_transaction(1, 7, committed=False, epoch=1)
-    stage.look(1)
-    for _segment in log.segments:
-        stage.copy(1, 2, 3)
-    for node_id in (1, 2, 3):
-        stage.tell(node_id, 4)
+    stage.share(1, 2, 3)
     if is_compacted:
         log.decided_offset = 3
         compact(log, 0)
@@ -163,11 +153,7 @@ def undecided_stage(decided_offset: int, *, is_stored: bool, passed_upto: int = 
     log.roll(0)
     sync(log)
     stage.end_transaction(1, 7, committed=True)
-    stage.look(1)
-    for _segment in log.segments:
-        stage.copy(1, 2, 3)
-    for node_id in (1, 2, 3):
-        stage.tell(node_id, 3)
+    stage.share(1, 2, 3)
     if is_stored:
         sync(log)
     log.decided_offset = decided_offset
@@ -283,10 +269,7 @@ def test_c3_where_a_leader_epoch_began_unless_that_was_deleted(monkeypatch, dele
     stage.follow(1, 2, 3)
     for key in (b"a", b"b", b"a", b"b"):
         stage.append(1, key=key)
-    stage.look(1)
-    stage.copy(1, 2, 3)
-    for node_id in (1, 2, 3):
-        stage.tell(node_id, stage.log(1).end_offset)
+    stage.share(1, 2, 3)
     monkeypatch.setattr(compaction.LeaderEpochs, "assign", lambda *_: False)
     stage.logs.truths[KEY].deleted_to = deleted_to
     if name is None:
@@ -309,10 +292,7 @@ def behind_an_unclean_leader() -> Stage:
     """Node 2 begins within a batch; node 3, which has one record less, leads from 0 on."""
     stage = Stage(cleanup_policy="compact", unclean_leader_election_enable="true")
     stage.append(1, count=3)
-    stage.look(1)
-    stage.copy(1, 2, 3)
-    for node_id in (1, 2, 3):
-        stage.tell(node_id, 3)
+    stage.share(1, 2, 3)
     stage.change(isr=[1, 2])
     stage.write(followers=(2,))
     for node_id in (1, 2):
@@ -344,17 +324,11 @@ def cut_in_a_hole(*, takes_more: int) -> Stage:
     stage = Stage(cleanup_policy="compact", unclean_leader_election_enable="true")
     for key in (b"a", b"b"):
         stage.append(1, key=key)
-    stage.look(1)
-    stage.copy(1, 2, 3)
-    for node_id in (1, 2, 3):
-        stage.tell(node_id, 2)
+    stage.share(1, 2, 3)
     stage.change(isr=[1, 2])
     for _ in range(2):
         stage.append(1, key=b"b")
-    stage.look(1)
-    stage.copy(1, 2)
-    for node_id in (1, 2):
-        stage.tell(node_id, 4)
+    stage.share(1, 2)
     compacted(stage, 2)
     stage.elect(3, [3], 1, 2, leader_recovery_state=1)
     stage.follow(3)
