@@ -178,6 +178,28 @@ def test_a_topic_is_made_when_all_its_leaders_answer(compat, monkeypatch):
     assert asked == ["TopicCommand", *["GetOffsetShell"] * 3]
 
 
+def test_moves_are_over_when_also_the_broker_that_is_asked_knows_it(compat, monkeypatch):
+    """The controller lists what moves, any broker tells where replicas are: it may know it later."""
+    compat.importlib.import_module("compat.families.placement")
+    placement, peers = sys.modules["compat.families.placement"], sys.modules["compat.peer"]
+    late = "There is no active reassignment of partition t-0, but replica set is 3,2,1 rather than 3,2."
+    done = "Reassignment of partition t-0 is completed."
+    answers = {
+        "--list": iter(["t-0: replicas: 3,2,1.", *["No partition reassignments found."] * 3]),
+        "--verify": iter([late, late, done]),
+    }
+
+    class Peer(peers.Peer):
+        def __init__(self):
+            self.server = type("Server", (), {"bootstrap": "127.0.0.1:9"})
+
+        def tool(self, main, *words, **options):
+            return peers.Output(0, next(answers[words[-1]]), "")
+
+    monkeypatch.setattr(peers.time, "sleep", lambda seconds: None)
+    assert placement.settled(Peer(), "moves.json") == [done]
+
+
 def test_every_family_registers_its_rows_and_no_name_twice(compat):
     for family in compat.FAMILIES:
         compat.importlib.import_module(f"compat.families.{family}")
