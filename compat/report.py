@@ -13,11 +13,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from compat.row import Row, Seen
 
 LONGEST_NOTE = 300
+PAGE_WIDTH = 100
 BAD = {"differs", "fails", "stale", "broken"}
 """Verdicts that make the command fail."""
 
@@ -30,7 +32,7 @@ one tool, with both. A row is "same" if both results are equal, apart from addre
 and "owed" if Anabranch lacks the feature in the note.
 {summary}.
 
-Versions: Kafka's tools {kafka}{clients}.
+{versions}
 """
 
 
@@ -116,7 +118,9 @@ def summary(lines: Sequence[Line]) -> str:
 def page(lines: Sequence[Line], about: Mapping[str, Any]) -> str:
     """The table as a page of the documentation, with the sentence of each row."""
     clients = "".join(f", {name} {version}" for name, version in about.get("clients", {}).items())
-    head = INTRODUCTION.format(kafka=about["kafka"], clients=clients, summary=summary(lines))
+    used = f"Versions: Kafka's tools {about['kafka']}{clients}."
+    versions = fill(used, PAGE_WIDTH, break_on_hyphens=False)
+    head = INTRODUCTION.format(kafka=about["kafka"], summary=summary(lines), versions=versions)
     rows = ["| row | what | Anabranch | seconds, Kafka / Anabranch | note |", "|" + " --- |" * 5]
     for line in lines:
         name, _, verdict, seconds, note = (each.replace("|", "\\|") for each in cells(line))

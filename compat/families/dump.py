@@ -72,8 +72,13 @@ def dumps_control_batches(peer: Peer) -> object:
     peer.tool(
         tool, *words, "--throughput", -1, "--transactional-id", "d", "--producer-props", servers
     )
-    output = dump(peer, files_of(peer, "dumped-markers-0", ".log"), "--deep-iteration")
-    return sorted(set(re.findall(r"isControl: true|endTxnMarker: \w+", output.out)))
+
+    def ends() -> list[str]:
+        """What tells of markers; a commit is answered before they are written."""
+        output = dump(peer, files_of(peer, "dumped-markers-0", ".log"), "--deep-iteration")
+        return sorted(set(re.findall(r"isControl: true|endTxnMarker: \w+", output.out)))
+
+    return peer.wait(ends, "a marker")
 
 
 @row("dump-segments")

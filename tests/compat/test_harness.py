@@ -200,6 +200,34 @@ def test_moves_are_over_when_also_the_broker_that_is_asked_knows_it(compat, monk
     assert placement.settled(Peer(), "moves.json") == [done]
 
 
+def test_markers_are_waited_for(compat, monkeypatch):
+    """A producer's commit is answered before Kafka's coordinator has written the markers."""
+    compat.importlib.import_module("compat.families.dump")
+    families, peers = sys.modules["compat.families.dump"], sys.modules["compat.peer"]
+    dumps = iter(["offset: 0", "offset: 0\nisControl: true endTxnMarker: COMMIT"])
+
+    class Peer(peers.Peer):
+        bootstrap = log_dir = None
+
+        def __init__(self):
+            pass
+
+        def tool(self, main, *words, **options):
+            return peers.Output(0, next(dumps) if main == families.DUMP else "", "")
+
+    monkeypatch.setattr(families, "create", lambda peer, topic: None)
+    monkeypatch.setattr(families, "files_of", lambda peer, partition, ending: ["a segment"])
+    monkeypatch.setattr(peers.time, "sleep", lambda seconds: None)
+    assert families.dumps_control_batches(Peer()) == ["endTxnMarker: COMMIT", "isControl: true"]
+
+
+def test_the_page_wraps_its_lines(compat, line):
+    versions = {f"client-{number}": "1.2.3" for number in range(20)}
+    page = compat.report.page([line([1], [1])], {**ABOUT, "clients": versions})
+    assert page.count("client-") == len(versions)
+    assert all(len(each) <= 100 for each in page.splitlines() if not each.startswith("|"))
+
+
 def test_every_family_registers_its_rows_and_no_name_twice(compat):
     for family in compat.FAMILIES:
         compat.importlib.import_module(f"compat.families.{family}")
