@@ -69,3 +69,21 @@ def test_a_fenced_broker_has_no_session_at_a_new_controller() -> None:
     told = checks(State.RUNNING, is_fenced=True)
     told.model.epoch = 2
     replaced(told)
+
+
+@pytest.mark.parametrize("resigned_ms", [8_499, 8_501])
+def test_a_heartbeat_that_a_replaced_controller_confirmed_does_not_count(resigned_ms: int) -> None:
+    """Its lease is gone, and its store is too slow to tell; the new one hears nothing."""
+    told = checks(State.RUNNING)
+    told.model.epoch = 2
+    world = told.cluster.world
+    world.now_us = 5_000_000
+    told.committed(())
+    world.now_us = resigned_ms * 1_000
+    told.noted("resigned", "node-2", "another controller took the lease")
+    world.now_us = 9_000_000
+    if resigned_ms > 8_500:
+        replaced(told)
+        return
+    with pytest.raises(Violation, match="took the place"):
+        replaced(told)

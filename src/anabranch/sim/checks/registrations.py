@@ -3,10 +3,11 @@
 What: B1, a broker is unfenced only when its process acts on metadata with its own registration and
 has opened its logs; B2, a broker that stops with the controller's permission was fenced before and
 leads nothing; B3, a folder that failed is told: after some confirmed heartbeats the metadata do not
-count it any more; B4, no process takes the place of one whose heartbeats were confirmed lately; one
-that is fenced has no session at a new controller until that hears from it. Rule kept: the checker
-reads the committed records itself, and asks a process only what it did, never what it decided. Here
-too: the marks of the faults of registrations, counted where a crash happened in the same run.
+count it any more; B4, no process takes the place of one whose heartbeats were confirmed lately by
+the newest controller; one that is fenced has no session there until that hears from it. Rule kept:
+the checker reads the committed records itself, and asks a process only what it did, never what it
+decided. Here too: the marks of the faults of registrations, counted where a crash happened in the
+same run.
 """
 
 from __future__ import annotations
@@ -54,6 +55,8 @@ class RegistrationChecks:
         self._failures: dict[tuple[int, bytes], Failure] = {}
         self._term = 0, 0
         """The newest controller's epoch, and when its first records came."""
+        self._resigned_us = 0
+        """When a controller last ended its term."""
         self._were_fenced: set[int] = set()
         """Brokers whose last registration but one was fenced when the last one came."""
 
@@ -119,6 +122,8 @@ class RegistrationChecks:
         if kind == "left" and not text:
             self._left(who)
             return
+        if kind == "resigned":
+            self._resigned_us = self.cluster.world.now_us
         is_refused = kind == "says" and "another live broker" in text
         if is_refused and any(each.name == who for each in self.cluster.twins):
             self._seen.add("twin-refused")
@@ -156,6 +161,9 @@ class RegistrationChecks:
         term_ms = (self.cluster.world.now_us - self._term[1]) // 1_000
         if record.broker_id in self._were_fenced and term_ms <= silent_ms:
             return  # a new controller gives no session to who is fenced
+        ended_ms = (self.cluster.world.now_us - self._resigned_us) // 1_000
+        if ended_ms < term_ms and ended_ms <= silent_ms:
+            return  # one that was replaced, and did not know it, may have confirmed the heartbeat
         if silent_ms <= node.config.broker_session_timeout_ms // 2:
             raise Violation(
                 "B4", "Another process took the place of a broker whose heartbeats were confirmed.",
