@@ -17,6 +17,7 @@ from anabranch.pipelines.options import (
     check_streaming,
     source_options,
 )
+from anabranch.pipelines.sink_options import read_options
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "pipelines" / "source.md"
 NEEDED = {"kafka.bootstrap.servers": "host:9092", "subscribe": "orders"}
@@ -112,6 +113,14 @@ def test_durations_have_units(text, ms):
         ({"topic": "orders"}, "'topic' is unknown"),
         ({"kafka.enable.auto.commit": "true"}, "has no place here"),
         ({"kafka.security.protocol": "SASL_SSL"}, "plaintext listeners only"),
+        ({"path": "orders"}, r"use load\(\) without one, and option\('subscribe'"),
+        ({"subscribe": "orders,a b"}, "'subscribe' names 'a b', which no topic can be called"),
+        ({"subscribe": "x" * 40_000}, "'x{60}…', which no topic can be called"),
+        ({"startingOffsets": '{"orders":{"0":1.9}}'}, "is JSON like"),
+        ({"startingOffsets": '{"orders":{"0":true}}'}, "is JSON like"),
+        ({"startingOffsets": '{"orders":{"0":9223372036854775808}}'}, "is JSON like"),
+        ({"startingTimestamp": "9223372036854775808"}, "whole number from 0 up"),
+        ({"kafka.fetch.max.wait.ms": "2147483648"}, "whole number from 0 to 2147483647"),
     ],
 )
 def test_what_cannot_be_is_refused(more, words):
@@ -124,6 +133,16 @@ def test_secrets_are_refused_and_not_repeated(name):
     with pytest.raises(OptionError) as caught:
         options(**{name: "hunter2"})
     assert "hunter2" not in str(caught.value)
+
+
+def test_messages_name_pages_by_their_headings():
+    headings = {each.read_text().split("\n")[0] for each in PAGE.parent.glob("*.md")}
+    pages = set()
+    for name in (source_options, read_options):
+        with pytest.raises(OptionError) as caught:
+            name({"no.such.option": "x"})
+        pages.add(re.search("The page '(.+?)'", str(caught.value))[1])
+    assert len(pages) == 2 and {f"# {each}" for each in pages} <= headings
 
 
 def test_a_plaintext_listener_may_be_named():

@@ -65,6 +65,7 @@ def test_settings_without_effect_are_accepted():
         ({"kafka.key.serializer": "x"}, "cast them to string or binary"),
         ({"path": "/data/x"}, "use save() or start() without one"),
         ({"topic": " "}, "'topic' is empty"),
+        ({"topic": "a b"}, "'topic' names 'a b', which no topic can be called"),
         ({"kafka.bootstrap.servers": "localhost"}, "not host:port"),
     ],
 )

@@ -17,6 +17,7 @@ from typing import Any
 from anabranch.client.cluster import parse_addresses
 from anabranch.client.ranges import PART_BYTES, PATIENCE_SECONDS, WAIT_MS, ReadOptions
 from anabranch.core.errors import ApiError
+from anabranch.core.metadata.topic_names import is_legal
 from anabranch.core.partition import READ_COMMITTED
 from anabranch.pipelines.option_table import (
     EFFECTIVE,
@@ -38,6 +39,13 @@ UNITS_MS = {
     "": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000
 }  # fmt: skip
 """Units of durations as Spark reads them; a bare number is milliseconds."""
+
+SHOWN_NAME = 60
+"""Characters of a wrong name that a message repeats."""
+LARGEST = 2**63 - 1
+"""Of an offset, and of a timestamp."""
+LONGEST_MS = 2**31 - 1
+"""Of a time in a request."""
 
 PerPartition = dict[str, dict[int, int]]
 """Topic -> partition -> offset, or timestamp in ms."""
@@ -157,15 +165,30 @@ def check_names(options: Mapping[str, str]) -> None:
                 f"Option {name!r} is not supported yet: this source speaks to plaintext listeners "
                 "only. Drop it and name such a listener in 'kafka.bootstrap.servers'."
             )
+        if name == "path":
+            raise OptionError(
+                "A path was given, and rows come from topics: use load() without one, and "
+                "option('subscribe', …)."
+            )
         if name in refused:
             raise OptionError(f"Option {name!r} has no place here: {refused[name]}.")
         if name not in known:
             near = get_close_matches(name, known, n=1)
             hint = f" Did you mean {known[near[0]]!r}?" if near else ""
             raise OptionError(
-                f"Option {name!r} is unknown to the source.{hint} The page 'Read a topic' lists "
-                "all options."
+                f"Option {name!r} is unknown to the source.{hint} The page 'Read topics with Spark' "
+                "lists all options."
             )
+
+
+def check_topic(option: str, topic: str) -> None:
+    """Refuse what no topic can be called."""
+    if not is_legal(topic):
+        shown = topic if len(topic) <= SHOWN_NAME else f"{topic[:SHOWN_NAME]}…"
+        raise OptionError(
+            f"Option {option!r} names {shown!r}, which no topic can be called: a name has 1 to "
+            "249 ASCII letters, digits, '.', '_' and '-'."
+        )
 
 
 def check_streaming(options: SourceOptions) -> None:
@@ -216,13 +239,16 @@ class _Taker:
             raise OptionError(f"Option {name!r} is true or false, not {text!r}.")
         return text.lower() == "true"
 
-    def count(self, name: str, usual: int = 0, *, least: int = 1) -> int:
+    def count(
+        self, name: str, usual: int = 0, *, least: int = 1, most: int = LARGEST
+    ) -> int:  # fmt: skip
         """A whole number."""
         text = self.text(name)
         if text is None:
             return usual
-        if not re.fullmatch(r"\d{1,18}", text.strip()) or int(text) < least:
-            raise OptionError(f"Option {name!r} is a whole number from {least} up, not {text!r}.")
+        if not re.fullmatch(r"\d{1,19}", text.strip()) or not least <= int(text) <= most:
+            limits = f"from {least} " + ("up" if most == LARGEST else f"to {most}")
+            raise OptionError(f"Option {name!r} is a whole number {limits}, not {text!r}.")
         return int(text)
 
     def one_of(self, name: str, *words: str) -> str:
@@ -262,13 +288,13 @@ class _Taker:
             return None
         try:
             numbers = {
-                str(topic): {int(each): int(number) for each, number in parts.items()}
+                str(topic): {int(each): _whole(number) for each, number in parts.items()}
                 for topic, parts in found.items()
             }
         except (AttributeError, TypeError, ValueError):
             numbers = {}
         if not numbers or any(
-            partition < 0 or number < least
+            partition < 0 or not least <= number <= LARGEST
             for parts in numbers.values()
             for partition, number in parts.items()
         ):
@@ -290,6 +316,8 @@ def _selection(take: _Taker) -> dict[str, Any]:
         topics = tuple(dict.fromkeys(filter(None, (each.strip() for each in text.split(",")))))
         if not topics:
             raise OptionError("Option 'subscribe' names no topic: write 'orders,payments'.")
+        for topic in topics:
+            check_topic("subscribe", topic)
         return {"topics": topics}
     if given[0] == "subscribePattern":
         pattern = take.text("subscribePattern") or ""
@@ -302,10 +330,18 @@ def _selection(take: _Taker) -> dict[str, Any]:
         return {"pattern": pattern}
     example = '{"orders":[0,1]}'
     found = take.json("assign", example)
-    for parts in found.values():
+    for topic, parts in found.items():
+        check_topic("assign", topic)
         if not isinstance(parts, list) or not parts or not all(map(_is_partition, parts)):
             raise OptionError(f"Option 'assign' is JSON like {example}.")
     return {"assigned": {topic: sorted(set(parts)) for topic, parts in found.items()}}
+
+
+def _whole(number: object) -> int:
+    """A number of JSON, also one in quotes. Raises ValueError: nothing is rounded."""
+    if isinstance(number, bool | float):
+        raise ValueError(number)
+    return int(str(number))
 
 
 def _is_partition(each: object) -> bool:
@@ -339,6 +375,6 @@ def _reading(take: _Taker) -> ReadOptions:
     return ReadOptions(
         isolation_level=READ_COMMITTED if isolation == "read_committed" else 0,
         part_bytes=part_bytes,
-        wait_ms=take.count("kafka.fetch.max.wait.ms", WAIT_MS, least=0),
+        wait_ms=take.count("kafka.fetch.max.wait.ms", WAIT_MS, least=0, most=LONGEST_MS),
         patience_seconds=patience_ms / 1000,
     )

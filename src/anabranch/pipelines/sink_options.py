@@ -17,7 +17,7 @@ from anabranch.client.producer import ProducerSettings
 from anabranch.core.errors import ClientFault
 from anabranch.core.wire.compression import Codec
 from anabranch.pipelines import option_table
-from anabranch.pipelines.options import OptionError
+from anabranch.pipelines.options import OptionError, check_topic
 from anabranch.pipelines.producer_options import (
     CODECS,
     REFUSED,
@@ -169,6 +169,8 @@ def _topic(given: Mapping[str, str]) -> str | None:
     topic = given.get(TOPIC)
     if topic is not None and not topic.strip():
         raise OptionError("Option 'topic' is empty: name a topic, or give rows a column `topic`.")
+    if topic is not None:
+        check_topic(TOPIC, topic)
     return topic
 
 
