@@ -176,8 +176,8 @@ def check_names(options: Mapping[str, str]) -> None:
             near = get_close_matches(name, known, n=1)
             hint = f" Did you mean {known[near[0]]!r}?" if near else ""
             raise OptionError(
-                f"Option {name!r} is unknown to the source.{hint} The page 'Read topics with Spark' "
-                "lists all options."
+                f"Option {name!r} is unknown to the source.{hint} The page 'Read topics with "
+                "Spark' lists all options."
             )
 
 
