@@ -122,14 +122,19 @@ def aborted_stage(*, is_compacted: bool, is_marker_lost: bool) -> Stage:
         ("", ""),
         ("no loss", "L8"),
         ("not compacted", "L8"),
+        ("not compacted, forgotten", ""),
         ("marker", "L8"),
         ("no transaction", "L8"),
     ],
 )
-def test_a_lost_coordinator_gives_a_sequence_again_that_no_log_has(amiss, found):
-    """Of what a producer wrote nothing is left, not even a marker, and a loss of power took most of
-    the coordinator's log: it gave the epoch again."""
-    stage = aborted_stage(is_compacted=amiss != "not compacted", is_marker_lost=amiss != "marker")
+def test_a_lost_coordinator_gives_a_sequence_again_that_no_log_knows(amiss, found):
+    """Of what a producer wrote nothing is left, not even a marker, or it was silent so long that
+    its state is forgotten; and a loss of power took most of the coordinator's log: it gave the
+    epoch again."""
+    stage = aborted_stage(
+        is_compacted="not compacted" not in amiss, is_marker_lost=amiss != "marker"
+    )
+    stage.nodes[1].now_ms = 86_400_000 if "forgotten" in amiss else 86_399_999
     if amiss != "no loss":
         place = TopicPartition(TRANSACTION_TOPIC, 0)
         state = stage.logs.places[place] = Truth((bytes(16), 0))

@@ -144,6 +144,10 @@ class Compacted:
             self._seen_ms[entry] = now_ms
             self._by_base.setdefault(entry.base, []).append(entry)
 
+    def age_ms(self, entry: Entry, now_ms: int) -> int:
+        """How long ago any log first had a batch."""
+        return now_ms - self._seen_ms.get(entry, now_ms)
+
     def is_of_transaction(self, entry: Entry) -> bool:
         """Whether a batch holds records of a transaction."""
         found = self._decided.get(entry)

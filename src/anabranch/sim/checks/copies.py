@@ -226,17 +226,18 @@ class Copy:
         self.sequences[producer] = entry.sequence + entry.end - entry.base - 1, entry.end
 
     def _was_given_again(self, entry: Entry, end: int) -> bool:
-        """Whether nothing that a producer wrote before is left: it has expired, or compaction took
-        it. A coordinator whose log is lost gives transactional producers the same ids and epochs
-        again, and this log has no sequence number that could tell."""
+        """Whether nothing of what a producer wrote before can tell: it has expired, compaction took
+        it, or the producer was silent so long that its state is forgotten. A coordinator whose log
+        is lost gives transactional producers the same ids and epochs again."""
         compacted = self.compacted
         if compacted is None or self.replica is None or not compacted.is_of_transaction(entry):
             return False
         start = self.replica.log.start_offset
         if self.truth.expires and end <= start:
             return True
+        idle_ms, now_ms = self.replica.log.config.producer_id_expiration_ms, self.node.now_ms
         return compacted.coordinator_lost() and all(
-            each in self.holes or each.end <= start
+            each in self.holes or each.end <= start or compacted.age_ms(each, now_ms) >= idle_ms
             for each in self.entries
             if each.producer_id == entry.producer_id and _rules_out(each, entry)
         )

@@ -10,7 +10,7 @@
     L7  committed means: on min.insync.replicas, flushed where that is promised; an acknowledged
         record is committed; a process that ends takes nothing with it
     L8  a producer's sequence numbers stand once, and in order, in a log; a transaction coordinator
-        that lost its log may give them again where nothing of them is left
+        that lost its log may give them again where nothing that is left can tell
 
 What: after each event, the copies of the node whose event it was are looked at, and one that
 changed is judged (`replicas.py`). The true high watermark and the losses that a recorded rule
