@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -11,8 +12,10 @@ import click
 import pytest
 
 from anabranch.cli.demo import story
-from anabranch.cli.spark import _session, faults_with_remedies
+from anabranch.cli.spark import _sentence, _session, faults_with_remedies
 from anabranch.pipelines import session, spark_faults
+from anabranch.pipelines.java import NoJava
+from anabranch.pipelines.requirements import MissingPackage
 from anabranch.pipelines.spark_faults import NoMaster, refuse_unreachable, remedy, unusable
 
 BUSY = (
@@ -24,6 +27,9 @@ WORDS = (
     "Python worker failed to connect back.",
     "Timed out while waiting for the Python worker to connect back after 10000ms.",
 )
+STREAM = "[STREAM_FAILED] Query [id = 1] terminated with exception: [PYTHON_EXCEPTION] "
+TRACE = 'Traceback (most recent call last):\n  File "a.py", line 1, in f\n    g()\n'
+TIMEOUT_SECONDS = 200
 BOUND_SECONDS = 20.0
 """An unreachable master is told within this: no Spark is started."""
 
@@ -56,6 +62,78 @@ def test_the_demo_tells_it_too(monkeypatch, tmp_path):
     monkeypatch.setattr(demo, "_lake", lake)
     with pytest.raises(click.ClickException, match="too busy"):
         demo.tell()
+
+
+@pytest.mark.parametrize("kind", [NoJava, MissingPackage, NoMaster])
+def test_what_has_a_remedy_already_is_told_as_it_is(kind):
+    with pytest.raises(click.ClickException) as told, faults_with_remedies():
+        raise kind("The cause. The remedy.")
+    assert told.value.message == "The cause. The remedy."
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"{STREAM}{TRACE}anabranch.pipelines.faults.PipelineFault: Do so.\n SQLSTATE: 1", "Do so."),
+        (f"{STREAM}{TRACE}_internal.TableNotFoundError: gone\n SQLSTATE: 1",
+         "TableNotFoundError: gone"),
+        (f"{STREAM}{TRACE}ValueError\n\n\tat org.apache", "ValueError"),
+        (BUSY.format("no"), "SparkException: Job aborted due to stage failure: Task 0 in stage 0.0 "
+         "failed 1 times, most recent failure: org.apache.spark.SparkException: no"),
+        ("[MALFORMED] a log\n\tat org", "[MALFORMED] a log"),
+    ],
+)  # fmt: skip
+def test_a_fault_within_traces_is_told_in_a_sentence(text, said):
+    assert _sentence(RuntimeError(text)) == said
+
+
+TOO_OLD = """#!/bin/sh
+[ "$1" = -version ] && { echo 'openjdk version "11.0.2"' >&2; exit 0; }
+echo "UnsupportedClassVersionError: class file version 61.0" >&2
+exit 1
+"""
+
+
+def run_spark_job(topics, *words, **environment):
+    begin = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "anabranch", "spark", *words, "--bootstrap-server", topics.bootstrap],
+        capture_output=True, text=True, timeout=TIMEOUT_SECONDS, env={**os.environ, **environment},
+    )  # fmt: skip
+    assert done.returncode == 1
+    (sentence,) = [line for line in done.stderr.splitlines() if line.startswith("Error: ")]
+    assert done.stderr.rstrip().endswith(sentence), done.stderr
+    assert "Traceback" not in done.stderr and "\tat " not in done.stderr, done.stderr
+    return sentence, time.monotonic() - begin
+
+
+def test_a_java_that_is_too_old_is_named_with_its_version(topics, tmp_path):
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(TOO_OLD)
+    java.chmod(0o755)
+    sentence, _ = run_spark_job(topics, "scrub", JAVA_HOME=str(tmp_path))
+    assert f"The Java {java} ended" in sentence and 'openjdk version "11.0.2"' in sentence
+    assert "17 or newer" in sentence
+
+
+@pytest.mark.parametrize("verb", ["tables", "scrub"])
+def test_a_python_that_is_not_there_is_told_also_on_this_machine(topics, tmp_path, verb):
+    words = [verb, "--topic", topics.create()]
+    if verb == "tables":
+        words += ["--table", str(tmp_path / "t"), "--schema", "id int"]
+    sentence, _ = run_spark_job(topics, *words, PYSPARK_PYTHON="/no/python")
+    assert "cannot start the Python /no/python, which PYSPARK_PYTHON names" in sentence
+
+
+def test_a_python_without_packages_is_told_also_on_this_machine(topics, tmp_path):
+    bare = tmp_path / "bare"
+    bare.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
+    bare.chmod(0o755)
+    sentence, _ = run_spark_job(
+        topics, "scrub", "--topic", topics.create(), PYSPARK_PYTHON=str(bare)
+    )
+    assert "has no pyarrow and no numpy" in sentence and "pip install" in sentence
 
 
 def test_another_fault_stays_as_it_is():
@@ -117,13 +195,9 @@ def test_what_is_no_master_is_told_in_a_line(told, why):
     assert text.startswith(f"Spark did not start with the master spark://h:1: {why}. Check ")
 
 
-def test_a_job_ends_soon_without_its_master(topics):
-    begin = time.monotonic()
-    words = ["--bootstrap-server", topics.bootstrap, "--master", "spark://127.0.0.1:1"]
-    done = subprocess.run(
-        [sys.executable, "-m", "anabranch", "spark", "scrub", *words],
-        capture_output=True, text=True, timeout=3 * BOUND_SECONDS,
-    )  # fmt: skip
-    assert done.returncode == 1
-    assert done.stderr.startswith("Error: No Spark master can be reached"), done.stderr
-    assert time.monotonic() - begin < BOUND_SECONDS
+def test_a_job_ends_soon_without_its_master(topics, tmp_path):
+    table = ["--topic", topics.create(), "--table", str(tmp_path / "table")]
+    for words in (["scrub"], ["tables", *table]):
+        sentence, seconds = run_spark_job(topics, *words, "--master", "spark://127.0.0.1:1")
+        assert sentence.startswith("Error: No Spark master can be reached")
+        assert seconds < BOUND_SECONDS

@@ -35,9 +35,15 @@ PAUSE_SECONDS = 1.0
 """Between two lines of progress."""
 LOCAL = "local[*]"
 OURS = re.compile(
-    r"^anabranch\.[\w.]+: (.+?)(?=\n\S*\n|\n\s+at |\n\n|\Z)", re.MULTILINE | re.DOTALL
+    r"^anabranch\.[\w.]+: (.+?)(?=\n\S*\n|\n\s+at |\n\s*SQLSTATE: |\n\n|\Z)",
+    re.MULTILINE | re.DOTALL,
 )
 """A fault of ours within what Spark tells of it, with the traces around it."""
+PYTHONS = re.compile(
+    r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)+(?:\w+\.)*(\w+(?:: .+)?)"
+)
+JAVAS = re.compile(r"^: (?:\w+\.)*(\w+: .+)", re.MULTILINE)
+"""The fault of some library in Python or Java."""
 
 
 master_option = click.option(
@@ -169,14 +175,16 @@ def scrub(
     _refuse_absent(bootstrap, *topics)
     with _session("anabranch spark scrub", master) as spark:
         from anabranch.pipelines.scrub import scrub as work
-        from anabranch.pipelines.waves import NotesFault
+        from anabranch.pipelines.session import leave_faults_to_the_job
+        from anabranch.pipelines.spark_faults import remedy
 
+        leave_faults_to_the_job(spark)
         try:
             report = work(
                 spark, bootstrap, list(topics) or None, notes_path=notes_path, tell=_teller()
             )
-        except NotesFault as fault:
-            raise click.ClickException(str(fault)) from None
+        except Exception as fault:
+            raise click.ClickException(remedy(fault) or _sentence(fault)) from None
     _say_scrubbed(report, as_json=as_json)
     if not report.is_clean:
         raise click.exceptions.Exit(1)
@@ -205,25 +213,24 @@ def _say_scrubbed(report: Report, *, as_json: bool) -> None:
 def _session(name: str, master: str) -> Iterator[Any]:
     """A session for one job. Raises ClickException without a Java, without what jobs need or
     without a master, and for what Spark tells without a remedy."""
-    from anabranch.pipelines.java import NoJava
-    from anabranch.pipelines.requirements import MissingPackage
     from anabranch.pipelines.session import job_session
-    from anabranch.pipelines.spark_faults import NoMaster
 
-    try:
-        with faults_with_remedies(), job_session(name, master) as spark:
-            yield spark
-    except (NoJava, MissingPackage, NoMaster) as fault:
-        raise click.ClickException(str(fault)) from None
+    with faults_with_remedies(), job_session(name, master) as spark:
+        yield spark
 
 
 @contextmanager
 def faults_with_remedies() -> Iterator[None]:
-    """What Spark tells without a remedy becomes a ClickException that has one."""
-    from anabranch.pipelines.spark_faults import remedy
+    """What Spark tells without a remedy becomes a ClickException that has one, and so does what is
+    told with one already: no Java, no fitting Python, no master."""
+    from anabranch.pipelines.java import NoJava
+    from anabranch.pipelines.requirements import MissingPackage
+    from anabranch.pipelines.spark_faults import NoMaster, remedy
 
     try:
         yield
+    except (NoJava, MissingPackage, NoMaster) as fault:
+        raise click.ClickException(str(fault)) from None
     except Exception as fault:
         text = remedy(fault)
         if not text:
@@ -265,7 +272,9 @@ def _refuse_absent(bootstrap: str, *topics: str) -> None:
 
 def _sentence(fault: Exception) -> str:
     """What a fault says, without the traces that Spark puts around it."""
-    found = OURS.search(str(fault))
-    if found is not None:
-        return found[1].strip()
-    return str(fault).strip().split("\n")[0] or type(fault).__name__
+    text = str(fault)
+    for kind in (OURS, PYTHONS, JAVAS):
+        found = kind.search(text)
+        if found is not None:
+            return found[1].strip()
+    return text.strip().split("\n")[0] or type(fault).__name__

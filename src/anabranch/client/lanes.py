@@ -34,6 +34,17 @@ MOST_IN_FLIGHT = 5
 TOO_LARGE = {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE}
 
 
+REMEDIES = {
+    **dict.fromkeys(TOO_LARGE, "Raise the topic's max.message.bytes, or write smaller records."),
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "Create the topic, or correct its name.",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: (
+        "Name another topic: clients do not write to internal ones, and a name has 1 to 249 ASCII "
+        "letters, digits, '.', '_' and '-'."
+    ),
+}
+"""What to do about a refusal, by its code."""
+
+
 class ProduceFailed(Exception):
     """Records were not acknowledged; the text says which, why, and what to do."""
 
@@ -205,7 +216,7 @@ class Lane:
         if not may_help(fault) or self._failures > self._settings.retries:
             raise ProduceFailed(
                 f"{self._what()} could not be written after {self._failures} attempt(s): "
-                f"{_words(fault)}{_remedy(fault)}"
+                f"{_words(fault)}{remedy(fault)}"
             )
         self._fault = fault
         await self._in_time(asyncio.sleep(self._settings.pause_ms(self._failures) / 1000))
@@ -265,7 +276,11 @@ def _words(fault: ApiError | ConnectionLost) -> str:
     return f"{fault.code.name}: {fault}" if isinstance(fault, ApiError) else str(fault)
 
 
-def _remedy(fault: ApiError | ConnectionLost) -> str:
-    if isinstance(fault, ApiError) and fault.code in TOO_LARGE:
-        return " Raise the topic's max.message.bytes, or write smaller records."
+def remedy(fault: Exception) -> str:
+    """What to do about a fault, behind its sentence; empty where nothing is known to help."""
+    if isinstance(fault, ConnectionLost):
+        end = "" if str(fault).endswith(("?", ".")) else "."
+        return f"{end} Check the addresses of the bootstrap servers, and that the brokers run."
+    if isinstance(fault, ApiError) and fault.code in REMEDIES:
+        return f" {REMEDIES[fault.code]}"
     return ""

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from anabranch.client.cluster import Cluster, check, check_there, may_help
 from anabranch.client.connection import Connection, ConnectionLost
-from anabranch.client.lanes import Lane, LaneSettings, OutgoingBatch, ProduceFailed, Ticket
+from anabranch.client.lanes import Lane, LaneSettings, OutgoingBatch, ProduceFailed, Ticket, remedy
 from anabranch.core.errors import ERRORS, ApiError, ErrorCode
 from anabranch.core.wire.messages.init_producer_id import (
     InitProducerIdRequest,
@@ -117,6 +117,7 @@ class Producer:
                 if loop.time() + pause_seconds > deadline:
                     raise ProduceFailed(
                         f"{what} could not be had within max.block.ms ({limit_ms} ms): {fault}"
+                        f"{remedy(fault)}"
                     ) from None
             await asyncio.sleep(pause_seconds)
 

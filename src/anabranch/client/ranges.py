@@ -205,7 +205,8 @@ async def read_range(
         if next_offset <= state.offset:
             raise ReadingStalled(
                 f"{state.place}: what broker {state.leader} sent for offset {state.offset} is not "
-                "a complete record batch; its copy of the log is damaged there."
+                "a complete record batch; its copy of the log is damaged there. If another replica "
+                "has it whole, make that broker the leader and read again; else begin behind it."
             )
         records = memoryview(answer.records)[:size]
         state.moved_to(next_offset)

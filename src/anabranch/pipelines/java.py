@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -24,6 +25,10 @@ for each do
 done
 exec "{java}" "$@"
 """
+
+
+VERSION_SECONDS = 10.0
+"""For Java to say its version; one that is whole needs a tenth of a second."""
 
 
 class NoJava(Exception):
@@ -47,6 +52,24 @@ def java_home(environment: Mapping[str, str], cache: Path) -> str | None:
     if shutil.which("java", path=environment.get("PATH")):
         return None
     return str(packaged_java_home(cache))
+
+
+def no_start(environment: Mapping[str, str]) -> NoJava:
+    """The fault of a Java that ended before Spark ran in it: most often, it is too old."""
+    home = environment.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java") or "java"
+    try:
+        done = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=VERSION_SECONDS
+        )
+        told = (done.stderr or done.stdout).strip().split("\n")[0]
+    except (OSError, subprocess.TimeoutExpired) as fault:
+        told = str(fault)
+    return NoJava(
+        f"The Java {java} ended before Spark had started; asked for its version, it says: "
+        f"{told or 'nothing'}. Spark needs Java 17 or newer: set JAVA_HOME to one. If it is one, "
+        "its own message stands above."
+    )
 
 
 def packaged_java_home(cache: Path) -> Path:

@@ -19,6 +19,7 @@ from typing import Any, Self
 
 from anabranch.client.cluster import Cluster
 from anabranch.client.connection import ConnectionLost
+from anabranch.client.lanes import remedy
 from anabranch.client.ranges import Part, RangeLost, read_range
 from anabranch.core.errors import ApiError
 from anabranch.pipelines.offset_ranges import OffsetRange
@@ -137,7 +138,9 @@ class PartsAhead:
         except (ApiError, ConnectionLost) as fault:
             raise ReadingFailed(
                 f"{wanted.topic}-{wanted.partition}: offsets {wanted.start} to {wanted.until - 1} "
-                f"could not be read from {options.bootstrap_servers}: {fault}"
+                f"could not be read from {options.bootstrap_servers}: {fault}{remedy(fault)} Run "
+                "the query again when the brokers serve the partition; a stream continues from its "
+                "checkpoint."
             ) from fault
         finally:
             await cluster.close()

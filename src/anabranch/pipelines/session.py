@@ -13,25 +13,34 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from pyspark.sql import SparkSession
 
 from anabranch.pipelines.cache import cache_folder, set_numba_folder
 from anabranch.pipelines.datasource import AnabranchDataSource
-from anabranch.pipelines.java import java_home
+from anabranch.pipelines.java import NoJava, java_home, no_start
 from anabranch.pipelines.package_archive import package_archive
 from anabranch.pipelines.requirements import check_executors
 from anabranch.pipelines.spark_faults import refuse_unreachable, unusable
 
 LOOPBACK = "127.0.0.1"
 LOCAL_MASTER = re.compile(r"local(?:\[(\d+|\*)\])?")
+NO_GATEWAY = "JAVA_GATEWAY_EXITED"
+"""PySpark's code for a Java that has ended before it could be spoken to."""
 OF_THIS_MACHINE = frozenset({"spark.driver.bindAddress", "spark.driver.host"})
 """Settings that executors on other machines could not live with."""
+TELLS_FAILED_TASKS = (
+    "org.apache.spark.executor.Executor",
+    "org.apache.spark.scheduler.TaskSetManager",
+)
 TELLS_FAULTS = (
+    *TELLS_FAILED_TASKS,
     "org.apache.spark.sql.execution.streaming",
     "org.apache.spark.sql.execution.datasources.v2",
+    "org.apache.spark.util.Utils",
 )
-"""What of Spark logs that a micro-batch failed, besides raising it."""
+"""What of Spark logs that a task or a micro-batch failed, besides raising it."""
 USUAL = {
     "spark.driver.bindAddress": LOOPBACK,
     "spark.driver.host": LOOPBACK,
@@ -62,7 +71,9 @@ def local_session(
     """The Spark session of this process: it is made on first use, on `cores` threads.
 
     `ui` serves Spark's web page on loopback; `conf` are settings of Spark's that go over `USUAL`.
-    Raises NoJava when there is no Java to run it.
+    Where `PYSPARK_PYTHON` names another Python than this one, it is given this project, and its
+    first task looks whether it has what the project needs. Raises NoJava when there is no Java to
+    run it, and MissingPackage.
     """
     os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     prepare_environment()
@@ -70,7 +81,21 @@ def local_session(
     settings = {**USUAL, "spark.ui.enabled": str(ui).lower(), **(conf or {})}
     for key, value in settings.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    spark = _started(builder)
+    if os.environ["PYSPARK_PYTHON"] != sys.executable:
+        ship(spark)
+    return spark
+
+
+def _started(builder: Any) -> SparkSession:
+    """The session of a builder. Raises NoJava."""
+    try:
+        spark: SparkSession = builder.getOrCreate()
+    except Exception as fault:
+        if NO_GATEWAY in str(fault):
+            raise no_start(os.environ) from None
+        raise
+    return spark
 
 
 @contextmanager
@@ -98,7 +123,9 @@ def _made(name: str, master: str) -> SparkSession:
         if key not in OF_THIS_MACHINE:
             builder = builder.config(key, value)
     try:
-        spark = builder.getOrCreate()
+        spark = _started(builder)
+    except NoJava:
+        raise
     except Exception as fault:
         raise unusable(master, fault) from fault
     try:
@@ -110,13 +137,29 @@ def _made(name: str, master: str) -> SparkSession:
 
 
 def leave_faults_to_the_job(spark: SparkSession) -> None:
-    """Keep Spark's traces of failed micro-batches out of the log, for a job that tells its faults
-    itself: a micro-batch that brings new fields to a table is none (table_query.py)."""
+    """Keep Spark's traces of failed tasks and micro-batches out of the log, for a job that tells
+    its faults itself: a micro-batch that brings new fields to a table is none (table_query.py)."""
     jvm = spark._jvm
     assert jvm is not None
     log4j = jvm.org.apache.logging.log4j
     for package in TELLS_FAULTS:
         log4j.core.config.Configurator.setLevel(package, log4j.Level.OFF)
+
+
+@contextmanager
+def _no_traces_of_tasks(spark: SparkSession) -> Iterator[None]:
+    """Keep what Spark logs of failed tasks out of the log for a while."""
+    jvm = spark._jvm
+    assert jvm is not None
+    log4j = jvm.org.apache.logging.log4j
+    before = {each: log4j.LogManager.getLogger(each).getLevel() for each in TELLS_FAILED_TASKS}
+    for each in before:
+        log4j.core.config.Configurator.setLevel(each, log4j.Level.OFF)
+    try:
+        yield
+    finally:
+        for each, level in before.items():
+            log4j.core.config.Configurator.setLevel(each, level)
 
 
 def ship(spark: SparkSession) -> None:
@@ -127,5 +170,6 @@ def ship(spark: SparkSession) -> None:
     MissingPackage.
     """
     spark.sparkContext.addPyFile(str(package_archive(cache_folder())))
-    check_executors(spark)
+    with _no_traces_of_tasks(spark):
+        check_executors(spark)
     spark.dataSource.register(AnabranchDataSource)

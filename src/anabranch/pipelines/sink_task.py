@@ -19,7 +19,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from anabranch.client.cluster import Cluster
 from anabranch.client.connection import ConnectionLost
-from anabranch.client.lanes import OutgoingBatch, ProduceFailed
+from anabranch.client.lanes import OutgoingBatch, ProduceFailed, remedy
 from anabranch.client.producer import Producer
 from anabranch.core.errors import ApiError
 from anabranch.pipelines.arrow_columns import absent, column_of, headers_of
@@ -58,7 +58,9 @@ def write_rows(options: SinkOptions, columns: SinkColumns, batches: Iterable[Any
         try:
             written = SinkTask(options, columns, background).run(batches)
         except (ApiError, ConnectionLost, ProduceFailed) as fault:
-            raise PipelineFault(f"The rows of this task were not all written. {fault}") from None
+            raise PipelineFault(
+                f"The rows of this task were not all written. {fault}{remedy(fault)}"
+            ) from None
     leave_out_of_collections()
     return written
 

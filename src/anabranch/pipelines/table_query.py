@@ -1,9 +1,11 @@
-"""A table's stream, started again when the table has got fields that the stream does not parse.
+"""A table's stream, started again where that is all it needs: for new fields, or a late worker.
 
 Why: a query of Spark's has one schema from its start to its end. A micro-batch that brings new
 fields adds their columns to the table and fails without adding a row (table_sink.py); the query is
 started again from its checkpoint, parses by the table's new schema, and runs that micro-batch once
-more. Rule kept: a query that fails for any other reason stays failed, and tells why.
+more. And Spark gives a query up whose Python worker does not connect within ten seconds, which no
+setting changes, though a busy machine may need longer. Rule kept: a query that fails for any other
+reason stays failed, and tells why.
 """
 
 from __future__ import annotations
@@ -15,8 +17,12 @@ from typing import Any
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
+from anabranch.pipelines.spark_faults import NO_WORKER
+
 LOOK_SECONDS = 0.05
 """Between two looks whether a query that failed was started again."""
+MOST_LATE = 3
+"""Late workers of a job that are tried again: a machine that is too slow is told soon."""
 
 
 class TableQuery:
@@ -32,6 +38,7 @@ class TableQuery:
         self._lock = threading.Lock()
         self._is_stopped = False
         self._fault: Exception | None = None
+        self._late = 0
         self._ended = threading.Event()
         self._query = begin()
         threading.Thread(target=self._keep, name="anabranch-table", daemon=True).start()
@@ -91,11 +98,18 @@ class TableQuery:
         try:
             self._query.awaitTermination()
             return True
-        except StreamingQueryException:
+        except StreamingQueryException as fault:
             with self._lock:
                 if self._is_stopped:
                     return True
-                if not self._has_grown():
+                if not self._has_grown() and not self._was_late(fault):
                     raise
                 self._query = self._begin()
         return False
+
+    def _was_late(self, fault: StreamingQueryException) -> bool:
+        """Whether a worker was late, and may be tried again."""
+        if NO_WORKER.search(str(fault)) is None:
+            return False
+        self._late += 1
+        return self._late <= MOST_LATE
