@@ -7,12 +7,13 @@ import subprocess
 import sys
 import time
 from operator import itemgetter
+from pathlib import Path
 
 import psutil
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 from pyspark.sql.types import StringType, StructField, StructType
 from tests.pipelines.standalone import end
 
@@ -23,7 +24,7 @@ from anabranch.pipelines.faults import PipelineFault
 from anabranch.pipelines.fields import MOST_FIELDS
 from anabranch.pipelines.table_schema import PLACE, add_fields, prepare, schema_of_table
 from anabranch.pipelines.table_sink import Added, Files, TableWriter, add_once
-from anabranch.pipelines.tables import TableJob, counted, keep_table
+from anabranch.pipelines.tables import IDENTITY, TableJob, counted, keep_table
 
 SCHEMA = "id bigint, name string, delay double"
 
@@ -196,15 +197,65 @@ def test_what_does_not_fit_together_is_refused(spark, job, write_json, tmp_path)
     write_json(one.topic, {"id": 1})
     run(spark, one)
     for changed, said in (
-        ({"schema": "id string"}, "has the field id as .*long.*, and the schema says .*string"),
+        ({"schema": "id string"}, "has the field id as bigint, and the schema says id as string"),
+        ({"schema": "ID bigint"}, "has the field id as bigint, and the schema says ID as bigint"),
         ({"table": str(tmp_path / "other"), "checkpoint": f"{one.table}-checkpoint"}, "belongs to"),
         ({"schema": "id bigint,,"}, "cannot be read: write it as 'id bigint, name string'"),
         ({"schema": "_offset bigint"}, "has _offset, which the job writes itself"),
+        ({"schema": "_OFFSET bigint"}, "has _OFFSET, which the job writes itself"),
+        ({"schema": "a int, A int"}, "has a, A, which are one column"),
+        ({"schema": "a array<interval day>"}, "has the field a as interval day, which is not"),
+        ({"schema": "a struct<b: varchar(3)>"}, "has the field a as varchar.3., which is not"),
+        ({"schema": "a int not null"}, "has the field a as NOT NULL, which is not"),
+        ({"dead_letters": one.table}, "need folders of their own"),
+        ({"checkpoint": f"{one.table}/checkpoint"}, "need folders of their own"),
+        ({"table": __file__}, "cannot be opened or created: .*[^.]. Name a folder that"),
         ({"table": "s3://bucket/t"}, "is not a folder"),
         ({"schema": None, "table": str(tmp_path / "new")}, "none of the first 10000 records"),
     ):
         with pytest.raises(PipelineFault, match=said):
             keep_table(spark, job(**changed))
+
+
+@pytest.mark.parametrize(
+    ("schema", "partition_by", "said"),
+    [
+        (pa.schema([("id", pa.int64()), ("name", pa.string())]), ["name"], "partitioned by name"),
+        (pa.schema([pa.field("id", pa.int64(), nullable=False)]), None, "id as bigint not null"),
+    ],
+)
+def test_a_table_that_rows_cannot_be_added_to_as_they_are_is_refused(
+    spark, job, schema, partition_by, said
+):
+    one = job()
+    DeltaTable.create(one.table, schema, partition_by=partition_by)
+    with pytest.raises(PipelineFault, match=said):
+        keep_table(spark, one)
+    assert DeltaTable(one.table).version() == 0
+
+
+@pytest.mark.parametrize("gone", ["", "-dead-letters"])
+def test_a_checkpoint_does_not_outlive_its_tables(spark, job, write_json, gone):
+    one = job()
+    write_json(one.topic, {"id": 1}, b"bad")
+    before = run(spark, one)
+    folder = Path(one.table + gone)
+    folder.rename(f"{folder}-moved")
+    with pytest.raises(PipelineFault, match=f"{folder} is gone, and its checkpoint"):
+        keep_table(spark, one)
+    Path(f"{folder}-moved").rename(folder)
+    assert run(spark, one) == before
+
+
+@pytest.mark.parametrize("text", ["{", "{}", "[]"])
+def test_a_checkpoint_that_names_no_job_is_told(spark, job, write_json, text):
+    one = job()
+    write_json(one.topic, {"id": 1})
+    run(spark, one)
+    path = Path(f"{one.table}-checkpoint", IDENTITY)
+    path.write_text(text)
+    with pytest.raises(PipelineFault, match=f"{path} is damaged"):
+        keep_table(spark, one)
 
 
 def test_a_transaction_that_a_table_has_is_not_added_again(spark, job, write_json, tmp_path):
@@ -279,6 +330,23 @@ def test_a_killed_driver_loses_and_repeats_nothing_while_the_schema_grows(spark,
     assert sorted(found, key=itemgetter("id")) == values
 
 
+def test_of_two_processes_on_one_checkpoint_one_adds_and_one_is_told(tmp_path, monkeypatch):
+    table = str(tmp_path / "table")
+    DeltaTable.create(table, pa.schema([("id", pa.int64())]))
+    both = DeltaTable(table), DeltaTable(table)  # as both saw it before either one had added
+    for name in ("one", "other"):
+        (tmp_path / "table" / name).write_bytes(b"x")
+    for known, name in zip(both, ("one", "other"), strict=True):
+        with monkeypatch.context() as patch:
+            patch.setattr("deltalake.DeltaTable", lambda _path, known=known: known)
+            if name == "one":
+                assert add_once(table, [Added(name, 1, 1)], "application", 3)
+                continue
+            with pytest.raises(PipelineFault, match="no other process runs with this checkpoint"):
+                add_once(table, [Added(name, 1, 1)], "application", 3)
+    assert DeltaTable(table).version() == 1
+
+
 def test_a_failed_commit_takes_no_file_from_a_table_that_has_it(spark, job, write_json, tmp_path):
     one = job()
     write_json(one.topic, {"id": 1}, b"bad")
@@ -290,7 +358,7 @@ def test_a_failed_commit_takes_no_file_from_a_table_that_has_it(spark, job, writ
         copy.write_bytes(source.read_bytes())
         files.append([Added(copy.name, copy.stat().st_size, 1)])
     writer = TableWriter(one.table, str(tmp_path / "not-there"), "application")
-    with pytest.raises(DeltaError):
+    with pytest.raises(PipelineFault, match=r"Micro-batch 1 was not added .*not-there.* run the"):
         writer.commit([Files(*files)], 1)
     writer.abort([Files(*files)], 1)  # as Spark does after a commit that failed
     assert rows(one.table, "id") == [(1,), (1,)]

@@ -8,20 +8,38 @@ parsed before. Not here: the types of fields (fields.py), and when fields are ad
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
     IntegerType,
     LongType,
+    MapType,
+    ShortType,
+    StringType,
     StructField,
     StructType,
+    TimestampNTZType,
     TimestampType,
 )
 
 from anabranch.pipelines.faults import PipelineFault
 from anabranch.pipelines.fields import MOST_FIELDS, Fields, columns_of, fields_of, merged, settled
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
 
 PLACE = StructType(
     [
@@ -34,6 +52,13 @@ PLACE = StructType(
 CORRUPT = "_corrupt"
 RESERVED = (*PLACE.names, CORRUPT)
 """Names that the job needs itself."""
+FIT = frozenset(
+    {
+        BinaryType, BooleanType, ByteType, DateType, DecimalType, DoubleType, FloatType,
+        IntegerType, LongType, ShortType, StringType, TimestampNTZType, TimestampType,
+    }
+)  # fmt: skip
+"""Types that Spark reads from JSON, hands to Python, and a Delta table has."""
 SAMPLED = 10_000
 """Records that a schema is derived from, when none is given and there is no table."""
 
@@ -48,11 +73,36 @@ def given_schema(schema: StructType | str) -> StructType:
                 f"The schema {schema!r} cannot be read: write it as 'id bigint, name string'. "
                 f"{str(problem).splitlines()[0]}"
             ) from None
-    taken = sorted(set(RESERVED) & set(schema.names))
-    if taken or not schema.names:
-        what = f"has {', '.join(taken)}, which the job writes itself" if taken else "has no field"
-        raise PipelineFault(f"The schema {what}: give another one.")
+    taken = [each for each in schema.names if each.lower() in RESERVED]
+    lower = [each.lower() for each in schema.names]
+    twice = [each for each in schema.names if lower.count(each.lower()) > 1]
+    what = "" if schema.names else "has no field"
+    if taken:
+        what = f"has {', '.join(taken)}, which the job writes itself"
+    elif twice:
+        what = f"has {', '.join(twice)}, which are one column: Delta tables ignore case"
+    for each in schema.fields:
+        wrong = unfit(each)
+        if wrong and not what:
+            what = f"has the field {each.name} as {wrong}, which is not supported"
+    if what:
+        raise PipelineFault(f"The schema {what}. Give another one.")
     return schema
+
+
+def unfit(field: StructField) -> str:
+    """What of a field no column can be; empty for one that is fit. Records may lack any field."""
+    return _unfit(field.dataType) if field.nullable else "NOT NULL"
+
+
+def _unfit(kind: DataType) -> str:
+    if isinstance(kind, ArrayType):
+        return _unfit(kind.elementType)
+    if isinstance(kind, StructType):
+        return next(filter(None, map(unfit, kind.fields)), "")
+    if isinstance(kind, MapType) and isinstance(kind.keyType, StringType):
+        return _unfit(kind.valueType)
+    return "" if type(kind) in FIT else str(kind.simpleString())
 
 
 def schema_of_table(table: str) -> StructType | None:
@@ -83,26 +133,59 @@ def derived_schema(records: DataFrame, topic: str) -> StructType:
 
 
 def prepare(table: str, schema: StructType) -> None:
-    """Create the table, or add the fields that it lacks. Raises PipelineFault for another type."""
-    from deltalake import DeltaTable, Schema
+    """Create the table, or add the fields that it lacks. Raises PipelineFault for a table that rows
+    of this schema cannot be added to, and for a folder that cannot be one."""
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
     from pyspark.sql.pandas.types import to_arrow_schema
 
     wanted = to_arrow_schema(schema, timezone="UTC")
-    if not DeltaTable.is_deltatable(table):
-        DeltaTable.create(table, wanted)
-        return
-    known = DeltaTable(table)
-    has = {each.name: each for each in known.schema().fields}
+    try:
+        if not DeltaTable.is_deltatable(table):
+            DeltaTable.create(table, wanted)
+            return
+        known = DeltaTable(table)
+    except (DeltaError, OSError) as fault:
+        raise PipelineFault(
+            f"The table {table} cannot be opened or created: {plain(fault)}. Name a folder that "
+            "this user may write, and that holds a Delta table or nothing."
+        ) from None
+    _extend(known, table, wanted)
+
+
+def _extend(known: DeltaTable, table: str, wanted: Any) -> None:
+    from deltalake import Schema
+
+    if known.metadata().partition_columns:
+        names = ", ".join(known.metadata().partition_columns)
+        raise PipelineFault(
+            f"The table {table} is partitioned by {names}, and this job writes no partitions: "
+            "write to another table."
+        )
+    has = {each.name.lower(): each for each in known.schema().fields}
     asked = Schema.from_arrow(wanted).fields
     for each in asked:
-        if each.name in has and has[each.name].type != each.type:
+        there = has.get(each.name.lower(), each)
+        if there.name != each.name or there.type != each.type or not there.nullable:
             raise PipelineFault(
-                f"The table {table} has the field {each.name} as {has[each.name].type}, and the "
-                f"schema says {each.type}: correct the schema, or write to another table."
+                f"The table {table} has the field {_described(there)}, and the schema says "
+                f"{_described(each)}: correct the schema, or write to another table."
             )
-    missing = [each for each in asked if each.name not in has]
+    missing = [each for each in asked if each.name.lower() not in has]
     if missing:
         known.alter.add_columns(missing)
+
+
+def _described(field: Any) -> str:
+    """A field of a Delta table, with its type as DDL has it."""
+    own = StructField.fromJson(json.loads(field.to_json()))
+    return f"{own.name} as {own.dataType.simpleString()}" + ("" if own.nullable else " not null")
+
+
+def plain(fault: Exception) -> str:
+    """What the Delta library says, in a line without colours, and without the period."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", str(fault))
+    return " ".join(re.sub(r"[│╰╭├─▶↳]", " ", text).split()).rstrip(".")
 
 
 def add_fields(table: str, found: Sequence[StructField]) -> None:

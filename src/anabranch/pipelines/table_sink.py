@@ -30,8 +30,9 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from anabranch.pipelines.faults import PipelineFault
 from anabranch.pipelines.fields import MOST_FIELDS, Fields, fields_of, merged, settled
-from anabranch.pipelines.table_schema import add_fields, sentence_of
+from anabranch.pipelines.table_schema import add_fields, plain, sentence_of
 
 FORMAT = "anabranch-table"
 REASON = "_reason"
@@ -176,13 +177,25 @@ def _remove(folder: str, files: Iterable[Added]) -> None:
 def add_once(table: str, files: Sequence[Added], application: str, number: int) -> bool:
     """Add files to a table in the transaction `number` of an application, unless it has it.
 
-    Files of a transaction that it has are removed. Returns whether they were added.
+    Files of a transaction that it has are removed. Returns whether they were added. Raises
+    PipelineFault for a table that is gone, or that another process adds the same transaction to.
     """
+    from deltalake.exceptions import DeltaError
+
+    try:
+        return bool(files) and _add_once(table, files, application, number)
+    except DeltaError as fault:
+        raise PipelineFault(
+            f"Micro-batch {number} was not added to the table {table}: {plain(fault)}. Check that "
+            "the table is there, and that no other process runs with this checkpoint; then run the "
+            "job again."
+        ) from None
+
+
+def _add_once(table: str, files: Sequence[Added], application: str, number: int) -> bool:
     from deltalake import CommitProperties, DeltaTable, Transaction
     from deltalake.transaction import AddAction
 
-    if not files:
-        return False
     known = DeltaTable(table)
     last = known.transaction_version(application)
     if last is not None and last >= number:

@@ -15,6 +15,7 @@ import re
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import permutations
 from pathlib import Path
 from typing import NamedTuple
 
@@ -107,6 +108,7 @@ def _started(
     spark: SparkSession, job: TableJob, schema: StructType, *, follow: bool
 ) -> StreamingQuery:
     table, dead_letters, checkpoint = _folders(job)
+    _check_kept(Path(checkpoint), table, dead_letters)
     prepare(table, StructType([*schema.fields, *PLACE.fields]))
     prepare(dead_letters, DEAD_LETTER)
     application = _application(Path(checkpoint), table)
@@ -218,6 +220,12 @@ def _folders(job: TableJob) -> tuple[str, str, str]:
                 "and all executors share."
             )
     first, second, third = (str(Path(each).absolute()) for each in named)
+    for one, other in permutations((first, second, third), 2):
+        if Path(one).resolve().is_relative_to(Path(other).resolve()):
+            raise PipelineFault(
+                f"Table, dead letters and checkpoint need folders of their own: {one} is, or lies "
+                f"in, {other}. Name another one."
+            )
     return first, second, third
 
 
@@ -229,6 +237,34 @@ def _source(job: TableJob) -> dict[str, str]:
     }
 
 
+def _check_kept(checkpoint: Path, table: str, dead_letters: str) -> None:
+    """Refuse a checkpoint whose tables are gone: what it has behind it would be in no table. Both
+    tables are made before the checkpoint is."""
+    from deltalake import DeltaTable
+
+    if not (checkpoint / IDENTITY).exists():
+        return
+    for each in (table, dead_letters):
+        if not DeltaTable.is_deltatable(each):
+            raise PipelineFault(
+                f"The table {each} is gone, and its checkpoint {checkpoint} is not: records that "
+                "the checkpoint counts as done would be missing. Restore the table; or remove "
+                "checkpoint, table and dead letters, to begin with the oldest record."
+            )
+
+
+def _identity(path: Path) -> dict[str, str]:
+    """What the checkpoint says of the job. Raises PipelineFault."""
+    try:
+        known = json.loads(path.read_text())
+        return {name: str(known[name]) for name in ("application", "table")}
+    except (ValueError, KeyError, TypeError):
+        raise PipelineFault(
+            f"The file {path} is damaged: it names no job. Restore it; or remove checkpoint, table "
+            "and dead letters, to begin with the oldest record."
+        ) from None
+
+
 def _application(checkpoint: Path, table: str) -> str:
     """The job's name in the tables; it is made with the checkpoint and lasts as long."""
     path = checkpoint / IDENTITY
@@ -238,10 +274,10 @@ def _application(checkpoint: Path, table: str) -> str:
         name = f"anabranch-{uuid.uuid4()}"
         part.write_text(json.dumps({"application": name, "table": table}))
         part.replace(path)
-    known = json.loads(path.read_text())
+    known = _identity(path)
     if known["table"] != table:
         raise PipelineFault(
             f"The checkpoint {checkpoint} belongs to the table {known['table']}, not to {table}: "
             "name that table, or another checkpoint."
         )
-    return str(known["application"])
+    return known["application"]
