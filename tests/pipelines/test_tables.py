@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
 
@@ -209,6 +210,7 @@ def test_what_does_not_fit_together_is_refused(spark, job, write_json, tmp_path)
         ({"schema": "a int not null"}, "has the field a as NOT NULL, which is not"),
         ({"dead_letters": one.table}, "need folders of their own"),
         ({"checkpoint": f"{one.table}/checkpoint"}, "need folders of their own"),
+        ({"checkpoint": f"{one.table}/_delta_log/checkpoint"}, "need folders of their own"),
         ({"table": __file__}, "cannot be opened or created: .*[^.]. Name a folder that"),
         ({"table": "s3://bucket/t"}, "is not a folder"),
         ({"schema": None, "table": str(tmp_path / "new")}, "none of the first 10000 records"),
@@ -245,6 +247,19 @@ def test_a_checkpoint_does_not_outlive_its_tables(spark, job, write_json, gone):
         keep_table(spark, one)
     Path(f"{folder}-moved").rename(folder)
     assert run(spark, one) == before
+
+
+def test_a_checkpoint_may_lie_hidden_in_its_table(spark, job, write_json):
+    one = job()
+    one = replace(one, checkpoint=f"{one.table}/_checkpoint")
+    write_json(one.topic, {"id": 1})
+    run(spark, one)
+    write_json(one.topic, {"id": 2})
+    run(spark, one)
+    known = DeltaTable(one.table)
+    known.vacuum(0, dry_run=False, enforce_retention_duration=False)
+    run(spark, one)
+    assert rows(one.table, "id") == [(1,), (2,)]
 
 
 @pytest.mark.parametrize("text", ["{", "{}", "[]"])

@@ -221,12 +221,20 @@ def _folders(job: TableJob) -> tuple[str, str, str]:
             )
     first, second, third = (str(Path(each).absolute()) for each in named)
     for one, other in permutations((first, second, third), 2):
-        if Path(one).resolve().is_relative_to(Path(other).resolve()):
+        inner, outer = Path(one).resolve(), Path(other).resolve()
+        if inner.is_relative_to(outer) and not _is_hidden(inner.relative_to(outer)):
             raise PipelineFault(
                 f"Table, dead letters and checkpoint need folders of their own: {one} is, or lies "
                 f"in, {other}. Name another one."
             )
     return first, second, third
+
+
+def _is_hidden(inner: Path) -> bool:
+    """Whether a folder within a Delta table is none of its own, as `_checkpoint` is: readers and
+    VACUUM leave folders alone whose names begin with "_"."""
+    first = inner.parts[0] if inner.parts else ""
+    return first.startswith("_") and first != "_delta_log"
 
 
 def _source(job: TableJob) -> dict[str, str]:
