@@ -246,12 +246,19 @@ def _source(job: TableJob) -> dict[str, str]:
 
 
 def _check_kept(checkpoint: Path, table: str, dead_letters: str) -> None:
-    """Refuse a checkpoint whose tables are gone: what it has behind it would be in no table. Both
-    tables are made before the checkpoint is."""
+    """Refuse a checkpoint of another table, and one whose tables are gone: what it has behind it
+    would be in no table. Both tables are made before the checkpoint is."""
     from deltalake import DeltaTable
 
-    if not (checkpoint / IDENTITY).exists():
+    path = checkpoint / IDENTITY
+    if not path.exists():
         return
+    known = _identity(path)["table"]
+    if known != table:
+        raise PipelineFault(
+            f"The checkpoint {checkpoint} belongs to the table {known}, not to {table}: name that "
+            "table, or another checkpoint."
+        )
     for each in (table, dead_letters):
         if not DeltaTable.is_deltatable(each):
             raise PipelineFault(
@@ -282,10 +289,4 @@ def _application(checkpoint: Path, table: str) -> str:
         name = f"anabranch-{uuid.uuid4()}"
         part.write_text(json.dumps({"application": name, "table": table}))
         part.replace(path)
-    known = _identity(path)
-    if known["table"] != table:
-        raise PipelineFault(
-            f"The checkpoint {checkpoint} belongs to the table {known['table']}, not to {table}: "
-            "name that table, or another checkpoint."
-        )
-    return known["application"]
+    return _identity(path)["application"]
