@@ -406,6 +406,35 @@ def test_a_mark_tells_who_copies_a_transaction_again():
     assert stage.marks["transaction-copied-again"] == 1
 
 
+@pytest.mark.parametrize(
+    ("ends", "high", "found"), [(False, 1, ""), (True, 1, "L6"), (False, 0, "L6")]
+)
+def test_a_transaction_that_began_before_the_log_is_copied_again(ends, high, found):
+    """Node 3 has records of a transaction that began before its log does, and goes back to its
+    start: the leader's compaction may have taken the marker that it lacks."""
+    stage = stage_with(b"x")
+    begin_transaction(stage)
+    if ends:
+        stage.end_transaction(1, 7, committed=True)
+    stage.share(1, 2, 3)
+    start = stage.log(1).end_offset
+    for node_id in (1, 2, 3):
+        stage.log(node_id).delete_records_before(start)
+        stage.look(node_id)
+    stage.change(isr=[1, 2])
+    stage.append(1, key=b"a")
+    stage.share(1, 2, 3)
+    for _ in range(high):
+        stage.append(1, key=b"b")
+        stage.share(1, 2)
+    stage.log(3).truncate_to(start)
+    stage.replica(3).truncated()
+    if found:
+        assert violated(lambda: stage.look(3)) == found
+    else:
+        stage.look(3)
+
+
 def test_c5_what_is_open_may_be_open():
     stage = stage_with(b"x")
     stage.change(isr=[1, 2])

@@ -153,6 +153,17 @@ class Compacted:
         found = self._decided.get(entry)
         return found is not None and found.is_transactional
 
+    def is_open_across(self, start: int, end: int) -> bool:
+        """Whether a transaction began before one offset, and no marker before the other ends it."""
+        began: dict[int, int] = {}
+        ended: dict[int, int] = {}
+        for entry, found in self._decided.items():
+            if found.is_transactional and entry.base < start:
+                began[found.producer_id] = max(entry.base, began.get(found.producer_id, 0))
+            elif found.commits is not None and entry.base < end:
+                ended[found.producer_id] = max(entry.base, ended.get(found.producer_id, 0))
+        return any(base > ended.get(producer, -1) for producer, base in began.items())
+
     def is_marker(self, entry: Entry) -> bool:
         """Whether a batch says how a transaction ended."""
         found = self._decided.get(entry)

@@ -18,6 +18,7 @@ from anabranch.sim.checks.truth import NEVER
 from anabranch.sim.checks.violation import Violation
 
 if TYPE_CHECKING:
+    from anabranch.core.log.log import Log
     from anabranch.core.replication.replica import Replica
 
 LAST_STANDING = "the last in-sync replica lost it in a power cut, and there is no ELR"
@@ -177,7 +178,7 @@ class ReplicaChecks:
         is_empty = log.end_offset == log.start_offset
         if copy.compacted is not None and truth.reset_epoch != NEVER and is_empty:
             return  # holes cannot be compared with a leader who has less: it copies all of it anew
-        if cut and self._is_copied_again(copy, log.end_offset, cut):
+        if cut and self._is_copied_again(copy, log, cut):
             if truth.holds(cut[-1]):
                 self._known.marks.hit("transaction-copied-again")
             return
@@ -189,11 +190,15 @@ class ReplicaChecks:
                      "end": log.end_offset},
                 )  # fmt: skip
 
-    def _is_copied_again(self, copy: Copy, end: int, cut: list[Entry]) -> bool:
-        """Whether a log lacks committed batches and was cut to where a transaction begins: the
-        leader's compaction may have taken the marker. Its own may have taken the first batches."""
+    def _is_copied_again(self, copy: Copy, log: Log, cut: list[Entry]) -> bool:
+        """Whether a log lacks committed batches and was cut to where a transaction begins, or to
+        its start, where one begins before that: the leader's compaction may have taken the marker.
+        Its own may have taken the first batches."""
         compacted, truth = copy.compacted, copy.truth
         if compacted is None or truth.high <= cut[-1].end:
             return False
-        first = [*truth.between(end, cut[0].base), cut[0]]
-        return any(map(compacted.is_of_transaction, first))
+        first = [*truth.between(log.end_offset, cut[0].base), cut[0]]
+        if any(map(compacted.is_of_transaction, first)):
+            return True
+        start = log.start_offset
+        return log.end_offset == start and compacted.is_open_across(start, cut[-1].end)
