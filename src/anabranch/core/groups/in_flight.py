@@ -8,7 +8,6 @@ not to the group: a group that is deleted and named again has the same log.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import TypeAlias
 
@@ -20,11 +19,13 @@ class InFlight:
     """The commits in flight of one shard: as many as its writes that wait for replicas."""
 
     def __init__(self) -> None:
-        self._counts: dict[str, Counter[Place]] = {}
+        self._counts: dict[str, dict[Place, int]] = {}
 
     def begin(self, group_id: str, places: Iterable[Place]) -> None:
         """A commit of these is on its way."""
-        self._counts.setdefault(group_id, Counter()).update(places)
+        counts = self._counts.setdefault(group_id, {})
+        for place in places:
+            counts[place] = counts.get(place, 0) + 1
 
     def end(self, group_id: str, places: Iterable[Place]) -> None:
         """It is committed, or was refused."""
