@@ -20,7 +20,6 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-import pstats
 import shutil
 import signal
 import subprocess
@@ -34,6 +33,7 @@ from crowd_rows import CROWD_ROWS
 from memory import fill_free_memory
 from page import update_page
 from placement_rows import PLACEMENT_ROWS
+from profiles import print_profiles
 from report import Rounds, print_row, write_json
 from rich.console import Console
 from row import Row
@@ -44,7 +44,6 @@ from spark_rows import SPARK_ROWS
 from three_rows import THREE_ROWS
 
 ROOT = Path(__file__).resolve().parents[1]
-PROFILE_LINES = 40
 PAGE = ROOT / "docs" / "operate" / "performance.md"
 RESULTS = ROOT / ".cache" / "bench-results.json"
 
@@ -275,8 +274,7 @@ def main() -> None:
     finally:
         shutil.rmtree(WORK, ignore_errors=True)
     if options.profile:
-        for path in sorted(options.profile.parent.glob(f"{options.profile.stem}.*")):
-            pstats.Stats(str(path)).sort_stats("tottime").print_stats(PROFILE_LINES)
+        print_profiles(options.profile)
     console.print(f"figures: {os.path.relpath(options.json)}")
     if failed:
         raise SystemExit(f"failed: {', '.join(failed)}")

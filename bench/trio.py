@@ -19,6 +19,7 @@ from pathlib import Path
 import lean
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
+from profiles import node_profile
 from servers import ROOT, WORK, Anabranch, Kafka, Server
 
 from anabranch.client.ports import free_ports
@@ -140,7 +141,7 @@ class AnabranchTrio(Trio):
         """Start the three processes, each with its own file of a profile."""
         for number, each in self.nodes.items():
             if isinstance(each, Anabranch) and Anabranch.profile is not None:
-                each.profile = Anabranch.profile.with_suffix(f".{number}")
+                each.profile = node_profile(Anabranch.profile, number)
         super().launch()
 
     def stop(self) -> None:

@@ -44,6 +44,27 @@ def test_larger_frames_take_the_place_of_smaller_ones():
     assert pool.made == made
 
 
+def test_the_pool_is_bounded_in_bytes():
+    pool = BufferPool(64, 4 << 20)
+    kept = [pool.take(1 << 20) for _ in range(8)]
+    assert pool.kept_bytes == 4 << 20
+    assert len(kept) == 8
+
+
+def test_several_smaller_frames_make_room_for_a_larger_one():
+    pool = BufferPool(64, 4 << 20)
+    used = pool.take(1 << 20)
+    small = [pool.take(1 << 20) for _ in range(3)]
+    del small
+    pool.take(3 << 20)
+    assert pool.kept_bytes == 4 << 20
+    used[:4] = b"used"
+    made = pool.made
+    pool.take(3 << 20)
+    assert pool.made == made
+    assert bytes(used[:4]) == b"used"
+
+
 def test_a_frame_that_was_only_announced_takes_no_memory():
     """Four bytes may announce socket.request.max.bytes: pages come with the bytes."""
     before = resident_bytes()

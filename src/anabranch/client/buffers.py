@@ -5,8 +5,8 @@ memoryview, and whoever keeps a slice of it (a parked request, a write in a thre
 reference to the memory beneath; a buffer whose only reference is this pool's is free. So nobody
 gives anything back, and nobody can give back too early.
 
-Rule kept: at most `POOLED_BUFFERS` buffers (unless its owner says how many) of at most
-`LARGEST_POOLED_BYTES` are kept.
+Rule kept: at most `POOLED_BUFFERS` buffers of at most `LARGEST_POOLED_BYTES` are kept, or as many
+and as many bytes of them as the pool's owner says.
 """
 
 from __future__ import annotations
@@ -33,11 +33,14 @@ def _untouched(size: int) -> mmap.mmap:
 class BufferPool:
     """Buffers for large frames of one event loop."""
 
-    __slots__ = ("_buffers", "_most", "made")
+    __slots__ = ("_buffers", "_most", "_most_bytes", "made")
 
-    def __init__(self, most: int = POOLED_BUFFERS) -> None:
+    def __init__(
+        self, most: int = POOLED_BUFFERS, most_bytes: int = POOLED_BUFFERS * LARGEST_POOLED_BYTES
+    ) -> None:
         self._buffers: list[mmap.mmap] = []
         self._most = most
+        self._most_bytes = most_bytes
         self.made = 0
 
     def take(self, size: int) -> memoryview:
@@ -57,14 +60,19 @@ class BufferPool:
         return memoryview(buffer)[:size]
 
     def _keep(self, buffer: mmap.mmap) -> None:
-        if len(self._buffers) < self._most:
-            self._buffers.append(buffer)
-            return
-        for index in range(len(self._buffers)):
+        """Keep it if there is room, or once smaller ones that are free have made room."""
+        index = 0
+        while not (room := self._has_room(len(buffer))) and index < len(self._buffers):
             old = self._buffers[index]
             if len(old) < len(buffer) and sys.getrefcount(old) == FREE_REFERENCES:
-                self._buffers[index] = buffer
-                return
+                del self._buffers[index]
+            else:
+                index += 1
+        if room:
+            self._buffers.append(buffer)
+
+    def _has_room(self, size: int) -> bool:
+        return len(self._buffers) < self._most and self.kept_bytes + size <= self._most_bytes
 
     @property
     def kept_bytes(self) -> int:

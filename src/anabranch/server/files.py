@@ -37,8 +37,11 @@ cache takes such a piece as one run of pages, any other as several (0.45)."""
 POOLED_READ_BYTES = 64 << 10
 """From here on memory that was read into before is cheaper than fresh memory, which the kernel has
 to clear and map page by page."""
-POOLED_READS = 16
-"""An answer to a follower that catches up holds about ten reads of a megabyte."""
+POOLED_READS = 64
+"""A read's memory is in use until its answer has left: an answer to a follower that catches up
+holds about ten reads of a megabyte, and 64 consumers that read at once hold one each."""
+POOLED_READS_BYTES = 64 << 20
+"""The most that such reads keep when nobody uses it."""
 WARM_BYTES = 1 << 20
 RESERVE = ".reserve"
 """The file that keeps space in a folder."""
@@ -223,7 +226,7 @@ class RealFiles:
         self.open_limit = open_limit
         self.open_count = 0
         self.lock = threading.Lock()
-        self.pool = BufferPool(POOLED_READS)
+        self.pool = BufferPool(POOLED_READS, POOLED_READS_BYTES)
         self.nowait = bool(_NOWAIT) and hasattr(os, "preadv")
         self._opened: deque[RealFile] = deque()
 

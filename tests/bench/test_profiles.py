@@ -1,0 +1,19 @@
+"""Profiles beside other files of the same name."""
+
+from __future__ import annotations
+
+import cProfile
+
+
+def test_only_profiles_are_read(module, tmp_path, capsys):
+    profiles = module("profiles")
+    asked = tmp_path / "run.prof"
+    for name in ("run.json", "run.log", "run.prof.txt"):
+        (tmp_path / name).write_text("{}")
+    for number in (1, 2):
+        cProfile.Profile().dump_stats(profiles.node_profile(asked, number))
+    assert profiles.written_profiles(asked) == [tmp_path / "run.1", tmp_path / "run.2"]
+    cProfile.Profile().dump_stats(asked)
+    assert profiles.written_profiles(asked) == [asked, tmp_path / "run.1", tmp_path / "run.2"]
+    profiles.print_profiles(asked)
+    assert capsys.readouterr().out.count("function calls") == 3
