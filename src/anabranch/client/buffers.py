@@ -45,10 +45,13 @@ class BufferPool:
 
     def take(self, size: int) -> memoryview:
         """A writable view of exactly `size` bytes; what it holds is left from earlier use."""
+        return self._again(size) or self._make(size)
+
+    def _again(self, size: int) -> memoryview | None:
         for buffer in self._buffers:
             if size <= len(buffer) and sys.getrefcount(buffer) == FREE_REFERENCES:
                 return memoryview(buffer)[:size]
-        return self._make(size)
+        return None
 
     def _make(self, size: int) -> memoryview:
         # Pages come with the bytes: a client that only announces a frame takes no memory.
