@@ -7,6 +7,7 @@ every lease is over, and within some rounds no object may be left that nothing p
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,7 @@ AHEAD_MS = 1_200_000
 COLLECTED_US = 60_000_000
 LOOK_US = 500_000
 CLOCK = "coordinator-clock"
+GOES_AWAY = re.compile(r"broker (\d+) (goes from unfenced|sent no heartbeat|closed its connection)")
 
 
 class DisklessRun:
@@ -67,11 +69,13 @@ class DisklessRun:
         self.world.listeners.append(self._hear)
 
     def _hear(self, _at_us: int, kind: str, _who: str, text: str, _details: object) -> None:
-        """Which faults there were, for the marks; and whether a process crashed."""
+        """Which faults there were, for the marks; whether a process crashed; who goes away."""
         if kind == "fault":
             self._noted.add(text.partition(" ")[0])
         elif kind in ("crash", "power"):
             self._noted.add("crash")
+        elif kind == "decided" and (gone := GOES_AWAY.match(text)):
+            self.managed.goes_away(int(gone[1]))
 
     def _may_move(self, topic_id: TopicId) -> bool:
         topic = self.cluster.image.topic_by_id(topic_id)

@@ -15,6 +15,8 @@ from anabranch.core.controller.tenure import effects, events
 from anabranch.core.controller.tenure.phases import EVERY, TABLE, Phase
 from anabranch.core.controller.tenure.tenure import Tenure
 from anabranch.core.errors import Bug
+from anabranch.core.metadata.image import MetadataImage
+from anabranch.core.metadata.replay import replay_batch
 from anabranch.core.metadata.store import NOBODY, Committed, Unknown
 from anabranch.core.wire.metadata_records import BrokerEndpoint, RegisterBrokerRecord
 
@@ -577,6 +579,54 @@ def test_a_lease_of_an_older_epoch_is_a_store_that_went_back() -> None:
     second.go(WATCH_MS)
     (stop,) = second.said(effects.Stop)
     assert "a lease of epoch 1, but this node has seen epoch 2" in stop.sentence
+
+
+def follow(node: Node, epoch: int) -> None:
+    """The node follows metadata that a controller of this epoch wrote."""
+    node.controller.followed = replay_batch(MetadataImage.empty(), (), 0, epoch)[0]
+
+
+def test_a_controller_whose_node_follows_a_newer_one_resigns() -> None:
+    """Its clock stood still, and a store that was set back since would let it go on."""
+    store = Store()
+    node = Node(store).started()
+    follow(node, 1)
+    node.tick()
+    assert node.is_active
+    follow(node, 2)
+    node.tick()
+    assert not node.is_active
+    (resigned,) = node.said(effects.Resigned)
+    assert "another controller took the lease" in resigned.why
+
+
+@pytest.mark.parametrize("has_lease", [False, True])
+def test_a_lease_of_an_older_epoch_than_what_was_followed(has_lease: bool) -> None:
+    """A store that was filled from a copy has no lease at first."""
+    store = Store()
+    Node(store, 1).started()
+    if not has_lease:
+        store.held = None
+    node = Node(store, 2)
+    follow(node, 2)
+    node.started().go(2 * WATCH_MS)
+    stops = node.said(effects.Stop)
+    assert bool(stops) is has_lease
+    for stop in stops:
+        assert "a lease of epoch 1, but this node has seen epoch 2" in stop.sentence
+
+
+def test_a_lease_that_was_read_before_a_newer_epoch_was_followed_is_no_older_store() -> None:
+    store = Store()
+    Node(store, 1).started()
+    node = Node(store, 2).started()
+    node.now_ms += WATCH_MS
+    node.tick()
+    answer = store.do(node, only_call(node, effects.ReadLease))
+    assert answer is not None
+    follow(node, 2)
+    node.step(answer)
+    assert node.said(effects.Stop) == []
 
 
 def test_what_a_newer_version_wrote_ends_the_node_and_gives_the_lease_back() -> None:

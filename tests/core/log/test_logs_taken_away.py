@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from tests.core.log.support import KEY, NOW_MS, append, batch
+from tests.core.log.support import KEY, NOW_MS, append, batch, sync
 
 from anabranch.core.log.config import LogConfig
 from anabranch.core.log.logs import MOST_RETURNING, LogFolder
@@ -45,6 +45,27 @@ def test_no_power_cut_brings_an_unnamed_log_back_to_its_place(is_deleted, begins
         disk.cut_power()
         left = {name for name in disk.names if name.startswith(f"data/{KEY}/")}
         assert not any(name.endswith(".log") for name in left & old), (seed, left)
+
+
+@pytest.mark.parametrize("begins", [0, 7])
+@pytest.mark.parametrize("seed", range(20))
+def test_whose_a_log_is_is_safe_with_the_first_records_after_an_orderly_stop(seed, begins):
+    """A log without records is closed without a sync: nothing has made its name safe."""
+    disk = SimDisk(Random(seed))
+    folder = LogFolder(disk, "data")
+    log = folder.create_log(KEY, OLD, CONFIG, now_ms=NOW_MS)
+    if begins:
+        log.truncate_fully(begins)
+    folder.close()
+    folder = LogFolder(disk, "data")
+    log = folder.open_log(KEY, OLD, CONFIG, now_ms=NOW_MS)
+    append(log, batch(1))
+    sync(log)
+    folder.checkpoint()
+    disk.cut_power()
+    again = LogFolder(disk, "data")
+    assert [one.topic_id for one in again.partitions()] == [OLD]
+    assert again.promised(KEY) == begins + 1
 
 
 def test_deletions_and_other_logs_sync_nothing(monkeypatch):

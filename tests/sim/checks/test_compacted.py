@@ -293,6 +293,17 @@ def test_c4_what_nobody_has_written():
     assert violated(lambda: read(third, b"", first, 0, 0, {})) == "C4"
 
 
+def test_a_rotten_log_may_begin_within_a_batch_that_is_gone():
+    stage = Stage(cleanup_policy="compact")
+    for count in (3, 1, 1):
+        stage.append(1, count=count)
+    stage.share(1, 2, 3)
+    _first, second, third = stage.logs.truths[KEY].entries
+    held = stage.log(1).read(third.base, max_bytes=1 << 20, upto=third.end, at_least_one=True)
+    log = stage.logs.compacted_logs[KEY]
+    assert log.read_rotten(third, held, None, 1, 0) == [second, third]
+
+
 def behind_an_unclean_leader() -> Stage:
     """Node 2 begins within a batch; node 3, which has one record less, leads from 0 on."""
     stage = Stage(cleanup_policy="compact", unclean_leader_election_enable="true")

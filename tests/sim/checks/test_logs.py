@@ -770,6 +770,28 @@ def test_a_sequence_number_may_come_again_after_its_batch_was_cut():
     stage.copy(1, 2)
 
 
+@pytest.mark.parametrize("leader", [2, 3])
+def test_a_leader_that_began_behind_deleted_records_knows_nothing_of_their_producers(leader):
+    """Its followers may have them still; one of them, as a leader, refuses what they rule out."""
+    stage = Stage()
+    for sequence in (0, 1):
+        stage.append(1, producer=(7, 0, sequence))
+    stage.share(1, 2, 3)
+    for node_id in (1, 2, 3):
+        stage.log(node_id).delete_records_before(2)
+        stage.look(node_id)
+    stage.log(2).truncate_fully(2)
+    stage.look(2)
+    stage.elect(leader, [2, 3], 1)
+    stage.follow(2, 3)
+    stage.append(leader, producer=(7, 0, 1))
+    if leader == 3:
+        assert violated(lambda: stage.look(3)) == "L8"
+        return
+    stage.look(2)
+    stage.copy(2, 3)
+
+
 # M1, M2 on nodes
 
 

@@ -17,11 +17,15 @@ from anabranch.sim.processes import State
 TWIN, NODE = b"t" * 16, b"n" * 16
 
 
-def checks(state: State = State.CRASHED, *, is_fenced: bool = False) -> RegistrationChecks:
+def checks(
+    state: State = State.CRASHED, *, is_fenced: bool = False, is_leaving: bool = False
+) -> RegistrationChecks:
     """Of a cluster whose broker 1 has ended, as has the process on a copy of its folders. At 9,000
     ms its last heartbeat was confirmed at 8,500 ms, its session is 3,000 ms."""
     machine = SimpleNamespace(confirmed_ms=8_500)
-    session = SimpleNamespace(incarnation_id=NODE, broker_epoch=7, machine=machine)
+    session = SimpleNamespace(
+        incarnation_id=NODE, broker_epoch=7, machine=machine, is_leaving=is_leaving
+    )
     node = SimpleNamespace(
         node_id=1, name="node-1", advertised_host="node-1", session=session, state=state,
         steady_ms=9_000, config=SimpleNamespace(broker_session_timeout_ms=3_000),
@@ -69,6 +73,16 @@ def test_a_fenced_broker_has_no_session_at_a_new_controller() -> None:
     told = checks(State.RUNNING, is_fenced=True)
     told.model.epoch = 2
     replaced(told)
+
+
+@pytest.mark.parametrize("is_fenced", [False, True])
+def test_who_was_let_go_may_be_replaced_before_it_hears_of_that(is_fenced: bool) -> None:
+    told = checks(State.RUNNING, is_fenced=is_fenced, is_leaving=True)
+    if is_fenced:
+        replaced(told)
+        return
+    with pytest.raises(Violation, match="took the place"):
+        replaced(told)
 
 
 @pytest.mark.parametrize("resigned_ms", [8_499, 8_501])

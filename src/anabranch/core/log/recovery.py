@@ -109,7 +109,8 @@ def load(
         if not epochs_known:
             log.epochs.reach_back(log.start_offset)
     log.names_unsynced = log.epochs.unsynced = not clean
-    log.is_named = clean
+    # A round that covers records covers the name; a log without any was closed without a round.
+    log.is_named = clean and log.flushed_offset > log.start_offset
     if opening.is_unsure:
         _write_again_beside(log, names)
     elif MARK in names:

@@ -124,8 +124,7 @@ class Compacted:
         expected = start if before is None else before.end
         if raw.base <= expected:
             return [original]
-        epoch = -1 if before is None else before.epoch
-        return [*(self._chain(expected, epoch, original) or ()), original]
+        return [*(self._bridge(before, expected, original) or ()), original]
 
     def _note(self, entry: Entry, batch: Buffer, now_ms: int) -> None:
         if crc_is_valid(batch, 0, len(batch)):
@@ -213,15 +212,7 @@ class Compacted:
     ) -> list[Entry]:
         """The batches that are missing before one, each judged; none where nobody can tell."""
         epoch = -1 if before is None else before.epoch
-        gone = self._chain(expected, epoch, following)
-        if gone is None and before is None:
-            across = [
-                each
-                for each in self._truth.written.values()
-                if each.base < expected < each.end <= following.base
-            ]
-            rests = (self._chain(each.end, each.epoch, following) for each in across)
-            gone = next((rest for rest in rests if rest is not None), None)
+        gone = self._bridge(before, expected, following)
         if gone is None:
             if self.is_excused or (before is None and expected == 0):
                 return []
@@ -238,6 +229,20 @@ class Compacted:
             epoch = entry.epoch
             self._judge(entry, list(self._records.get(entry, ())), now_ms, told)
         return gone
+
+    def _bridge(self, before: Entry | None, expected: int, following: Entry) -> list[Entry] | None:
+        """The batches that were between two of a log, or between its start and its first: it may
+        start within a batch that is gone. None when there are none."""
+        gone = self._chain(expected, -1 if before is None else before.epoch, following)
+        if gone is not None or before is not None:
+            return gone
+        across = [
+            each
+            for each in self._truth.written.values()
+            if each.base < expected < each.end <= following.base
+        ]
+        rests = (self._chain(each.end, each.epoch, following) for each in across)
+        return next((rest for rest in rests if rest is not None), None)
 
     def _chain(self, at: int, epoch: int, following: Entry) -> list[Entry] | None:
         """Batches from an offset up to a batch, with epochs that fit, those that are committed

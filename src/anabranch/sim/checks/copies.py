@@ -228,8 +228,12 @@ class Copy:
     def _was_given_again(self, entry: Entry, end: int) -> bool:
         """Whether nothing of what a producer wrote before can tell: it has expired, compaction took
         it, or the producer was silent so long that its state is forgotten. A coordinator whose log
-        is lost gives transactional producers the same ids and epochs again."""
+        is lost gives transactional producers the same ids and epochs again. The log of a leader
+        may have begun anew behind records that were deleted, and knows nothing of them."""
         compacted = self.compacted
+        if self.replica is not None and end <= self.replica.log.start_offset:
+            if not (self.leads and entry.epoch == self.epoch):
+                return True
         if compacted is None or self.replica is None or not compacted.is_of_transaction(entry):
             return False
         start = self.replica.log.start_offset

@@ -15,6 +15,9 @@ from anabranch.core.types import TopicPartition
 from anabranch.sim.checks.model import Key, Model, Partition
 from anabranch.sim.checks.violation import Violation
 
+SLOWEST_COMMIT_MS = 5_000
+"""A decision waits for the append before its own, and for its own."""
+
 
 class ManagedChecks:
     """See the module. Whoever has a cluster says its racks, its clock and the threshold."""
@@ -27,6 +30,12 @@ class ManagedChecks:
         self.asked: set[tuple[TopicPartition, tuple[int, ...]]] = set()
         """Replicas that an operator asked for."""
         self._away_since: dict[int, int] = {}
+        self._told_ms: dict[int, int] = {}
+        """When a controller last decided that a broker goes away."""
+
+    def goes_away(self, broker_id: int) -> None:
+        """A controller decided that a broker is away; its store may be slow to commit that."""
+        self._told_ms[broker_id] = self.now_ms()
 
     def brokers_changed(self) -> None:
         """Note which brokers are away, and since when."""
@@ -34,7 +43,10 @@ class ManagedChecks:
             if broker.active:
                 self._away_since.pop(broker_id, None)
             else:
-                self._away_since.setdefault(broker_id, self.now_ms())
+                now_ms = self.now_ms()
+                told_ms = self._told_ms.get(broker_id, now_ms)
+                since_ms = told_ms if now_ms - told_ms <= SLOWEST_COMMIT_MS else now_ms
+                self._away_since.setdefault(broker_id, since_ms)
 
     def look(self, key: Key, before: Partition | None, now: Partition) -> None:
         """Raise a Violation where a partition's new state cannot be."""
@@ -56,7 +68,7 @@ class ManagedChecks:
                 return f"Replica {broker_id} was added, whose broker is away."
             if any(map(self._lives, beside)):
                 return f"Replica {broker_id} was added where its rack has a living one."
-            if any(map(self._lives, before)) and not all(map(self._is_gone, beside)):
+            if any(map(self._lives, before)) and beside and not any(map(self._is_gone, beside)):
                 return f"Replica {broker_id} replaces one that is not away for the threshold."
         for broker_id in set(before) - set(now):
             beside = self._beside(broker_id, now)

@@ -157,6 +157,8 @@ class RegistrationChecks:
             return
         if self._clocks_changed(2_000 * node.config.broker_session_timeout_ms):
             return
+        if record.broker_id in self._were_fenced and session.is_leaving:
+            return  # the controller has let it go, and the store is slow to let it say so
         silent_ms = node.steady_ms - session.machine.confirmed_ms
         term_ms = (self.cluster.world.now_us - self._term[1]) // 1_000
         if record.broker_id in self._were_fenced and term_ms <= silent_ms:

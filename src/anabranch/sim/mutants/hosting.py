@@ -178,6 +178,15 @@ MUTANTS = (
         "::test_no_power_cut_brings_an_unnamed_log_back_to_its_place",
     ),
     Mutant(
+        name="log-closed-without-records-counts-as-named",
+        rule="a log closed in order without records has no name until that is synced",
+        module="anabranch.core.log.recovery",
+        old="log.is_named = clean and log.flushed_offset > log.start_offset",
+        new="log.is_named = clean",
+        seed=24015234,
+        caught_by="L5",
+    ),
+    Mutant(
         name="older-topic-adopted",
         rule="a log of an older topic with the same name is set aside and never opened",
         module=HOSTED_LOGS,

@@ -44,6 +44,25 @@ MUTANTS = (
         caught_by="T4",
     ),
     Mutant(
+        name="holder-ignores-the-controller-that-its-node-follows",
+        rule="a holder whose node follows a newer controller resigns",
+        module=f"{TENURE}.tenure",
+        old="self.controller.followed.epoch > self.controller.epoch:",
+        new="False:",
+        seed=24016727,
+        caught_by="T4",
+    ),
+    Mutant(
+        name="lease-not-compared-with-what-was-followed",
+        rule="a lease older than the metadata that a node follows shows a store that went back",
+        module=f"{TENURE}.lease",
+        old="max(self.newest_epoch, followed_epoch)",
+        new="self.newest_epoch",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/controller/test_tenure.py"
+        "::test_a_lease_of_an_older_epoch_than_what_was_followed[True]",
+    ),
+    Mutant(
         name="confirmed-lease-ignores-when-it-was-asked",
         rule="the time of a lease counts from the request for its confirmation",
         module=f"{TENURE}.term",

@@ -37,6 +37,8 @@ class Candidacy:
         self._store_age = store_age
         self._incarnation = incarnation
         self._silence = Silence()
+        self._followed_epoch = 0
+        """Of the metadata that this node followed when it last asked for the lease."""
         self._watched: Lease | None = None
         self._was_active = False
 
@@ -94,13 +96,14 @@ class Candidacy:
         if self._state.phase is Phase.COMPARING and question is not None:
             self._state.call(question)
         else:
+            self._followed_epoch = self._controller.followed.epoch
             self._state.call(effects.ReadLease())
 
     def consider(self, event: events.LeaseRead, now_ms: int) -> None:
         """Take the lease when it is free or its holder silent, else look again in a while."""
         state, lease, silence, me = self._state, event.lease, self._silence, self._me
-        if silence.went_back(lease):
-            self.stop(self._store_age.fault_of_lease(silence.newest_epoch, lease))
+        if seen := silence.went_back(lease, self._followed_epoch):
+            self.stop(self._store_age.fault_of_lease(seen, lease))
             return
         silence.look(lease, now_ms)
         if self._was_active and is_a_twin_s(lease, me):

@@ -73,9 +73,12 @@ class Silence:
             self.lease, self._since_ms = lease, now_ms
         self.newest_epoch = max(self.newest_epoch, _epoch(lease))
 
-    def went_back(self, lease: Lease | None) -> bool:
-        """Whether the lease is of an older epoch than one that was seen."""
-        return _epoch(lease) < self.newest_epoch
+    def went_back(self, lease: Lease | None, followed_epoch: int) -> int:
+        """The epoch that was seen, where the lease is of an older one; else 0. `followed_epoch` is
+        that of the metadata which this node followed when it asked: a store that was filled from
+        such a copy has no lease at first."""
+        seen = self.newest_epoch if lease is None else max(self.newest_epoch, followed_epoch)
+        return seen if _epoch(lease) < seen else 0
 
     def holder_gone(self, epoch: int) -> None:
         """Nobody listens where its holder did: an append of its is refused once it is taken, so

@@ -89,11 +89,13 @@ class Tenure:
         self.term.probes.dial()
 
     def look(self, now_ms: int) -> None:
-        """Resign when the lease's time is over: also to be called before anything is answered from
-        the controller's state, since a process that was frozen may find requests in its sockets
-        before its timers."""
+        """Resign when the lease's time is over, or another has taken it: also to be called before
+        anything is answered from the controller's state, since a process that was frozen may find
+        requests in its sockets before its timers."""
         if self.state.is_overdue(now_ms):
             self.term.resign("the lease was not confirmed in time", now_ms)
+        elif self.state.is_active and self.controller.followed.epoch > self.controller.epoch:
+            self.term.resign("another controller took the lease", now_ms)  # this node follows it
         self.term.look_at_doubt(now_ms)
 
     def take_effects(self) -> list[Effect]:
