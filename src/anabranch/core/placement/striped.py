@@ -27,6 +27,8 @@ from random import Random
 
 from anabranch.core.placement.placer import Ask, Placement, UsableBroker
 
+Turns = tuple[int, list[tuple[int, slice, slice]]]
+"""How many brokers a rack gives in a round; and columns, each with its places and who fills them."""
 STRIPES_TRIED = 32
 """How many stripes are drawn at most when a topic grows."""
 EVEN = 1
@@ -177,18 +179,24 @@ class Stripes:
             and self.unfenced_count >= 2 * len(racks)
         )
 
-    def _turns(self, replication_factor: int) -> list[list[tuple[int, int]]]:
-        """For a rack that leads list `first` of a round: the columns it fills, in the order it is
-        asked in, each with the list it comes in first."""
-        count_of_racks = len(self.names)
+    def _turns(self, replication_factor: int) -> list[Turns]:
+        """For a rack that leads list `first` of a round: how many brokers it gives, and which of
+        them go where in the columns that it fills, in the order in which it is asked."""
+        size, count_of_racks = self.unfenced_count, len(self.names)
         columns = range(replication_factor)
-        return [
-            sorted(((first - column) % count_of_racks, column) for column in columns)
-            for first in range(count_of_racks)
-        ]
+        made = []
+        for first in range(count_of_racks):
+            asked = sorted(((first - column) % count_of_racks, column) for column in columns)
+            given = sum((size - start - 1) // count_of_racks + 1 for start, _ in asked)
+            filled = [
+                (column, slice(start, None, count_of_racks), slice(turn, None, replication_factor))
+                for turn, (start, column) in enumerate(asked)
+            ]
+            made.append((given, filled))
+        return made
 
     def _even_round(
-        self, replication_factor: int, turns: Sequence[Sequence[tuple[int, int]]]
+        self, replication_factor: int, turns: Sequence[Turns]
     ) -> Iterator[tuple[int, ...]]:
         """What `_round` gives where `_asks_once` holds, in a fraction of the time: a rack comes
         again in a column after as many lists as there are racks, so all its places are filled at
@@ -196,12 +204,10 @@ class Stripes:
         size, count_of_racks = self.unfenced_count, len(self.names)
         columns = [[0] * size for _ in range(replication_factor)]
         for place, rack in enumerate(self._racks()):
-            asked = turns[(place - self.offset) % count_of_racks]
-            given = rack.unfenced.give(
-                sum((size - start - 1) // count_of_racks + 1 for start, _ in asked)
-            )
-            for turn, (start, column) in enumerate(asked):
-                columns[column][start::count_of_racks] = given[turn::replication_factor]
+            how_many, filled = turns[(place - self.offset) % count_of_racks]
+            given = rack.unfenced.give(how_many)
+            for column, places, taken in filled:
+                columns[column][places] = given[taken]
         self.offset = (self.offset + size) % count_of_racks
         return zip(*columns, strict=True)
 
