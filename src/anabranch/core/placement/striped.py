@@ -28,7 +28,7 @@ from random import Random
 from anabranch.core.placement.placer import Ask, Placement, UsableBroker
 
 Turns = tuple[int, list[tuple[int, slice, slice]]]
-"""How many brokers a rack gives in a round; and columns, each with its places and who fills them."""
+"""How many brokers a rack gives in a round; and columns, each with its places and who fill them."""
 STRIPES_TRIED = 32
 """How many stripes are drawn at most when a topic grows."""
 EVEN = 1
