@@ -188,7 +188,13 @@ def stage_with_a_log_without_a_name(is_synced):
 
 @pytest.mark.parametrize(
     ("leader", "isr", "is_synced", "end_offset"),
-    [(2, (2,), False, 0), (2, (2,), True, 1), (2, (2, 1), False, 1), (1, (1,), False, 1)],
+    [
+        (2, (2,), False, 0),
+        (-1, (2,), False, 0),
+        (2, (2,), True, 1),
+        (2, (2, 1), False, 1),
+        (1, (1,), False, 1),
+    ],
 )
 def test_a_log_without_a_name_may_be_an_older_topic_s(leader, isr, is_synced, end_offset):
     stage = stage_with_a_log_without_a_name(is_synced)

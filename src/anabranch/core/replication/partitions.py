@@ -267,9 +267,9 @@ class Partitions:
     def may_begin_anew(self, state: PartitionImage) -> bool:
         """Whether a log that is gone may be copied again from nothing: another broker leads, and
         the controller does not count on what was here."""
-        return state.leader not in (-1, self.broker_id) and not self._is_counted(state)
+        return state.leader not in (-1, self.broker_id) and not self.is_counted(state)
 
-    def _is_counted(self, state: PartitionImage) -> bool:
+    def is_counted(self, state: PartitionImage) -> bool:
         """Whether the controller counts on what this broker has."""
         return self.broker_id in (*state.isr, *state.elr, *state.last_known_elr)
 
@@ -292,7 +292,7 @@ class Partitions:
             return False
         own = image.brokers.get(self.broker_id)
         is_known = own is not None and directory_of(state, self.broker_id) not in own.log_dirs
-        return is_known or not self._is_counted(state)
+        return is_known or not self.is_counted(state)
 
     def folder_called(self, directory: bytes) -> str:
         """How people know a folder: by its path, or else by its id."""

@@ -253,7 +253,7 @@ class Logs:
         place, _, state = assignment
         if found.topic_id is not None or self.folders.by_path[found.path].promised(place):
             return False
-        return self._partitions.may_begin_anew(state)
+        return not self._partitions.is_counted(state)
 
     def _is_missing(self, assignment: Assignment, others: list[Found]) -> bool:
         """Whether a log that was not found may not begin anew now; says why. What was promised in a
