@@ -50,7 +50,7 @@ DRAWS = 4093
 def spread(brokers: Sequence[UsableBroker], ask: Ask, rng: Random) -> Placement:
     """Replica lists; see the module's docstring."""
     floor = CarriedLoads(brokers, ask, rng)
-    rows = [floor.row() for _ in range(ask.partition_count)]
+    rows = list(floor.rows(ask.partition_count))
     return Placement(rows, ask.cursor, tuple(floor.remarks()))
 
 
@@ -106,21 +106,17 @@ class CarriedLoads:
             steps[rack] = weight * STEP
         return keys, steps
 
-    def row(self) -> Row:
-        """The next partition's brokers, the leader first."""
-        chosen = self._chosen()
-        if self.always:
-            times = self.always.copy()
-            for rack in chosen:
-                times[rack] = times.get(rack, 0) + 1
-            places = [place for rack, count in times.items() for place in self._take(rack, count)]
-        else:
-            places = self._take_ones(chosen)
-        leader = min(places, key=self.led.__getitem__)
-        self.led[leader] += STEP
-        places.remove(leader)
-        ids = self.ids
-        return (ids[leader], *[ids[place] for place in places])
+    def rows(self, count: int) -> Iterator[Row]:
+        """The brokers of the next partitions, of each the leader first."""
+        led, carried, broker_id = self.led, self.led.__getitem__, self.ids.__getitem__
+        take = self._take_several if self.always else self._take_ones
+        for _ in range(count):
+            places = take(self._chosen())
+            leader = min(places, key=carried)
+            led[leader] += STEP
+            places.remove(leader)
+            places.insert(0, leader)
+            yield tuple(map(broker_id, places))
 
     def _chosen(self) -> list[int]:
         """The racks that give one replica more than every rack gives."""
@@ -154,6 +150,13 @@ class CarriedLoads:
             heapreplace(heap, (key | CHANCE) + STEP - chance())
             places.append(key & PLACE)
         return places
+
+    def _take_several(self, racks: Sequence[int]) -> list[int]:
+        """What every rack gives, and a broker more of each of these racks."""
+        times = self.always.copy()
+        for rack in racks:
+            times[rack] = times.get(rack, 0) + 1
+        return [place for rack, count in times.items() for place in self._take(rack, count)]
 
     def _take(self, rack: int, count: int) -> Iterator[int]:
         """That many brokers of a rack, distinct ones."""
