@@ -18,6 +18,7 @@ from anabranch.sim.checks.committed import ZOMBIE_WROTE
 from anabranch.sim.checks.liveness import copy_unrest
 from anabranch.sim.checks.metadata import LAST_KNOWN, UNCLEAN
 from anabranch.sim.checks.replicas import LAST_STANDING
+from anabranch.sim.checks.truth import Loss
 from anabranch.sim.checks.violation import Violation
 from anabranch.sim.history import Send
 
@@ -521,6 +522,14 @@ def test_l4_a_replica_that_joins_without_all_of_it():
 def test_l4_a_replica_that_joins_with_what_was_never_committed():
     stage = two_histories()
     assert violated(lambda: stage.change(isr=[1, 2, 3])) == "L4"
+
+
+def test_a_replica_may_join_with_what_was_committed_and_lost_before_it_was_deleted():
+    """The last in-sync replica lost it, wrote other records, and deleted those."""
+    stage = two_histories()
+    own = stage.logs.seats[3].copies[KEY].entries[1]
+    stage.logs.truths[KEY].losses.append(Loss(own, LAST_STANDING, 1))
+    stage.change(isr=[1, 2, 3])
 
 
 def test_a_replica_may_join_that_has_dropped_what_was_never_committed():

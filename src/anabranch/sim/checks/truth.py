@@ -179,10 +179,11 @@ class Truth:
 
     def other_than_deleted(self, entries: list[Entry], start: int) -> Entry | None:
         """The first of a log's batches, which begins at `start`, in whose place another one was
-        committed before it was deleted; None for none."""
-        deleted = sorted(self.deleted)
+        committed before it was deleted; None for none. One that was committed before that other,
+        and lost by a rule, counts as well as the other."""
+        deleted, lost = sorted(self.deleted), {each.entry for each in self.losses}
         for entry in entries:
-            if entry.end > start and entry.base < self.start:
+            if entry.end > start and entry.base < self.start and entry not in lost:
                 at = bisect_right(deleted, entry.base, key=_end)
                 if at < len(deleted) and deleted[at].base < entry.end and deleted[at] != entry:
                     return entry
