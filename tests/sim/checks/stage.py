@@ -50,6 +50,7 @@ class Stage:
         self.logs.deletes_asked.add(PLACE)
         self.metadata.elected.append(self.logs.elected)
         self.metadata.joined.append(self.logs.joined)
+        self.metadata.left.append(self.logs.left)
         self.image = MetadataImage.empty()
         self.nodes = {node_id: self._node(node_id) for node_id in (1, 2, 3)}
         self.sequence = 0

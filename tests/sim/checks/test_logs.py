@@ -387,6 +387,18 @@ def test_a_log_that_moved_away_while_its_node_was_down_is_begun_anew():
     assert stage.logs.seats[3].copies[KEY].entries == []
 
 
+def test_a_log_that_moved_away_and_back_while_its_node_was_down_is_begun_anew():
+    """Its process follows both changes in one event: a snapshot, and what came since."""
+    stage = Stage()
+    stage.write(2)
+    moved_away(stage)
+    stage.change(replicas=[1, 2, 3])
+    stage.nodes[3].disk.rename("d/t-0", "d/t-0-stray")
+    stage.follow(3)
+    assert stage.logs.seats[3].copies[KEY].entries == []
+    assert violated(lambda: stage.change(isr=[1, 2, 3])) == "L4"
+
+
 def test_a_compacted_log_may_begin_anew_at_its_own_start():
     stage = Stage(min_isr=1, cleanup_policy="compact,delete", unclean_leader_election_enable="true")
     stage.write(3)

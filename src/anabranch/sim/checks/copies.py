@@ -40,6 +40,7 @@ class Copy:
         "end",
         "entries",
         "epoch",
+        "has_left",
         "high",
         "holes",
         "is_exchanged",
@@ -81,6 +82,8 @@ class Copy:
         transaction without the marker: compaction had taken that."""
         self.is_older = False
         """An older copy of its folder was put in, and not opened yet."""
+        self.has_left = False
+        """Its partition moved away while no process had it, and may have come back since."""
         self.cut_to = NOT_SEEN
         """Where a cut was announced since the last look."""
         self.sequences: dict[tuple[int, int], tuple[int, int]] = {}

@@ -155,6 +155,15 @@ class LogChecks(LogKnowledge):
                      "start": truth.start},
                 )  # fmt: skip
 
+    def left(self, key: Key, members: set[int]) -> None:
+        """The metadata log says that these have no replica any more: a process that is down, or
+        follows later, sets its log aside, even if the partition has come back by then."""
+        for member in members:
+            seat = self.seats.get(member)
+            copy = seat.copies.get(key) if seat is not None else None
+            if copy is not None and copy.replica is None:
+                copy.has_left = True
+
     def _came_back(self, key: Key, member: int) -> None:
         seat = self.seats.get(member)
         copy = seat.copies.get(key) if seat is not None else None
@@ -251,7 +260,8 @@ class LogChecks(LogKnowledge):
             return
         copy.is_sure = True
         was_older, copy.is_older = copy.is_older, False
-        if gone and was_older:
+        had_left, copy.has_left = copy.has_left, False
+        if gone and (was_older or had_left):
             pass  # what an older copy lacks is lost by no rule: it must not lead without it
         elif gone and not was_sure:
             self.marks.hit("power-cut-lost-tail")

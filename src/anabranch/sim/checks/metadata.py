@@ -62,6 +62,8 @@ class MetadataChecks:
         self.marks = marks
         self.elected: list[Callable[[Elected], None]] = []
         self.joined: list[Callable[[Key, tuple[int, ...]], None]] = []
+        self.left: list[Callable[[Key, set[int]], None]] = []
+        """Called with the brokers that have no replica of a partition any more."""
         self._asked = asked
         self._said: dict[int, tuple[dict[Key, Partition | None], dict[int, Broker | None]]] = {}
         """End offset of a batch -> what it made of what it touched (None: deleted)."""
@@ -253,6 +255,10 @@ class MetadataChecks:
         if joined and before is not None and not self.model.is_diskless(key):
             for tell in self.joined:
                 tell(key, joined)
+        if before is not None:
+            left = {*before.replicas, *before.observers} - {*now.replicas, *now.observers}
+            for say in self.left if left else ():
+                say(key, left)
 
     def _is_in_trouble(self, broker_id: int, key: Key) -> bool:
         """Whether this life of a broker had a replica that could not serve."""
