@@ -262,7 +262,7 @@ class LogChecks(LogKnowledge):
         was_older, copy.is_older = copy.is_older, False
         had_left, copy.has_left = copy.has_left, False
         if gone and (was_older or had_left):
-            pass  # what an older copy lacks is lost by no rule: it must not lead without it
+            pass  # lost by no rule, like what was set aside: it must not lead without it
         elif gone and not was_sure:
             self.marks.hit("power-cut-lost-tail")
             self._dropped(copy, gone)
