@@ -109,6 +109,13 @@ def sync_names(log: LogState) -> None:
         log.files.sync_dir(log.folder)
 
 
+def sync_whose(log: LogState) -> None:
+    """Make it survive whose the log is, before anything of it is promised without a round."""
+    if not log.is_named or log.names_syncing:
+        Watched(log, PathSync(log.files, f"{log.folder}/{PARTITION_METADATA}")).sync()
+        log.is_named = True
+
+
 def save_beside(log: LogState) -> None:
     """Write indexes and producer state of the active segment, for a clean close: the next opening
     trusts them, so they belong to the last round."""

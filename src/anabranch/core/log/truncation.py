@@ -32,7 +32,7 @@ from anabranch.core.log.segment import (
 from anabranch.core.log.segment_roll import roll
 from anabranch.core.log.side_files import save_epochs
 from anabranch.core.log.state import LogState
-from anabranch.core.log.sync_round import sync_names
+from anabranch.core.log.sync_round import sync_names, sync_whose
 from anabranch.core.types import Offset
 
 
@@ -149,9 +149,10 @@ def _set_end(log: LogState, end_offset: int) -> None:
 
 
 def truncate_fully(log: LogState, offset: int) -> None:
-    """Drop every batch and go on at `offset`."""
+    """Drop every batch and go on at `offset`, which then counts as synced."""
     if log.fault is not None:
         raise log.fault
+    sync_whose(log)
     log.shorter_first(log.topic_partition, 0)
     log.epochs.entries = []
     save_epochs(log, sync=True)

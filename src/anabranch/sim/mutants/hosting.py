@@ -177,14 +177,14 @@ MUTANTS = (
         "::test_no_power_cut_brings_an_older_log_back_beside_one_in_another_folder",
     ),
     Mutant(
-        name="log-begun-at-an-offset-counts-as-named",
-        rule="a log that began at a later offset than 0 has a name once that is synced",
-        module="anabranch.core.log.logs",
-        old="is_named = log is not None and log.is_named and not log.names_syncing",
-        new="is_named = log is not None and log.flushed_offset > 0",
+        name="log-begun-at-an-offset-without-a-synced-name",
+        rule="a log that begins at an offset has its name synced before that is promised",
+        module="anabranch.core.log.truncation",
+        old="sync_whose(log)",
+        new="pass",
         seed=NO_SCHEDULE,
         caught_by="tests/core/log/test_logs_taken_away.py"
-        "::test_no_power_cut_brings_an_unnamed_log_back_to_its_place",
+        "::test_a_log_of_which_something_is_promised_says_whose_it_is",
     ),
     Mutant(
         name="log-closed-without-records-counts-as-named",
