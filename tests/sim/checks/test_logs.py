@@ -570,6 +570,25 @@ def test_l4_an_unclean_election_that_nothing_allows():
     assert violated(lambda: stage.elect(3, [3], 1, 2, leader_recovery_state=1)) == "L4"
 
 
+@pytest.mark.parametrize("is_allowed", [True, False])
+def test_a_cancelled_move_takes_away_who_could_lead(is_allowed):
+    """As in Kafka, where unclean elections are allowed."""
+    stage = Stage(elr=False, unclean_leader_election_enable=str(is_allowed).lower())
+    stage.change(adding_replicas=[3], isr=[1, 3])
+    stage.change(leader=3, isr=[3])
+
+    def cancel():
+        stage.change(
+            leader=1, isr=[1], replicas=[1, 2], adding_replicas=[], leader_recovery_state=1
+        )
+
+    if is_allowed:
+        cancel()
+        assert stage.marks["unclean-election"] == 1
+    else:
+        assert violated(cancel) == "L4"
+
+
 def test_an_operator_may_ask_for_what_the_settings_do_not_allow():
     stage = Stage()
     stage.asked.add(KEY)
@@ -597,6 +616,21 @@ def test_what_the_present_leader_s_disk_lost_since_was_there_when_the_replaced_o
     stage.follow(2, 3)  # node 1 has not heard of it: followers had told it of their copies
     stage.nodes[2].disk.remove_tree("d/t-0")
     stage.logs.node_changed(stage.nodes[2], "wipe")
+    stage.tell(1, 2)
+    assert stage.logs.truths[KEY].high == 2
+
+
+def test_what_another_s_disk_lost_since_was_there_when_the_replaced_leader_counted_it():
+    stage = Stage(min_isr=3)
+    stage.write(1)
+    stage.append(1)
+    stage.look(1)
+    stage.copy(1, 2, 3)
+    stage.elect(3, [3], 1, 2)
+    stage.follow(3)  # node 1 has not heard of it
+    stage.nodes[2].disk.remove_tree("d/t-0")
+    stage.logs.node_changed(stage.nodes[2], "wipe")
+    stage.restart(2, "power")
     stage.tell(1, 2)
     assert stage.logs.truths[KEY].high == 2
 

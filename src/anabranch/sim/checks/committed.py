@@ -119,6 +119,8 @@ class CommitChecks:
                     "L3", "A record was told to be committed that an in-sync replica lacks.",
                     {**told, "without": member, "missing": tuple(missing)},
                 )  # fmt: skip
+            elif member in truth.dropped.get(missing, ()):
+                holders += 1  # its disk lost it after it was counted
         topic = self._known.model.topics.get(truth.key[0], "")
         factor = len(partition.replicas) - len(partition.adding)  # what it had counts until then
         if holders < self._known.seats[own].required(topic, factor, self._known.model):

@@ -282,6 +282,7 @@ class MetadataChecks:
         }  # fmt: skip
         eligible = now.leader in before.elr and now.leader in could
         better = could & set(before.isr) if eligible else could
+        better -= set(before.adding) - set(now.replicas)  # a cancelled move takes them away
         if better:
             raise Violation(
                 "L4", "A replica was elected that may lack records, though one could lead "
