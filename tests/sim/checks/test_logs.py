@@ -620,13 +620,14 @@ def test_what_the_present_leader_s_disk_lost_since_was_there_when_the_replaced_o
     assert stage.logs.truths[KEY].high == 2
 
 
-def test_what_another_s_disk_lost_since_was_there_when_the_replaced_leader_counted_it():
+@pytest.mark.parametrize("isr", [[2], [3]])
+def test_what_another_s_disk_lost_since_was_there_when_the_replaced_leader_counted_it(isr):
     stage = Stage(min_isr=3)
     stage.write(1)
     stage.append(1)
     stage.look(1)
     stage.copy(1, 2, 3)
-    stage.elect(3, [3], 1, 2)
+    stage.elect(3, isr, 1, 2) if isr == [3] else stage.change(isr=isr, leader=-1)
     stage.follow(3)  # node 1 has not heard of it
     stage.nodes[2].disk.remove_tree("d/t-0")
     stage.logs.node_changed(stage.nodes[2], "wipe")

@@ -61,6 +61,21 @@ def test_a_broker_that_registers_again_was_not_copied() -> None:
     assert told.copied == set()
 
 
+@pytest.mark.parametrize("epoch", [6, 7])
+def test_a_registration_that_comes_after_its_process_was_replaced_is_of_older_folders(
+    epoch,
+) -> None:
+    """It lay in the network, while the next process registered and ended."""
+    told = checks()
+    node: Any = told.cluster.nodes[1]
+    node.session.is_leaving, node.session.incarnation_id = False, b"e" * 16
+    told.node_changed(node, "crash")
+    node.session.incarnation_id = NODE
+    told.model.brokers[1] = Broker(epoch, fenced=True, leaving=False)
+    told.is_committing((RegisterBrokerRecord(broker_id=1, incarnation_id=b"e" * 16),))
+    assert told.copied == ({1} if epoch == 7 else set())
+
+
 @pytest.mark.parametrize(("is_fenced", "terms"), [(False, 1), (False, 2), (True, 1)])
 def test_who_is_heard_is_not_replaced(is_fenced: bool, terms: int) -> None:
     told = checks(State.RUNNING, is_fenced=is_fenced)

@@ -112,15 +112,13 @@ class CommitChecks:
         holders = 0
         for member in partition.replicas:
             missing = None if member == own else self._known.missing(member, truth.key, fresh)
-            if missing is None:
-                holders += 1
+            if missing is None or member in truth.dropped.get(missing, ()):
+                holders += 1  # or its disk lost it after it was counted
             elif member in partition.isr:
                 raise Violation(
                     "L3", "A record was told to be committed that an in-sync replica lacks.",
                     {**told, "without": member, "missing": tuple(missing)},
                 )  # fmt: skip
-            elif member in truth.dropped.get(missing, ()):
-                holders += 1  # its disk lost it after it was counted
         topic = self._known.model.topics.get(truth.key[0], "")
         factor = len(partition.replicas) - len(partition.adding)  # what it had counts until then
         if holders < self._known.seats[own].required(topic, factor, self._known.model):

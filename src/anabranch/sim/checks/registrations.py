@@ -57,6 +57,8 @@ class RegistrationChecks:
         """The newest controller's epoch, and when its first records came."""
         self._resigned_us = 0
         """When a controller last ended its term."""
+        self._ended: set[bytes] = set()
+        """The incarnations of processes that have ended."""
         self._were_fenced: set[int] = set()
         """Brokers whose last registration but one was fenced when the last one came."""
 
@@ -71,11 +73,21 @@ class RegistrationChecks:
                 (self._were_fenced.add if is_fenced else self._were_fenced.discard)(
                     record.broker_id
                 )
+            if type(record) is RegisterBrokerRecord and self._is_late(record):
+                self.copied.add(record.broker_id)
         copies = {each.incarnation_id for each in self.cluster.twins}
         for record in records if copies else ():
             if type(record) is RegisterBrokerRecord and record.incarnation_id in copies:
                 self._seen.add("twin-took-over")  # it may have ended before it was answered
                 self.copied.add(record.broker_id)
+
+    def _is_late(self, record: RegisterBrokerRecord) -> bool:
+        """Whether it is of a process that has ended, and whose broker was another one since: its
+        folders are older ones by then. It lay in the network."""
+        session = self.cluster.nodes[record.broker_id].session
+        known = self.model.brokers.get(record.broker_id)
+        is_past = record.incarnation_id in self._ended - {session.incarnation_id}
+        return is_past and known is not None and known.epoch == session.broker_epoch
 
     def committed(self, records: tuple[Any, ...]) -> None:
         """The same, and the model has them already."""
@@ -108,6 +120,8 @@ class RegistrationChecks:
             self._crashes += 1
             if node.session.is_leaving:
                 self._seen.add("shutdown-interrupted")
+        if what in ("crash", "power", "stop"):
+            self._ended.add(node.session.incarnation_id)
         if what in ("crash", "power", "stop", "start"):
             for key in [each for each in self._failures if each[0] == node.node_id]:
                 del self._failures[key]
