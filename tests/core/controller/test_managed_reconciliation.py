@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import permutations, product
 
+import pytest
 from immutables import Map
 
 from anabranch.core.controller.brokers.cordons import CORDON, EVERY_FOLDER
@@ -32,10 +33,10 @@ LIVES, CORDONED, AWAY, GONE, UNREGISTERED = range(5)
 LONGEST = 12
 
 
-def image_of(states):
-    """An image in which the brokers of HOME are in these states."""
+def image_of(states, home=HOME):
+    """An image in which the brokers of `home` are in these states."""
     brokers, absences, configs = {}, {}, {}
-    for (broker_id, rack), state in zip(HOME.items(), states, strict=True):
+    for (broker_id, rack), state in zip(home.items(), states, strict=True):
         if state != UNREGISTERED:
             fenced = state in (AWAY, GONE)
             brokers[broker_id] = BrokerImage(broker_id, 1, bytes(16), Map(), rack, fenced=fenced)
@@ -66,6 +67,14 @@ ROWS = [
     (3,),
     (9,),
 ]
+
+
+@pytest.mark.parametrize("row", [(1, 5, 4), (5, 1, 4)])
+def test_of_two_dead_replicas_of_a_rack_the_one_that_is_awaited_stays(row):
+    home = {1: "a", 5: "a", 3: "a", 4: "b"}
+    racks = Racks(image_of((GONE, AWAY, LIVES, LIVES), home))
+    wanted = wish(row, 4, racks)
+    assert (wanted.keep, wanted.replace) == ((5, 4), ())
 
 
 def test_a_rack_is_healthy_degraded_or_unavailable_as_its_brokers_are():

@@ -53,12 +53,13 @@ def test_who_is_away_is_replaced_after_the_threshold(after_ms: int) -> None:
         scene.move((1, 4), (1, 4, 2))
 
 
-def test_one_of_two_that_are_away_is_replaced_before_the_other_is_given_up() -> None:
+def test_r1_one_of_two_that_are_away_is_replaced_before_the_other_is_given_up() -> None:
     scene = Scene()
     scene.fence(1)
     scene.now_ms += THRESHOLD_MS
     scene.fence(2)
-    scene.move((1, 2, 4), (1, 2, 4, 3))
+    with pytest.raises(Violation, match=r"^R1: Replica 3 replaces one"):
+        scene.move((1, 2, 4), (1, 2, 4, 3))
 
 
 @pytest.mark.parametrize("slow_ms", [1_000, SLOWEST_COMMIT_MS + 1])

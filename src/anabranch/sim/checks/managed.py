@@ -68,7 +68,7 @@ class ManagedChecks:
                 return f"Replica {broker_id} was added, whose broker is away."
             if any(map(self._lives, beside)):
                 return f"Replica {broker_id} was added where its rack has a living one."
-            if any(map(self._lives, before)) and beside and not any(map(self._is_gone, beside)):
+            if any(map(self._lives, before)) and not all(map(self._is_gone, beside)):
                 return f"Replica {broker_id} replaces one that is not away for the threshold."
         for broker_id in set(before) - set(now):
             beside = self._beside(broker_id, now)

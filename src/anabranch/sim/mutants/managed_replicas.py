@@ -14,6 +14,15 @@ VIEW = "tests/core/api/test_client_zone.py"
 
 MUTANTS = (
     Mutant(
+        name="awaited-replica-given-up-with-another",
+        rule="of two dead replicas of a rack, the one that is still awaited stays",
+        module="anabranch.core.controller.diskless.reconciliation",
+        old="    return not living, gone, ",
+        new="    return not living, False, ",
+        seed=24016868,
+        caught_by="R1",
+    ),
+    Mutant(
         name="held-replica-forgotten",
         rule="a replica that waits for capacity in its rack is placed once there is some",
         module="anabranch.core.controller.diskless.reconciler",

@@ -79,9 +79,10 @@ def wish(row: Row, leader: int, racks: Racks) -> Wish:
     )
 
 
-def _rank(broker_id: int, leader: int, racks: Racks) -> tuple[bool, bool, bool]:
+def _rank(broker_id: int, leader: int, racks: Racks) -> tuple[bool, bool, bool, bool]:
     """Who of a rack stays: the lowest; of equals the first in the list."""
-    return broker_id not in racks.living, broker_id not in racks.eligible, broker_id != leader
+    living, gone = broker_id in racks.living, broker_id in racks.gone
+    return not living, gone, broker_id not in racks.eligible, broker_id != leader
 
 
 class Step(NamedTuple):
