@@ -514,6 +514,22 @@ def test_l3_a_replica_whose_disk_lost_power_is_not_counted_against_anybody():
 # L4
 
 
+def test_without_elr_the_last_in_sync_replica_may_come_back_with_less_of_what_had_expired():
+    """Retention had dropped all of it; a power cut brought older segments back, and no others."""
+    stage = Stage(elr=False, retention_ms="1000")
+    stage.write(2)
+    stage.log(1).delete_records_before(2)
+    stage.look(1)
+    stage.logs.seats[1].copies[KEY].entries.clear()  # as when their segments are gone
+    stage.elect(-1, [1], 1, 2, 3)
+    stage.register(1, 90, fenced=True)
+    stage.restart(1, "power", epoch=90)
+    assert stage.log(1).end_offset < 2
+    stage.commit(unfenced(stage, 1), stage.changed(leader=1, isr=[1]))
+    stage.follow(1)
+    assert stage.marks["lost-by-rule"] == 1
+
+
 def test_l4_a_leader_that_lacks_what_is_committed():
     stage = Stage()
     stage.change(isr=[1, 2])

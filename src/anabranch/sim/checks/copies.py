@@ -48,6 +48,7 @@ class Copy:
         "is_older",
         "is_rotten",
         "is_sure",
+        "last_end",
         "leads",
         "missed_marker",
         "node",
@@ -90,12 +91,15 @@ class Copy:
         """(producer id, epoch) -> the last batch's sequence number, and its end."""
         self.replica: Replica | None = None
         self.position = BEGIN
+        self.end = self.last_end = NOT_SEEN
+        """`last_end`: where its log ended when its process was last looked at."""
         self.forget()
 
     def forget(self) -> None:
         """The process is gone; the batches are still what its disk holds, as far as is known."""
         self.replica = None
         self.is_exchanged = False
+        self.last_end = max(self.last_end, self.end)
         self.end = self.start = self.high = self.epoch = self.partition_epoch = NOT_SEEN
         self.leads = False
 

@@ -258,6 +258,9 @@ class LogChecks(LogKnowledge):
         gone = copy.reload()
         if copy.is_given_up:
             return
+        last_end, copy.last_end = copy.last_end, NOT_SEEN
+        if not was_sure and replica.log.end_offset < last_end:
+            copy.truth.shortened.add(copy.node.node_id)
         copy.is_sure = True
         was_older, copy.is_older = copy.is_older, False
         had_left, copy.has_left = copy.has_left, False

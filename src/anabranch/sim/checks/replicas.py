@@ -146,7 +146,9 @@ class ReplicaChecks:
         if missing is not None or ends_early:  # what is missing may have expired by now
             if not rule and not self._known.model.elr_enabled:
                 lost_by = (
-                    truth.dropped.values() if missing is None else [truth.dropped.get(missing)]
+                    [*truth.dropped.values(), truth.shortened]
+                    if missing is None
+                    else [truth.dropped.get(missing)]
                 )
                 rule = LAST_STANDING if any(node_id in (each or ()) for each in lost_by) else ""
             if not rule:

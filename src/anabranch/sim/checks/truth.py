@@ -57,6 +57,7 @@ class Truth:
         "peak",
         "reset_epoch",
         "resets",
+        "shortened",
         "start",
         "told_by_replaced",
         "written",
@@ -96,6 +97,8 @@ class Truth:
         self.forks: list[tuple[int, str]] = []
         """From which offset on other records may stand than before, and the rule that allows it."""
         self.dropped: dict[Entry, set[int]] = {}
+        self.shortened: set[int] = set()
+        """Whose log a disk made shorter, also of what had expired there."""
         """Committed batches that a power cut took from some nodes, and from which."""
 
     def known(self, entry: Entry) -> Entry | None:
