@@ -262,9 +262,25 @@ FIRST_OF_AN_EPOCH_IN_A_TRANSACTION = [
 ]
 
 
+MARKER_BEHIND_THE_END_OF_A_PASS = [
+    ("put", [(b"a", b"1")], Codec.NONE),
+    ("put", [(b"b", b"1")], Codec.NONE),
+    ("begin", b"c", 1),
+    ("end", True, 1),
+    ("begin", b"c", 1),
+    ("end", True, 1),
+    ("roll", None, None),
+    ("compact", 0, 1 << 20),
+    ("compact", 0, 1 << 20),
+    ("wait", DAY_MS, None),
+    ("compact", 0, 300),
+]
+
+
 @settings(max_examples=150, deadline=None)
 @given(STEPS)
 @example(ABORTED_IN_THE_NEXT_SEGMENT)
+@example(MARKER_BEHIND_THE_END_OF_A_PASS)
 @example(FIRST_OF_AN_EPOCH_IN_A_TRANSACTION)
 def test_a_reader_sees_what_the_model_says(steps):
     """The newest record of each key is there; nothing is invented, moved or put out of order."""
@@ -272,7 +288,7 @@ def test_a_reader_sees_what_the_model_says(steps):
     now_ms, upto = NOW_MS, 0
     written: dict[int, tuple[bytes, bytes | None]] = {}
     open_of: dict[int, list[int]] = {}
-    sequences = {0: 0, 1: 0}
+    sequences, epochs = {0: 0, 1: 0}, {0: 0, 1: 0}
     aborted: set[int] = set()
     horizon: dict[int, int] = {}
     for what, first, second in steps:
@@ -281,22 +297,27 @@ def test_a_reader_sees_what_the_model_says(steps):
             written.update({base + index: pair for index, pair in enumerate(first)})
         elif what == "begin":
             base = put_records(
-                log, (first, b"t"), now_ms=now_ms, producer_id=second, producer_epoch=0,
-                base_sequence=sequences[second], transactional=True,
+                log, (first, b"t"), now_ms=now_ms, producer_id=second,
+                producer_epoch=epochs[second], base_sequence=sequences[second], transactional=True,
             )  # fmt: skip
             sequences[second] += 1
             written[base] = (first, b"t")
             open_of.setdefault(second, []).append(base)
         elif what == "end" and second in open_of:
             log.append_as_leader(
-                marker(second, committed=first), leader_epoch=0, now_ms=now_ms, client=False
-            )
+                marker(second, committed=first, producer_epoch=epochs[second]),
+                leader_epoch=0, now_ms=now_ms, client=False,
+            )  # fmt: skip
+            if second:  # as in KIP-890, each transaction has an epoch of its own
+                epochs[second], sequences[second] = epochs[second] + 1, 0
             offsets = open_of.pop(second)
             aborted.update(() if first else offsets)
         elif what == "roll" and log.active is not None and log.active.size:
             close_segment(log, now_ms)
         elif what == "compact":
+            held = batches_of(log)
             upto = compact(log, now_ms, upto if first else 0, map_bytes=second)
+            assert from_offset(batches_of(log), upto) == from_offset(held, upto)
         elif what == "wait":
             now_ms += first
         elif what == "reopen":
@@ -306,6 +327,11 @@ def test_a_reader_sees_what_the_model_says(steps):
     again = reopen(log, now_ms=now_ms, recovery_point=0, clean_point=log.end_offset)
     check(again, written, aborted, now_ms)
     assert horizon == {}
+
+
+def from_offset(batches, offset):
+    """Those that begin at an offset or behind it."""
+    return [each for each in batches if read_header(each).base_offset >= offset]
 
 
 def check(log, written, aborted, now_ms):
@@ -348,6 +374,24 @@ def test_a_tombstone_beyond_the_end_of_a_pass_is_left_as_it_is():
     compact(log, NOW_MS, upto)
     assert records(log)[-1] == (21, b"k", None)
     assert (0, b"k", b"1") not in records(log)
+
+
+def test_a_marker_beyond_the_end_of_a_pass_is_left_as_it_is():
+    """Only what lies below that end is checkpointed: a log that lacks more at the end of a segment
+    would look like one that a power cut took a piece of, and be cut there."""
+    log = new_log(**{**COMPACTED, "segment_bytes": 1 << 20})
+    for number in range(20):
+        put_records(log, (b"k%d" % number, b"x"))
+    # Nothing else is left of the first transaction, as in a copy of a compacted log.
+    for epoch in (0, 1):
+        end = marker(7, committed=True, producer_epoch=epoch)
+        log.append_as_leader(end, leader_epoch=0, now_ms=NOW_MS, client=False)
+        close_segment(log)
+    for now_ms in (NOW_MS, NOW_MS + DAY_MS):
+        upto = compact(log, now_ms, map_bytes=1_000)
+        assert 0 < upto < 20
+    again = reopen(log, recovery_point=0, clean_point=upto)
+    assert again.end_offset == log.end_offset == 22
 
 
 def test_a_transaction_aborted_before_the_dirty_part_hides_no_key_of_it():

@@ -33,10 +33,11 @@ class Story:
         outcome: str = "ok",
         acks: int = -1,
         idempotent: bool = True,
+        key: bytes | None = None,
     ) -> None:
-        self.history.add(
-            Send(value, "p", PLACE, value.encode(), acks, idempotent, 0, 1, outcome, offset)
-        )
+        send = Send(value, "p", PLACE, value.encode(), acks, idempotent, 0, 1, outcome, offset)
+        send.key = key
+        self.history.add(send)
 
     def read(
         self, first: int, values: str, *, client: str = "r", position: int | None = None
@@ -203,6 +204,33 @@ def test_a_gap_where_no_record_is_is_none():
     story.read(0, "a-b")
     story.audited("a-b")
     assert story.found() == ""
+
+
+@pytest.mark.parametrize("newer", [{"offset": 2}, {"offset": -1, "outcome": "unknown"}])
+def test_a_gap_may_be_seen_where_the_newer_record_of_a_key_was_lost_later(newer):
+    story = Story()
+    story.sent("a", 0, key=b"k")
+    story.sent("b", 1)
+    story.sent("c", key=b"k", **newer)
+    story.read(1, "b", position=0)
+    story.audited("ab")
+    assert story.found() != ""
+    story.lost(2, 3)
+    assert story.found() == ""
+
+
+@pytest.mark.parametrize(
+    "newer", [{"offset": 2, "key": b"other"}, {"offset": -1, "outcome": "failed", "key": b"k"}]
+)
+def test_a_lost_record_excuses_only_gaps_of_its_own_key(newer):
+    story = Story()
+    story.sent("a", 0, key=b"k")
+    story.sent("b", 1)
+    story.sent("c", **newer)
+    story.lost(2, 3)
+    story.read(1, "b", position=0)
+    story.audited("ab")
+    assert story.found() == "poll-skip"
 
 
 def test_groups_may_skip_and_go_back_across_rebalances():

@@ -12,9 +12,10 @@ so that whoever copies the log knows where the epoch began; the last one of a pa
 comes to the log's end though nothing follows. They are few: librdkafka takes an answer without any
 record for one that was too large.
 
-Rule kept: `run` changes no file of the log: it writes `.cleaned` files, which a crash leaves as
-rubbish. It needs no Log object, so that another process can do it, and yields often, so that its
-driver can hold a rate or stop.
+Rules kept: nothing at or above the end of a pass changes: a recovery point covers only what lies
+below, and a hole above it looks like the end of a file that a power cut took. `run` changes no file
+of the log: it writes `.cleaned` files, which a crash leaves as rubbish. It needs no Log object, so
+that another process can do it, and yields often, so that its driver can hold a rate or stop.
 
 Source: Kafka 4.1's LogCleaner (behaviour), KIP-534. Kafka keeps only the first of the three. Not
 here: which part of a log is worth it (`cleanable.py`), the life of a pass (`cleaner.py`).
@@ -308,7 +309,7 @@ class _Cleaner:
     def _kept_marker(self, header: BatchHeader, chunk: bytes, at: int) -> Buffer | None:
         is_over = self._transactions.marker(header, chunk, at)
         whole = memoryview(chunk)[at : at + header.size_bytes]
-        if not is_over:
+        if not is_over or header.base_offset >= self._outcome.upto:
             return whole
         if not header.has_delete_horizon:
             plain, found = self._survivors(header, chunk, at, {}, keep_deletes=True)

@@ -13,8 +13,9 @@
 A loss that a recorded rule allows (`truth.forks`) makes the offsets from its place on two
 histories: what differs only by that is counted under the rule's name and not raised. Offsets may
 have gaps where no record was, or where compaction took it: a tombstone, or a record with a newer
-one of its key. Source: jepsen.tests.kafka (the names). Not here: transactions, of which no broker
-has any yet; order across rebalances, which no group promises.
+one of its key, even if that one was lost after the gap was seen. Source: jepsen.tests.kafka (the
+names). Not here: transactions (`transactions.py`); order across rebalances, which no group
+promises.
 """
 
 from __future__ import annotations
@@ -91,6 +92,19 @@ class Anomalies:
         if send is None or send.key is None:
             return False
         return is_tombstone(send) or self._newest.get((where, send.key), -1) > offset
+
+    def _was_superseded(self, where: Where, send: Send | None, offset: int, by_us: int) -> bool:
+        """Whether compaction may have taken a record in favour of one that was lost later."""
+        truth = self.logs.truth_of(*where)
+        if send is None or send.key is None or truth is None or not truth.forks:
+            return False
+        return any(
+            each.key == send.key
+            and _is_of(each, where)
+            and each.invoked_us <= by_us
+            and (each.offset > offset or (each.offset < 0 and each.outcome != FAILED))
+            for each in self.history.sends
+        )
 
     def _loss(self, where: Where, offset: int) -> str:
         """The rule by which the record at an offset may be another one than it was."""
@@ -218,7 +232,10 @@ class Anomalies:
         for offset in range(max(first, self._start(where)), offsets[-1]):
             if offset in shown or offset not in last or self._loss(where, offset):
                 continue
-            if not self._is_compacted_away(where, self._sent.get(last[offset]), offset):
+            send = self._sent.get(last[offset])
+            if self._is_compacted_away(where, send, offset):
+                continue
+            if not self._was_superseded(where, send, offset, poll.at_us):
                 self.report(Violation(
                     "poll-skip", "A reader was not shown a record.",
                     {"client": poll.client, "partition": poll.place, "offset": offset,

@@ -47,6 +47,15 @@ MUTANTS = (
         caught_by="C1",
     ),
     Mutant(
+        name="marker-goes-behind-the-end-of-a-pass",
+        rule="a pass changes nothing at or above its end, which the recovery point covers",
+        module=COMPACTION,
+        old="if not is_over or header.base_offset >= self._outcome.upto:",
+        new="if not is_over:",
+        seed=31010027,
+        caught_by="L7",
+    ),
+    Mutant(
         name="compaction-goes-by-lost-markers",
         rule="compaction stops before a transaction whose marker is not synced",
         module="anabranch.core.log.cleanable",
