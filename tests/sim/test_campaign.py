@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import replace
 
 from click.testing import CliRunner
@@ -34,6 +35,22 @@ def test_a_short_campaign_is_clean(tmp_path):
     assert report.ok, "\n".join(lines)
     assert report.tally.clean > report.tally.uncounted
     assert any("schedules a minute" in line for line in lines)
+
+
+def test_a_failing_seed_is_named_before_it_is_explained(tmp_path, monkeypatch):
+    lines: list[str] = []
+    failure = replace(run_schedule(7), violation="L1", sentence="A sentence.")
+
+    def submitted(*_):
+        ready: Future[Tally] = Future()
+        ready.set_result(Tally(failures=[failure]))
+        return ready
+
+    monkeypatch.setattr(ProcessPoolExecutor, "submit", submitted)
+    monkeypatch.setattr("anabranch.sim.campaign.explained", lambda failure: ["explained"])
+    campaign = Campaign(first=0, processes=1, block=5, state=tmp_path / "campaign.json")
+    campaign.run(0.01, echo=lines.append)
+    assert lines.index("seed 7: L1: A sentence.") < lines.index("explained")
 
 
 def test_a_seed_gives_the_same_bytes_whatever_python_hashes():

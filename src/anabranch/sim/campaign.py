@@ -173,7 +173,10 @@ class Campaign:
                     return following
                 done, running = wait(running, timeout=1.0, return_when=FIRST_COMPLETED)
                 for each in done:
-                    tally.add(each.result())
+                    block = each.result()
+                    tally.add(block)
+                    for failure in block.failures:  # explained at the end, which takes a while
+                        echo(f"seed {failure.seed}: {failure.violation}: {failure.sentence}")
                 if time.monotonic() - said >= SAY_SECONDS:
                     said = time.monotonic()
                     echo(f"{tally.schedules} schedules, {len(tally.failures)} failed")
