@@ -283,6 +283,19 @@ def test_c3_where_a_leader_epoch_began_unless_that_was_deleted(monkeypatch, dele
         assert violated(lambda: compacted(stage, 1)) == name
 
 
+def test_c3_a_log_that_was_left_behind_had_other_batches_than_those_committed():
+    """The first batch of an epoch that it never had need not stay in it."""
+    stage = stage_with(b"a", b"a", b"a")
+    log, truth = stage.logs.compacted_logs[KEY], stage.logs.truths[KEY]
+    first, second, third = truth.entries
+    truth.entries[1] = second._replace(epoch=1)
+    log._by_base[second.base].append(truth.entries[1])
+    gone = partial(log._gone, first, first.end, third._replace(epoch=2), 0, {})
+    assert gone() == [second]
+    log._by_base[second.base].remove(second)
+    assert violated(gone) == "C3"
+
+
 def test_c4_what_nobody_has_written():
     stage = stage_with(b"a", b"b", b"c")
     log = stage.logs.compacted_logs[KEY]

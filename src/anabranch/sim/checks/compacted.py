@@ -124,7 +124,7 @@ class Compacted:
         expected = start if before is None else before.end
         if raw.base <= expected:
             return [original]
-        return [*(self._bridge(before, expected, original) or ()), original]
+        return [*next(self._bridges(before, expected, original), ()), original]
 
     def _note(self, entry: Entry, batch: Buffer, now_ms: int) -> None:
         if crc_is_valid(batch, 0, len(batch)):
@@ -212,7 +212,8 @@ class Compacted:
     ) -> list[Entry]:
         """The batches that are missing before one, each judged; none where nobody can tell."""
         epoch = -1 if before is None else before.epoch
-        gone = self._bridge(before, expected, following)
+        bridges = self._bridges(before, expected, following)
+        gone = next(bridges, None)
         if gone is None:
             if self.is_excused or (before is None and expected == 0):
                 return []
@@ -220,45 +221,57 @@ class Compacted:
                 "C4", "Batches are missing that compaction cannot have taken.",
                 {**told, "from": expected, "to": following.base},
             )  # fmt: skip
-        for entry in gone:
-            if 0 <= epoch < entry.epoch and entry.base > self._truth.deleted_to:
+        first = self._first_of_epoch(epoch, gone)
+        if first is not None:
+            # A log that an unclean election left behind may have had others than those committed.
+            others = (each for each in bridges if self._first_of_epoch(epoch, each) is None)
+            gone = next(others, None)
+            if gone is None:
                 raise Violation(
                     "C3", "The first batch of a leader epoch was compacted away.",
-                    {**told, "batch": tuple(entry)},
+                    {**told, "batch": tuple(first)},
                 )  # fmt: skip
-            epoch = entry.epoch
+        for entry in gone:
             self._judge(entry, list(self._records.get(entry, ())), now_ms, told)
         return gone
 
-    def _bridge(self, before: Entry | None, expected: int, following: Entry) -> list[Entry] | None:
-        """The batches that were between two of a log, or between its start and its first: it may
-        start within a batch that is gone. None when there are none."""
-        gone = self._chain(expected, -1 if before is None else before.epoch, following)
-        if gone is not None or before is not None:
-            return gone
-        across = [
-            each
-            for each in self._truth.written.values()
-            if each.base < expected < each.end <= following.base
-        ]
-        rests = (self._chain(each.end, each.epoch, following) for each in across)
-        return next((rest for rest in rests if rest is not None), None)
+    def _first_of_epoch(self, epoch: int, gone: list[Entry]) -> Entry | None:
+        """A batch among those that are missing behind one of an epoch which had to stay."""
+        for entry in gone:
+            if 0 <= epoch < entry.epoch and entry.base > self._truth.deleted_to:
+                return entry
+            epoch = entry.epoch
+        return None
 
-    def _chain(self, at: int, epoch: int, following: Entry) -> list[Entry] | None:
+    def _bridges(
+        self, before: Entry | None, expected: int, following: Entry
+    ) -> Iterator[list[Entry]]:
+        """The batches that may have been between two of a log, or between its start and its first:
+        it may start within a batch that is gone. The most likely ones come first."""
+        is_met = False
+        for gone in self._chains(expected, -1 if before is None else before.epoch, following):
+            is_met = True
+            yield gone
+        if is_met or before is not None:
+            return
+        for each in self._truth.written.values():
+            if each.base < expected < each.end <= following.base:
+                yield from self._chains(each.end, each.epoch, following)
+
+    def _chains(self, at: int, epoch: int, following: Entry) -> Iterator[list[Entry]]:
         """Batches from an offset up to a batch, with epochs that fit, those that are committed
-        first; None when there are none."""
+        first."""
         if at == following.base:
-            return []
+            yield []
+            return
         fitting = [
             each
             for each in self._by_base.get(at, ())
             if epoch <= each.epoch <= following.epoch and each.end <= following.base
         ]
         for each in sorted(fitting, key=lambda each: (not self._truth.holds(each), -each.epoch)):
-            rest = self._chain(each.end, each.epoch, following)
-            if rest is not None:
-                return [each, *rest]
-        return None
+            for rest in self._chains(each.end, each.epoch, following):
+                yield [each, *rest]
 
     @property
     def is_excused(self) -> bool:
