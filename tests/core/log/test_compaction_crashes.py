@@ -44,6 +44,7 @@ class World:
         self.written: dict[int, tuple[bytes, bytes | None]] = {}
         self.aborted: set[int] = set()
         self.sequences = {1: 0, 2: 0}
+        self.epochs = {1: 0, 2: 0}
         self.now_ms = NOW_MS
 
     def produce(self) -> None:
@@ -66,7 +67,7 @@ class World:
                 records,
                 codec=self.random.choice([Codec.NONE, Codec.ZSTD]),
                 producer_id=producer,
-                producer_epoch=0,
+                producer_epoch=self.epochs[producer],
                 base_sequence=self.sequences[producer],
                 transactional=transaction is not None,
             ),
@@ -80,17 +81,22 @@ class World:
             else:
                 self.newest[key] = (offset, value)
         if transaction is not None:
-            end = marker(producer, committed=transaction)
+            epoch = self.epochs[producer]
+            end = marker(producer, committed=transaction, producer_epoch=epoch)
             self.log.append_as_leader(end, leader_epoch=0, now_ms=self.now_ms, client=False)
+            if self.random.random() < 0.5:  # as in KIP-890
+                self.epochs[producer], self.sequences[producer] = epoch + 1, 0
 
     def fill(self) -> None:
-        """Small segments, so that several become one; synced, as compaction wants them."""
+        """Small segments, so that several become one; synced, as compaction wants them. That they are
+        need not be checkpointed yet."""
         for _ in range(self.random.randint(2, 8)):
             for _ in range(self.random.randint(1, 4)):
                 self.produce()
             self.log.roll(self.now_ms)
         sync(self.log)
-        self.folder.checkpoint()
+        if self.random.random() < 0.5:
+            self.folder.checkpoint()
         self.disk.stored_names = dict(self.disk.names)
 
     def compact(self) -> None:
@@ -118,6 +124,18 @@ class World:
         ):
             step.call()
         self.log.remove_deleted_files(self.now_ms)
+
+    def copy(self) -> None:
+        """Another replica's log: it was copied from this one, and nothing of it was compacted."""
+        batches = batches_of(self.log)
+        self.disk = SimDisk(self.random)
+        self.folder = LogFolder(self.disk, "data")
+        self.log = self.folder.create_log(KEY, TOPIC_ID, CONFIG, now_ms=self.now_ms)
+        for batch in batches:
+            self.log.append_as_follower(bytearray(batch), now_ms=self.now_ms)
+            if self.random.random() < 0.3:
+                self.log.roll(self.now_ms)
+        self.disk.sync_all()
 
     def restart(self, *, power: bool) -> None:
         """The process dies, perhaps with the power; indexes and checkpoints are as they are."""
@@ -182,12 +200,14 @@ def test_a_crash_anywhere_in_compaction_loses_no_record_that_counts(
 ) -> None:
     """read_uncommitted and read_committed; also when the opening after the crash crashes."""
     world = World(seed)
-    for _ in range(world.random.randint(1, 3)):
+    for _ in range(world.random.randint(1, 4)):
         world.fill()
-        if world.random.random() < 0.5:
+        if world.random.random() < 0.7:
             world.compact()
             world.check()
         world.now_ms += world.random.choice([0, 2000])
+        if world.random.random() < 0.3:
+            world.copy()
     world.fill()
     crash_at(world, call, world.compact)
     if power:
