@@ -115,6 +115,8 @@ def test_settings_are_set_described_and_returned_to_their_default(verb):
     assert all(each["documentation"] for each in everything)
     refused(verb("configs", "alter", *entity, "--add-config", "retention.ms=x"), "INVALID_CONFIG")
     refused(verb("configs", "alter", *entity), "Nothing to change")
+    refused(verb("configs", "alter", *entity, "--delete-config", "retention"), "mean retention")
+    refused(verb("configs", "alter", *entity, "--add-config", "retention.ms=[1"), "without its")
     refused(verb("configs", "describe", "--entity-type", "topics"), "--entity-name")
     refused(verb("configs", "describe", "--entity-type", "brokers"), "--entity-default")
 
@@ -291,12 +293,39 @@ def test_a_partition_that_is_not_there_is_refused_at_once(verb, words):
         (("consume", "--topic", "t", "--timeout", "nan"), "'nan' is not a number of seconds."),
         (("apply", "{no_text}"), "cannot be read: it is not text in UTF-8. Name another file."),
         (("partitions", "reassign", "--execute", "--file", "{no_text}"), "it is not text in UTF-8"),
+        (
+            (
+                "partitions",
+                "reassign",
+                "--generate",
+                "--brokers",
+                "1",
+                "--topics-file",
+                "{no_text}",
+            ),
+            "it is not text in UTF-8",
+        ),
     ],
 )
 def test_an_error_says_what_helps(verb, tmp_path, words, said):
     no_text = tmp_path / "no-text"
     no_text.write_bytes(b"\xff\xfe")
     refused(verb(*(each.format(no_text=no_text) for each in words)), said)
+
+
+def test_a_file_may_begin_with_the_mark_that_editors_put_there(verb, tmp_path):
+    lines(verb("topics", "create", "--topic", "marked"))
+    for name, text in (
+        ("moves", '{"partitions": [{"topic": "marked", "partition": 0, "replicas": [1]}]}'),
+        ("topics", '{"topics": [{"topic": "marked"}]}'),
+        ("assignment", '[{"id": 0, "replicas": [1]}]'),
+    ):
+        (tmp_path / name).write_text(text, "utf-8-sig")
+    lines(verb("partitions", "reassign", "--verify", "--file", str(tmp_path / "moves")))
+    topics = ("--topics-file", str(tmp_path / "topics"), "--brokers", "1")
+    lines(verb("partitions", "reassign", "--generate", *topics))
+    written = ("--replica-assignment", str(tmp_path / "assignment"))
+    lines(verb("topics", "create", "--topic", "written-by-hand", *written))
 
 
 def test_a_topic_of_the_cluster_is_deleted_by_force_alone(verb):

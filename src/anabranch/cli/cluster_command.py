@@ -295,9 +295,10 @@ def time_text(at_ms: int) -> str:
 
 
 def text_of(path: Path) -> str:
-    """What a file says; one that is no text, or cannot be read, is told so."""
+    """What a file says, without the mark that some editors put before UTF-8; one that is no text,
+    or cannot be read, is told so."""
     try:
-        return path.read_text("utf-8")
+        return path.read_text("utf-8-sig")
     except UnicodeDecodeError:
         why = "it is not text in UTF-8"
     except OSError as fault:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -169,6 +170,7 @@ def alter(
         for key, value in changes.items()
     ]
     dropped = [key.strip() for text in deleted for key in text.split(",") if key.strip()]
+    _refuse_unknown(dropped, kind)
     if placement is not None:
         if kind != "topics":
             raise click.UsageError("--replica-placement is a topic's: use --entity-type topics.")
@@ -191,8 +193,20 @@ def alter(
     )
 
 
+def _refuse_unknown(names: list[str], kind: str) -> None:
+    """A node takes back what never was, as Kafka's does; here it is a slip in a name."""
+    from anabranch.core.settings.catalogue import BROKER_SETTINGS, TOPIC_SETTINGS
+
+    known = TOPIC_SETTINGS if kind == "topics" else BROKER_SETTINGS
+    for name in names:
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            meant = f" Did you mean {near[0]}?" if near else ""
+            raise click.UsageError(f"--delete-config: {kind} have no setting {name!r}.{meant}")
+
+
 def split_outside_brackets(text: str) -> list[str]:
-    """`a=1,b=[x,y]` as ['a=1', 'b=[x,y]']."""
+    """`a=1,b=[x,y]` as ['a=1', 'b=[x,y]']. Raises a usage error for a bracket without its pair."""
     parts, depth = [""], 0
     for character in text:
         depth += (character == "[") - (character == "]")
@@ -200,4 +214,6 @@ def split_outside_brackets(text: str) -> list[str]:
             parts.append("")
         else:
             parts[-1] += character
+    if depth:
+        raise click.UsageError(f"--add-config {text!r} has a bracket without its pair.")
     return [part for part in parts if part]

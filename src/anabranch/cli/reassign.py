@@ -153,8 +153,8 @@ def _generate(run: Any, topics_path: Path | None, brokers: str | None, ignore_ra
             f"--brokers: expected different ids separated by commas, not {brokers}."
         )
     try:
-        topics = read_topics(topics_path.read_text("utf-8"))
-    except (InputFault, OSError, UnicodeDecodeError) as fault:
+        topics = read_topics(text_of(topics_path))
+    except InputFault as fault:
         raise click.ClickException(f"{topics_path}: {fault}") from None
 
     async def work(cluster: Cluster) -> tuple[Moves, Moves]:

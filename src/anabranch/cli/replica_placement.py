@@ -26,7 +26,7 @@ def placement_of(given: str) -> str:
     if not given.lstrip().startswith("{") and "=" not in given:
         where = given
         try:
-            text = Path(given).read_text("utf-8")
+            text = Path(given).read_text("utf-8-sig")
         except (OSError, UnicodeDecodeError) as fault:
             why = fault.strerror if isinstance(fault, OSError) else "it is not text"
             raise click.UsageError(

@@ -184,7 +184,7 @@ def parse_assignment(text: str | None) -> list[list[int]] | None:
     from anabranch.core.placement.manual import read_assignment
 
     try:
-        return [list(row) for row in read_assignment(Path(text).read_text())]
+        return [list(row) for row in read_assignment(Path(text).read_text("utf-8-sig"))]
     except InputFault as fault:
         raise click.ClickException(f"{text}: {fault}") from None
     except (OSError, UnicodeDecodeError) as fault:

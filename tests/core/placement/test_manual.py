@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from time import process_time
 
 import pytest
 
@@ -55,6 +56,12 @@ def test_what_is_wrong_is_said_with_its_place(text: str, said: str) -> None:
     with pytest.raises(InputFault) as fault:
         read_assignment(text)
     assert said in str(fault.value)
+
+
+def test_a_row_of_many_brokers_is_read_in_one_pass() -> None:
+    begin = process_time()
+    assert read_assignment(written((0, [*range(20_000)]))) == [tuple(range(20_000))]
+    assert process_time() - begin < 1, "each broker is compared with all before it"
 
 
 def test_the_criteria_are_tried_in_their_order() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import process_time
+
 import pytest
 
 from anabranch.core.placement.json_places import InputFault
@@ -18,6 +20,14 @@ def test_what_kafkas_tool_proposes_is_read_and_written_again() -> None:
     moves = read_moves(KAFKAS)
     assert moves == {TopicPartition("t", 0): (1, 2, 3), TopicPartition("t", 1): (2, 3)}
     assert read_moves(write_moves(moves)) == moves
+
+
+def test_a_row_of_many_brokers_is_read_in_one_pass() -> None:
+    begin = process_time()
+    assert read_moves(entry(replicas=str([*range(20_000)]))) == {
+        TopicPartition("t", 0): tuple(range(20_000))
+    }
+    assert process_time() - begin < 1, "each broker is compared with all before it"
 
 
 def test_topics_to_move() -> None:

@@ -174,11 +174,13 @@ def replicas(item: Item, name: str, place: TopicPartition) -> tuple[int, ...]:
     at = f"line {item.line}, {name}"
     if not row:
         raise InputFault(f"{at}: {place} needs at least one broker")
+    known: set[int] = set()
     for position, broker_id in enumerate(row):
         if broker_id < 0:
             raise InputFault(f"{at}[{position}]: {broker_id} is no broker id; ids are 0 or more")
-        if broker_id in row[:position]:
+        if broker_id in known:
             raise InputFault(f"{at}[{position}]: broker {broker_id} is named twice for {place}")
+        known.add(broker_id)
     return row
 
 

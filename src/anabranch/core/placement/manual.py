@@ -70,12 +70,14 @@ def _check(entries: Sequence[Entry], position: int, entry: Entry) -> None:
             f"{at}, replicas: every partition must have as many replicas as the first, "
             f"{len(first.replicas)}; partition {entry.id} has {len(entry.replicas)}"
         )
+    known: set[int] = set()
     for place, broker_id in enumerate(entry.replicas):
-        if broker_id in entry.replicas[:place]:
+        if broker_id in known:
             raise InputFault(
                 f"{at}, replicas[{place}]: broker {broker_id} is named twice in partition "
                 f"{entry.id}"
             )
+        known.add(broker_id)
     for place, broker_id in enumerate(entry.replicas):
         if broker_id < 0:
             raise InputFault(
