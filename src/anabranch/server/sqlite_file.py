@@ -14,10 +14,12 @@ import os
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from anabranch.core.errors import StorageFault
 from anabranch.server.files import make_folder
 
+SHOWN_TABLES = 3
 BUSY_TIMEOUT_S = 5.0
 """How long a statement waits for another process's transaction; those take milliseconds."""
 
@@ -31,25 +33,46 @@ REMEDIES = {
 """What helps, by the begin of SQLite's name of an error."""
 
 
-def open_file(path: str, what: str) -> sqlite3.Connection:
+class Kind(NamedTuple):
+    """What a file is for: its name in errors, the setting that names it, and tables of its."""
+
+    what: str
+    setting: str
+    tables: frozenset[str]
+
+
+def open_file(path: str, kind: Kind) -> sqlite3.Connection:
     """A connection to the file, which is made with its folder when it is not there. Raises
-    StorageFault, which calls it `what`, and sqlite3.Error."""
+    StorageFault, also for the database of another program or purpose, and sqlite3.Error."""
     try:
         make_folder(os.path.dirname(path) or ".")
     except OSError as error:
         raise StorageFault(
-            f"{what} {path}: {error.strerror}; see that its folder can be made and written in"
+            f"{kind.what} {path}: {error.strerror}; see that its folder can be made and written in"
         ) from error
     connection = sqlite3.connect(
         path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
     )
     try:
+        _check_kind(connection, path, kind)
         connection.execute("PRAGMA journal_mode=PERSIST")
         connection.execute("PRAGMA synchronous=FULL")
-    except sqlite3.Error:
+    except (sqlite3.Error, StorageFault):
         connection.close()
         raise
     return connection
+
+
+def _check_kind(connection: sqlite3.Connection, path: str, kind: Kind) -> None:
+    """Refuse a database that was made for something else, before anything of it is changed."""
+    found = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    tables = {name for (name,) in found if not name.startswith("sqlite_")}
+    if not (tables <= kind.tables or tables >= kind.tables):
+        some = ", ".join(sorted(tables - kind.tables)[:SHOWN_TABLES])
+        raise StorageFault(
+            f"{kind.what} {path}: this is the database of something else, with tables such as "
+            f"{some}; name another file in {kind.setting}"
+        )
 
 
 @contextmanager

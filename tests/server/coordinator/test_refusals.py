@@ -16,6 +16,7 @@ from anabranch.core.diskless.coordinator import CoordinatorAway
 from anabranch.core.errors import StorageFault
 from anabranch.server.coordinator.engines import open_coordinator
 from anabranch.server.coordinator.migrations import NEWEST
+from anabranch.server.metadata_store.engines import open_store
 from anabranch.server.sqlite_file import REMEDIES
 
 
@@ -75,6 +76,37 @@ async def test_the_coordinator_of_another_cluster_is_refused(url: str) -> None:
     await opened_once(url)
     with pytest.raises(StorageFault, match=f"belongs to cluster {CLUSTER}, this node to .*other"):
         await open_coordinator(url, "other")
+
+
+async def test_an_empty_file_is_no_coordinator_for_who_makes_none(tmp_path: Path) -> None:
+    path = tmp_path / "diskless.db"
+    path.touch()
+    with pytest.raises(StorageFault, match="there is none; correct diskless"):
+        await open_coordinator(str(path), CLUSTER, makes=False)
+    assert path.stat().st_size == 0
+
+
+@pytest.mark.parametrize("makes", [True, False])
+async def test_the_database_of_something_else_is_refused_and_left_alone(
+    tmp_path: Path, makes: bool
+) -> None:
+    """The metadata store has a table of a name that the coordinator has, too."""
+    store = await open_store(f"sqlite://{tmp_path}/metadata.db")
+    await store.cluster_id(CLUSTER)
+    await store.close()
+    before = (tmp_path / "metadata.db").read_bytes()
+    with pytest.raises(StorageFault, match=r"else, .*; name another file in diskless"):
+        await open_coordinator(f"sqlite://{tmp_path}/metadata.db", CLUSTER, makes=makes)
+    assert (tmp_path / "metadata.db").read_bytes() == before
+
+
+async def test_the_coordinator_is_refused_as_metadata_store(tmp_path: Path) -> None:
+    url = f"sqlite://{tmp_path}/diskless.db"
+    await opened_once(url)
+    before = (tmp_path / "diskless.db").read_bytes()
+    with pytest.raises(StorageFault, match=r"else, .*; name another file in metadata"):
+        await open_store(url)
+    assert (tmp_path / "diskless.db").read_bytes() == before
 
 
 async def test_a_schema_of_no_version_gets_all_steps(url: str) -> None:

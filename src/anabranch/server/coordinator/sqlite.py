@@ -40,7 +40,7 @@ from anabranch.server.coordinator.migrations import (
 )
 from anabranch.server.coordinator.sqlite_tables import SqliteTables
 from anabranch.server.coordinator.worker import Worker
-from anabranch.server.sqlite_file import error_name, open_file, sentence, transaction
+from anabranch.server.sqlite_file import Kind, error_name, open_file, sentence, transaction
 
 ResultT = TypeVar("ResultT")
 
@@ -57,6 +57,7 @@ REMEDIES = {
     "SQLITE_CORRUPT": "rebuild it with `anabranch diskless restore`",
 }
 """What helps beside what helps any SQLite file."""
+KIND = Kind("coordinator", "diskless.coordinator.url", frozenset(("facts", "wal_objects")))
 COUNTER_PLACE = 24
 COUNTER_BYTES = 4
 
@@ -281,17 +282,19 @@ class SqliteCoordinator(Front):
     def _connect(self, cluster_id: str, *, makes: bool) -> None:
         if not makes and not os.path.exists(self.path):
             raise StorageFault(NOT_THERE.format(self.path))
-        self._connection = open_file(self.path, "coordinator")
+        self._connection = open_file(self.path, KIND)
         self._turn = _Turn(os.path.realpath(self.path))
         with self._turn.taken(), transaction(self._connection) as on:
-            mark = self._migrate(on, cluster_id)
+            mark = self._migrate(on, cluster_id, makes=makes)
         self._header = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         self._tables = SqliteTables(self._connection, cluster_id, mark, self._clock)
 
-    def _migrate(self, on: sqlite3.Connection, cluster_id: str) -> str:
+    def _migrate(self, on: sqlite3.Connection, cluster_id: str, *, makes: bool) -> str:
         """Bring the schema up to date; the mark of this database."""
         on.execute(FACTS)
         facts: dict[str, str] = dict(on.execute("SELECT name, value FROM facts"))
+        if not (makes or facts):
+            raise StorageFault(NOT_THERE.format(self.path))
         check_cluster(facts.get("cluster.id", cluster_id), cluster_id, self.path)
         for statement in steps_from(int(facts.get("schema.version", 0)), SQLITE, self.path):
             on.execute(statement)

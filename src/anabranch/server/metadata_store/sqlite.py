@@ -33,7 +33,7 @@ from anabranch.core.metadata.store import (
     Unknown,
     next_lease,
 )
-from anabranch.server.sqlite_file import error_name, open_file, sentence, transaction
+from anabranch.server.sqlite_file import Kind, error_name, open_file, sentence, transaction
 
 ResultT = TypeVar("ResultT")
 
@@ -46,6 +46,10 @@ SCHEMA = (
     "CREATE TABLE IF NOT EXISTS lease (one INTEGER PRIMARY KEY CHECK (one = 1), "
     "epoch INTEGER NOT NULL, holder INTEGER NOT NULL, incarnation TEXT NOT NULL, "
     "endpoint TEXT NOT NULL, beat INTEGER NOT NULL)",
+)
+
+KIND = Kind(
+    "metadata store", "metadata.store.url", frozenset(("facts", "log", "snapshot", "lease"))
 )
 
 
@@ -165,7 +169,7 @@ class SqliteStore:
             raise kind(f"metadata store {self.path}: {sentence(error, REMEDIES)}") from error
 
     def _connect(self) -> None:
-        connection = open_file(self.path, "metadata store")
+        connection = open_file(self.path, KIND)
         self._connection = connection
         have = connection.execute("SELECT count(*) FROM sqlite_master WHERE type='table'")
         if have.fetchone()[0] < len(SCHEMA):
