@@ -118,6 +118,8 @@ def test_offsets_of_a_group_that_runs_are_left_to_its_members(verb, committed):
         (("reset-offsets", "--group", "nobody", "--to-latest"), "--topic"),
         (("reset-offsets", "--group", "g", "--topic", "lines:x", "--to-latest"), "NAME:0,1"),
         (("reset-offsets", "--group", "g", "--to-datetime", "soon"), "2026-11-21T08:00:00"),
+        (("reset-offsets", "--group", "g", "--to-datetime", "1969-12-31T23:59:59.999"), "earliest"),
+        (("reset-offsets", "--group", "g", "--to-datetime", "0001-01-01"), "is before 1970"),
         (("reset-offsets", "--group", "g", "--topic", "none", "--to-latest"), "none"),
         (("reset-offsets", "--group", "g", "--topic", "lines:7", "--to-latest"), "lines-7"),
     ],

@@ -13,6 +13,7 @@ import click
 
 from anabranch.cli.carried import show
 from anabranch.cli.cluster_command import (
+    MOST_INT64,
     ask,
     bootstrap_option,
     json_option,
@@ -38,7 +39,7 @@ USUAL_AT_ONCE = 20
     metavar="N", help="Maximum number of moves in progress.",
 )  # fmt: skip
 @click.option(
-    "--throttle", "rate", type=click.IntRange(1), metavar="BYTES",
+    "--throttle", "rate", type=click.IntRange(1, MOST_INT64), metavar="BYTES",
     help="Copy at most this many bytes a second at each broker, until the plan ends.",
 )  # fmt: skip
 @json_option

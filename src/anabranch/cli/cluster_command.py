@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 DEFAULT_TIMEOUT_SECONDS = 30.0
+MOST_INT16 = (1 << 15) - 1
+MOST_INT32 = (1 << 31) - 1
+MOST_INT64 = (1 << 63) - 1
+"""What a field of a request can hold."""
 SILENCE_SECONDS = 4.0
 """A verb that waits says so each time this is over: five seconds of silence look like a fault."""
 WHOLE_SENTENCE = 1000
@@ -58,8 +62,14 @@ class Seconds(click.FloatRange):
         """The number of seconds; anything else is a usage error."""
         found = float(super().convert(value, parameter, context))
         if not math.isfinite(found):
-            self.fail(f"{value!r} is not a number of seconds.", parameter, context)
+            self.fail(f"{value!r} is not a {self.name}.", parameter, context)
         return found
+
+
+class Minutes(Seconds):
+    """The same in minutes."""
+
+    name = "number of minutes"
 
 
 bootstrap_option = click.option(

@@ -16,6 +16,7 @@ import click
 
 from anabranch.cli.cluster_command import (
     DEFAULT_TIMEOUT_SECONDS,
+    MOST_INT64,
     Seconds,
     ask,
     bootstrap_option,
@@ -149,6 +150,8 @@ def command(
     start = offset if offset is not None else ("earliest" if from_beginning else "latest")
     if start not in ("earliest", "latest") and not start.isdigit():
         raise click.UsageError(f"--offset {start!r} is neither a number nor earliest or latest.")
+    if start.isdigit() and int(start) > MOST_INT64:
+        raise click.UsageError(f"--offset {start!r} is more than any offset ({MOST_INT64}).")
     if timeout_seconds is not None and timeout_ms is not None:
         raise click.UsageError("--timeout and --timeout-ms have the same meaning: use one of them.")
     if template is not None and (properties or as_json_lines):

@@ -237,7 +237,12 @@ def _milliseconds(text: str) -> int:
         ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    return int(moment.timestamp() * 1000)
+    milliseconds = int(moment.timestamp() * 1000)
+    if milliseconds < 0:  # to a broker -1 is the end of the log, and others are special too
+        raise click.UsageError(
+            f"--to-datetime {text!r} is before 1970: --to-earliest is the first record."
+        )
+    return milliseconds
 
 
 async def _places(

@@ -8,6 +8,7 @@ import click
 
 from anabranch.cli import cluster_command, reassign
 from anabranch.cli.cluster_command import (
+    MOST_INT32,
     VerbGroup,
     ask,
     bootstrap_option,
@@ -56,7 +57,7 @@ command.add_command(reassign.command)
     shell_complete=complete_topics,
 )  # fmt: skip
 @click.option(
-    "--partition", "indexes", type=click.IntRange(0), multiple=True, metavar="N",
+    "--partition", "indexes", type=click.IntRange(0, MOST_INT32), multiple=True, metavar="N",
     help="A partition of the topic; may be given more than once.",
 )  # fmt: skip
 @click.option(

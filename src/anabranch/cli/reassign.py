@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from anabranch.cli.cluster_command import (
+    MOST_INT64,
     ask,
     bootstrap_option,
     json_option,
@@ -75,7 +76,7 @@ def _action(name: str, sentence: str) -> Callable[[F], F]:
 )  # fmt: skip
 @click.option("--disable-rack-aware", "ignore_racks", is_flag=True, help="Ignore racks.")
 @click.option(
-    "--throttle", "rate", type=click.IntRange(1), metavar="BYTES",
+    "--throttle", "rate", type=click.IntRange(1, MOST_INT64), metavar="BYTES",
     help="Copy at most this many bytes a second at each broker.",
 )  # fmt: skip
 @click.option(

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from anabranch.cli.cluster_command import (
+    MOST_INT16,
+    MOST_INT32,
     VerbGroup,
     ask,
     bootstrap_option,
@@ -59,9 +61,12 @@ def command() -> None:
 @bootstrap_option
 @timeout_option
 @topic_option
-@click.option("--partitions", type=int, metavar="N", help="Default: num.partitions of the broker.")
 @click.option(
-    "--replication-factor", type=int, metavar="N",
+    "--partitions", type=click.IntRange(max=MOST_INT32), metavar="N",
+    help="Default: num.partitions of the broker.",
+)  # fmt: skip
+@click.option(
+    "--replication-factor", type=click.IntRange(max=MOST_INT16), metavar="N",
     help="Default: default.replication.factor of the broker.",
 )  # fmt: skip
 @click.option(
@@ -178,9 +183,16 @@ def parse_assignment(text: str | None) -> list[list[int]] | None:
     """`1:2,2:3`, or a file of JSON, as [[1, 2], [2, 3]]."""
     if text is None:
         return None
-    if ASSIGNMENT_LIST.fullmatch(text):
-        return [[int(each) for each in part.split(":")] for part in text.split(",")]
     from anabranch.core.placement.json_places import InputFault
+
+    if ASSIGNMENT_LIST.fullmatch(text):
+        rows = [[int(each) for each in part.split(":")] for part in text.split(",")]
+        if max(map(max, rows)) > MOST_INT32:
+            raise click.UsageError(
+                f"--replica-assignment: {max(map(max, rows))} is no broker id: the largest is "
+                f"{MOST_INT32}."
+            )
+        return rows
     from anabranch.core.placement.manual import read_assignment
 
     try:
@@ -395,8 +407,9 @@ async def _described(
 @timeout_option
 @topic_option
 @click.option(
-    "--partitions", type=int, required=True, metavar="N", help="The new number of partitions."
-)
+    "--partitions", type=click.IntRange(max=MOST_INT32), required=True, metavar="N",
+    help="The new number of partitions.",
+)  # fmt: skip
 @json_option
 def alter(
     bootstrap: str, timeout_seconds: float, topic: str, partitions: int, as_json: bool

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from anabranch.cli.cluster_command import (
+    Minutes,
+    Seconds,
     VerbGroup,
     ask,
     bootstrap_option,
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
     from anabranch.client.cluster import Cluster
     from anabranch.client.transactions import Open
 
+MOST_SECONDS = 1e12
+MOST_MINUTES = 1e12
+"""What a field of a request can hold as milliseconds, rounded down."""
 STATES = (
     "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort",
     "PrepareEpochFence", "Dead",
@@ -50,7 +55,7 @@ def command() -> None:
 @timeout_option
 @click.option("--state", metavar="NAME", help="Only transactions in this state, such as Ongoing.")
 @click.option(
-    "--longer-than", "seconds", type=click.FloatRange(0), metavar="SECONDS",
+    "--longer-than", "seconds", type=Seconds(0, MOST_SECONDS), metavar="SECONDS",
     help="Only transactions that have been open for longer.",
 )  # fmt: skip
 @json_option
@@ -141,7 +146,7 @@ def producers(
     "--partition", type=click.IntRange(0), metavar="N", help="Only this partition of the topic."
 )
 @click.option(
-    "--max-transaction-timeout", "minutes", type=click.FloatRange(0), default=LONGEST_MINUTES,
+    "--max-transaction-timeout", "minutes", type=Minutes(0, MOST_MINUTES), default=LONGEST_MINUTES,
     show_default=True, metavar="MINUTES",
     help="The longest time that a transaction may be open, as in transaction.max.timeout.ms of "
         "the brokers.",
