@@ -294,6 +294,13 @@ def test_a_partition_that_is_not_there_is_refused_at_once(verb, words):
         (("topics", "alter", "--topic", "x", "--partitions", "9" * 11), "x<=2147483647"),
         (("partitions", "elect-leaders", "--topic", "x", "--partition", "9" * 11), "x<=2147483647"),
         (("consume", "--topic", "x", "--partition", "0", "--offset", "9" * 20), "more than any"),
+        (("consume", "--topic", "x", "--partition", "0", "--offset", "²"), "neither a number nor"),
+        (("cluster", "upgrade", "--feature", "metadata.version=²"), "the level is a number"),
+        (("cluster", "upgrade", "--feature", "metadata.version=99999"), "at most 32767"),
+        (
+            ("configs", "describe", "--entity-type", "brokers", "--entity-name", "²"),
+            "is not a broker id",
+        ),
         (("transactions", "list", "--longer-than", "inf"), "inf is not in the range"),
         (("transactions", "list", "--longer-than", "9" * 20), "not in the range"),
         (("topics", "list", "--timeout", "nan"), "'nan' is not a number of seconds."),

@@ -48,7 +48,9 @@ def test_addresses_are_read(text, expected):
     assert parse_addresses(text) == expected
 
 
-@pytest.mark.parametrize("text", ["localhost", "a:b", "a:0", "a:65536", "a:-1", "good:1,bad"])
+@pytest.mark.parametrize(
+    "text", ["localhost", "a:b", "a:0", "a:65536", "a:-1", "a:²", ":9092", "good:1,bad"]
+)
 def test_an_address_that_cannot_be_read_is_named(text):
     with pytest.raises(ClientFault) as caught:
         parse_addresses(text)

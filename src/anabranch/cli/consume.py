@@ -148,9 +148,10 @@ def command(
     if offset is not None and partition is None:
         raise click.UsageError("--offset needs --partition.")
     start = offset if offset is not None else ("earliest" if from_beginning else "latest")
-    if start not in ("earliest", "latest") and not start.isdigit():
+    is_number = start.isascii() and start.isdigit()
+    if start not in ("earliest", "latest") and not is_number:
         raise click.UsageError(f"--offset {start!r} is neither a number nor earliest or latest.")
-    if start.isdigit() and int(start) > MOST_INT64:
+    if is_number and int(start) > MOST_INT64:
         raise click.UsageError(f"--offset {start!r} is more than any offset ({MOST_INT64}).")
     if timeout_seconds is not None and timeout_ms is not None:
         raise click.UsageError("--timeout and --timeout-ms have the same meaning: use one of them.")

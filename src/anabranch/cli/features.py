@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from anabranch.cli.cluster_command import (
+    MOST_INT16,
     ask,
     bootstrap_option,
     json_option,
@@ -19,6 +21,8 @@ from anabranch.cli.cluster_command import (
 if TYPE_CHECKING:
     from anabranch.client.cluster import Cluster
     from anabranch.client.features import Feature, Raise
+
+LEVEL = re.compile("[0-9]{1,5}")
 
 
 @click.command(epilog="Example: anabranch cluster features --json")
@@ -109,7 +113,9 @@ def _levels(wanted: tuple[str, ...]) -> dict[str, int] | None:
         return None
     levels = {}
     for name, text in pairs(wanted, "--feature").items():
-        if not text.isdigit():
-            raise click.UsageError(f"--feature {name}={text}: the level is a number.")
+        if not LEVEL.fullmatch(text) or int(text) > MOST_INT16:
+            raise click.UsageError(
+                f"--feature {name}={text}: the level is a number of at most {MOST_INT16}."
+            )
         levels[name] = int(text)
     return levels

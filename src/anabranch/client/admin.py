@@ -214,7 +214,7 @@ async def alter_configs(
 
 def broker_id_of(name: str) -> int:
     """The broker id in a resource name; raises ApiError when it is no number."""
-    if not name.isdigit():
+    if not (name.isascii() and name.isdigit()):
         raise ApiError(ErrorCode.INVALID_REQUEST, f"{name!r} is not a broker id: give a number.")
     return int(name)
 

@@ -8,6 +8,7 @@ the deadline; everything else is raised at once as `ApiError` with the node's ow
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl as ssl_module
 from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
@@ -25,6 +26,7 @@ from anabranch.core.wire.messages.metadata import (
 from anabranch.core.wire.schema import Message
 
 T = TypeVar("T")
+PORT = re.compile("[0-9]{1,5}")
 
 FIRST_PAUSE_SECONDS = 0.02
 LONGEST_PAUSE_SECONDS = 1.0
@@ -69,8 +71,8 @@ def parse_addresses(bootstrap_servers: str) -> list[tuple[str, int]]:
                 ErrorCode.INVALID_REQUEST,
                 f"{part!r} is a URL; a bootstrap server is host:port, as in {address}.",
             )
-        host, colon, port = part.rpartition(":")
-        if not colon or not port.isdigit() or not 0 < int(port) < 65536:
+        host, _, port = part.rpartition(":")
+        if not host or not PORT.fullmatch(port) or not 0 < int(port) < 65536:
             raise ClientFault(
                 ErrorCode.INVALID_REQUEST, f"{part!r} is not host:port, as in 127.0.0.1:9092."
             )
