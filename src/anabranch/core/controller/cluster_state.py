@@ -143,7 +143,8 @@ class ClusterState:
                 self.in_elr[broker_id][key] = None
         for broker_id in partition.replicas:
             self.replica_count[broker_id] += 1
-        self.observed_count.update(partition.observers)
+        for broker_id in partition.observers:
+            self.observed_count[broker_id] += 1
         preferred = partition.replicas[0]
         self.preferred_count[preferred] += 1
         if partition.leader != preferred:
@@ -169,7 +170,8 @@ class ClusterState:
                 self.in_elr[broker_id].pop(key, None)
         for broker_id in partition.replicas:
             self.replica_count[broker_id] -= 1
-        self.observed_count.subtract(partition.observers)
+        for broker_id in partition.observers:
+            self.observed_count[broker_id] -= 1
         preferred = partition.replicas[0]
         self.preferred_count[preferred] -= 1
         self.away[preferred].pop(key, None)

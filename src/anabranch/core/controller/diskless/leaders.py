@@ -10,7 +10,8 @@ written in another way come right with their next change. Source: decision 0059.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from anabranch.core.metadata.image import RECOVERED, UNASSIGNED_DIRECTORY, PartitionImage
 from anabranch.core.types import NO_LEADER
@@ -31,44 +32,44 @@ def change_diskless(
 ) -> PartitionChangeRecord | None:
     """The record that gives a diskless partition these replicas, and a living leader if there is
     one; None: no change."""
-    record = PartitionChangeRecord(partition_id=index, topic_id=topic_id)
-    row = list(replicas)
+    row = tuple(replicas)
     leader = _leader(partition.leader, row, acceptable)
-    nowhere = (UNASSIGNED_DIRECTORY,) * len(row)
-    if tuple(row) != partition.replicas:
-        record.replicas = row
-    if nowhere != partition.directories:
-        record.directories = list(nowhere)
-    if tuple(row) != partition.isr:
-        record.isr = row
+    changes: dict[str, Any] = {}
+    if row != partition.replicas:
+        changes["replicas"] = list(row)
+    if partition.directories != nowhere(len(row)):
+        changes["directories"] = list(nowhere(len(row)))
+    if row != partition.isr:
+        changes["isr"] = list(row)
     if leader != partition.leader:
-        record.leader = leader
+        changes["leader"] = leader
     if partition.recovery_state != RECOVERED:
-        record.leader_recovery_state = RECOVERED
-    _forget_the_rest(record, partition)
-    return None if _is_empty(record) else record
+        changes["leader_recovery_state"] = RECOVERED
+    _forget_the_rest(changes, partition)
+    if not changes:
+        return None
+    return PartitionChangeRecord(partition_id=index, topic_id=topic_id, **changes)
 
 
-def _forget_the_rest(record: PartitionChangeRecord, partition: PartitionImage) -> None:
+@cache
+def nowhere(replicas: int) -> tuple[bytes, ...]:
+    """The folders of so many replicas that lie in none."""
+    return (UNASSIGNED_DIRECTORY,) * replicas
+
+
+def _forget_the_rest(changes: dict[str, Any], partition: PartitionImage) -> None:
     """Nobody is merely eligible, and nobody comes or goes."""
     if partition.adding:
-        record.adding_replicas = []
+        changes["adding_replicas"] = []
     if partition.removing:
-        record.removing_replicas = []
+        changes["removing_replicas"] = []
     if partition.elr:
-        record.eligible_leader_replicas = []
+        changes["eligible_leader_replicas"] = []
     if partition.last_known_elr:
-        record.last_known_elr = []
+        changes["last_known_elr"] = []
 
 
-def _is_empty(record: PartitionChangeRecord) -> bool:
-    return record == PartitionChangeRecord(
-        partition_id=record.partition_id, topic_id=record.topic_id
-    )
-
-
-def _leader(present: int, replicas: list[int], acceptable: Callable[[int], bool]) -> int:
-    living = [each for each in replicas if acceptable(each)]
-    if present in living:
+def _leader(present: int, replicas: Sequence[int], acceptable: Callable[[int], bool]) -> int:
+    if present in replicas and acceptable(present):
         return present
-    return living[0] if living else NO_LEADER
+    return next(filter(acceptable, replicas), NO_LEADER)

@@ -331,8 +331,10 @@ class _Look:
             self.records.append(record)
             made = step if self._reconciles else None
             if made is not None:
-                self._carried.update(made.came)
-                self._carried.subtract(made.went)
+                for broker_id in made.came:
+                    self._carried[broker_id] += 1
+                for broker_id in made.went:
+                    self._carried[broker_id] -= 1
             if len(self.records) <= self._most_said:
                 self._say(key, partition, made, record)
         if step is not None:

@@ -100,9 +100,9 @@ def next_step(
     has, over all topics."""
     if wanted.add or wanted.replace:
         return _add(row, wanted, racks, carried)
-    extras = [each for each in row if each not in wanted.keep]
-    if not extras:
+    if wanted.keep == row:
         return None
+    extras = [each for each in row if each not in wanted.keep]
     going = tuple(each for each in extras if each != leader) or tuple(extras)
     return Step(tuple(each for each in row if each not in going), (), going)
 
@@ -122,7 +122,10 @@ def _add(row: Row, wanted: Wish, racks: Racks, carried: Mapping[int, int]) -> St
 
 def least_loaded(rack: str, racks: Racks, carried: Mapping[int, int]) -> int:
     """The eligible broker of a HEALTHY rack that carries least; the lower id of equals."""
-    return min(racks.by_name[rack].eligible, key=lambda each: (carried.get(each, 0), each))
+    eligible = racks.by_name[rack].eligible
+    if len(eligible) == 1:
+        return eligible[0]
+    return min(eligible, key=lambda each: (carried.get(each, 0), each))
 
 
 class PlacementState(StrEnum):
