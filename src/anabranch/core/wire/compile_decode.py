@@ -11,8 +11,6 @@ for millions of tiny ones, each of which takes the loop's time. What we asked fo
 
 from __future__ import annotations
 
-import struct
-
 import msgspec
 
 from anabranch.core.wire import primitives
@@ -214,8 +212,8 @@ class _Decoder:
     def numbers(self, kind: str, result: str, length: str, path: str) -> None:
         """Read an array of numbers in one call."""
         code, size = FIXED[kind]
-        unpack = self.source.refer("unpack_from", struct.unpack_from)
-        self.source.add(f'{result} = list({unpack}(f">{{{length}}}{code}", b, p))', (path, 0))
+        name = self.source.refer(f"{kind}_readers", primitives.number_readers(code))
+        self.source.add(f"{result} = list({name}[{length}](b, p))", (path, 0))
         self.source.add(f"p += {length} * {size}")
 
     def elements(self, element: WireType, result: str, length: str, path: str) -> None:
@@ -277,7 +275,12 @@ class _Decoder:
         self.spend(count, place)
         source.add(f"for _ in range({count}):")
         source.depth += 1
-        source.add(f"{tag}, p, {stop} = read_tag(b, p)", place)
+        source.add(f"{tag} = b[p]", place)
+        source.add(f"{stop} = p + 2 + b[p + 1]", place)
+        source.add(f"if {tag} < 128 > b[p + 1] and {stop} <= end:")
+        source.add("    p += 2")
+        source.add("else:")
+        source.add(f"    {tag}, p, {stop} = read_tag(b, p)", place)
         word = "if"
         for field in tagged:
             source.add(f"{word} {tag} == {field.tag}:")

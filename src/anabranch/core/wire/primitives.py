@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from functools import cache
-from typing import NoReturn
+from typing import Any, NoReturn
 
 LONGEST_STRING_BYTES = 0x7FFF
 """Kafka's own limit, for legacy and compact strings alike."""
@@ -83,6 +83,26 @@ class NumberArrays(dict[int, Callable[..., bytes]]):
 def number_arrays(code: str, flexible: bool) -> NumberArrays:
     """The packers of one kind of number, shared by all encoders."""
     return NumberArrays(code, flexible)
+
+
+class NumberReaders(dict[int, Callable[[memoryview, int], tuple[Any, ...]]]):
+    """What reads arrays of numbers by length, from a position of a buffer. Short ones are kept."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__()
+        self.code = code
+
+    def __missing__(self, count: int) -> Callable[[memoryview, int], tuple[Any, ...]]:
+        reader = struct.Struct(f">{count}{self.code}").unpack_from
+        if count < 127:
+            self[count] = reader
+        return reader
+
+
+@cache
+def number_readers(code: str) -> NumberReaders:
+    """The readers of one kind of number, shared by all decoders."""
+    return NumberReaders(code)
 
 
 def rest_of_uvarint(buffer: memoryview, position: int, first: int) -> tuple[int, int]:
