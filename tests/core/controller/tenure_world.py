@@ -187,12 +187,20 @@ class Node:
 
     def decide(self, number: int, name: str = "") -> None:
         """A topic; its number is the ticket."""
-        record = TopicRecord(name=name or f"t{number}", topic_id=TopicId(number.to_bytes(16)))
-        self.step(events.Decide(Result((record,), "done"), number))
+        self.step(events.Decide(Result((_topic(number, name),), "done"), number))
+
+    def plan(self, number: int, *, more_follow: bool) -> None:
+        """A topic that nobody waits for, as duties decide; `go` or `tick` appends it in time."""
+        result = Result((_topic(number, f"t{number}."),), None, more_follow=more_follow)
+        self.tenure.term.decisions.plan(result, self.now_ms)
 
     @property
     def topics(self) -> set[str]:
         return set(self.controller.image.topic_ids_by_name)
+
+
+def _topic(number: int, name: str = "") -> TopicRecord:
+    return TopicRecord(name=name or f"t{number}", topic_id=TopicId(number.to_bytes(16)))
 
 
 def end_of(store: Store, folder: str = "copy") -> CopyEnd:

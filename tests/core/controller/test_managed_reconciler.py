@@ -449,6 +449,24 @@ def test_moves_are_made_in_small_batches_that_keep_the_pace(moves_per_sec, most)
     assert world.now_ms - begin <= 500 * 1_000 // moves_per_sec + 100
 
 
+def test_only_a_full_batch_of_moves_says_that_more_follow(monkeypatch):
+    """Those share an append; the last one waits for nothing."""
+    world = racked_world(1, 2)
+    diskless(world, partitions=150)
+    live(world, 4_000, 1, 2)
+    made, commit = [], world.commit_result
+
+    def noted(result):
+        if result is not None and PartitionChangeRecord in map(type, result.records):
+            made.append((len(result.records), result.more_follow))
+        return commit(result)
+
+    monkeypatch.setattr(world, "commit_result", noted)
+    world.register(3, rack="c")
+    live(world, 4_000, 1, 2, 3)
+    assert made == [(60, True), (60, True), (30, False)]
+
+
 def test_moves_that_took_long_are_followed_by_a_longer_pause():
     """Else a busy machine would do nothing but move, and clients would wait."""
     world = racked_world(1, 2)

@@ -11,7 +11,9 @@ import pytest
 from tests.core.controller.tenure_world import FAILED, Node, Store, end_of, failed
 
 from anabranch.core.controller.brokers.hints import LATER_MS, Answer
+from anabranch.core.controller.result import Result
 from anabranch.core.controller.tenure import effects, events
+from anabranch.core.controller.tenure.decisions import SHARED_MS
 from anabranch.core.controller.tenure.phases import EVERY, TABLE, Phase
 from anabranch.core.controller.tenure.tenure import Tenure
 from anabranch.core.errors import Bug
@@ -282,6 +284,66 @@ def test_decisions_that_wait_for_the_disk_share_an_append() -> None:
     assert node.calls == []
     node.step(events.AppendEnded(first, Committed(node.controller.log.end_offset + 1)))
     assert len(only_call(node, effects.Append).batches) == 47
+
+
+def planned_ones(node: Node) -> None:
+    """Two decisions of which more follow, ten milliseconds apart, and no append under way."""
+    node.plan(1, more_follow=True)
+    node.go(10)
+    node.plan(2, more_follow=True)
+
+
+def test_decisions_of_which_more_follow_share_an_append_soon() -> None:
+    store = Store()
+    node = Node(store).started()
+    before, begin_ms = len(store.batches), node.now_ms
+    planned_ones(node)
+    assert not node.calls
+    assert node.tenure.next_tick_ms == begin_ms + SHARED_MS
+    node.now_ms = begin_ms + SHARED_MS
+    append = only_call(node, effects.Append)
+    assert isinstance(append, effects.Append)
+    assert len(append.batches) == 2
+    node.plan(3, more_follow=True)  # while that one is under way
+    node.step(store.do(node, append))
+    assert len(store.batches) == before + 2
+    node.go(SHARED_MS)
+    assert len(store.batches) == before + 3
+
+
+@pytest.mark.parametrize("has_records", [True, False])
+def test_nobody_waits_for_decisions_of_which_more_follow(has_records: bool) -> None:
+    """An answer stands on all that was planned, whether it brings records or not."""
+    store = Store()
+    node = Node(store).started()
+    planned_ones(node)
+    if has_records:
+        node.decide(3)
+    else:
+        node.step(events.Decide(Result((), "done"), 3))
+    node.go()
+    assert node.answered == [3]
+
+
+def test_a_decision_of_which_none_follow_takes_the_others_along() -> None:
+    store = Store()
+    node = Node(store).started()
+    before = len(store.batches)
+    planned_ones(node)
+    node.plan(3, more_follow=False)
+    node.go()
+    assert len(store.batches) == before + 3
+
+
+def test_what_a_term_had_planned_delays_nothing_of_the_next() -> None:
+    store = Store()
+    node = Node(store).started()
+    node.plan(1, more_follow=True)
+    node.step(events.GiveWay("it may be isolated"))
+    node.go(LEASE_MS + WATCH_MS)
+    assert node.is_active
+    node.plan(2, more_follow=True)
+    assert node.tenure.term.decisions.append_ms == node.now_ms + SHARED_MS
 
 
 @pytest.mark.parametrize("done", [True, False])

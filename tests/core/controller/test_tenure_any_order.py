@@ -63,7 +63,7 @@ class Story:
     def one(self) -> None:
         """One thing that happens."""
         doings: list[tuple[int, Callable[[Node], None]]] = [
-            (30, self.carry_out), (30, self.bring), (12, self.decide), (20, self.time_goes_on),
+            (30, self.carry_out), (30, self.bring), (12, self.decide), (6, self.plan), (20, self.time_goes_on),
             (3, self.lose), (2, self.jump), (2, self.crash), (2, self.hint), (1, self.give_way),
         ]  # fmt: skip
         weights = [weight for weight, _ in doings]
@@ -96,6 +96,12 @@ class Story:
         node.decide_named(self.number)
         if overdue:
             assert self.number in node.refused
+
+    def plan(self, node: Node) -> None:
+        """A duty decides, and nobody waits."""
+        if node.is_active and not self.is_overdue(node):
+            self.number += 1
+            node.plan(self.number, more_follow=self.random.random() < 0.7)
 
     def is_overdue(self, node: Node) -> bool:
         holding = node.tenure.state.holding

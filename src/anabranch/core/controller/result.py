@@ -28,10 +28,12 @@ class Reason:
 class Result(Generic[ResponseT]):
     """Records that would change the state, the response once they are durable, and the reasons.
 
-    `atomic` says that the records must be committed as one batch or not at all.
+    `atomic` says that the records must be committed as one batch or not at all; `more_follow` that
+    nobody waits for them, and that the next ones come in a moment and may share their append.
     """
 
     records: tuple[MetadataRecord, ...]
     response: ResponseT
     reasons: tuple[Reason, ...] = ()
     atomic: bool = True
+    more_follow: bool = False

@@ -36,9 +36,9 @@ MUTANTS = (
         name="diskless-in-sync-shrinks",
         rule="all replicas of a diskless partition are in sync, dead ones too",
         module="anabranch.core.controller.diskless.leaders",
-        old="    if tuple(row) != partition.isr:\n        record.isr = row\n",
+        old='    if row != partition.isr:\n        changes["isr"] = list(row)\n',
         new="    if list(partition.isr) != [each for each in row if acceptable(each)]:\n"
-        "        record.isr = [each for each in row if acceptable(each)]\n",
+        '        changes["isr"] = [each for each in row if acceptable(each)]\n',
         seed=NO_SCHEDULE,
         caught_by=f"{REPLICAS}::test_the_leader_is_always_among_the_living_and_the_dead_stay_in_sync",
     ),
@@ -46,8 +46,9 @@ MUTANTS = (
         name="dead-diskless-replica-leads",
         rule="a diskless partition is led by a living replica",
         module="anabranch.core.controller.diskless.leaders",
-        old="    living = [each for each in replicas if acceptable(each)]\n",
-        new="    living = replicas\n",
+        old="    if present in replicas and acceptable(present):\n        return present\n"
+        "    return next(filter(acceptable, replicas), NO_LEADER)\n",
+        new="    return present if present in replicas else next(iter(replicas), NO_LEADER)\n",
         seed=NO_SCHEDULE,
         caught_by=f"{REPLICAS}::test_the_leader_is_always_among_the_living_and_the_dead_stay_in_sync",
     ),

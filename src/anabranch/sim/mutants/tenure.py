@@ -26,6 +26,16 @@ MUTANTS = (
         caught_by="T2",
     ),
     Mutant(
+        name="answers-wait-for-decisions-that-follow",
+        rule="only decisions that nobody waits for are held back to share an append",
+        module=f"{TENURE}.decisions",
+        old="            self._due_ms = min(self._due_ms, now_ms)\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/controller/test_tenure.py"
+        "::test_nobody_waits_for_decisions_of_which_more_follow[False]",
+    ),
+    Mutant(
         name="suspended-holder-goes-on",
         rule="a holder whose lease was not confirmed in time resigns before it answers anything",
         module=f"{TENURE}.lease",

@@ -18,6 +18,7 @@ Source: decision 0059.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from operator import is_
 from typing import TYPE_CHECKING
 
@@ -162,6 +163,8 @@ class ReconcilerDuty:
             self._moved_ms = now_ms
         most = batch_of(config.diskless_managed_rf_max_moves_per_sec)
         is_full = result is not None and len(result.records) >= most
+        if result is not None and is_full:
+            result = replace(result, more_follow=True)
         self.due_ms = now_ms + self._pause_ms(state, is_full=is_full)
         return result
 
