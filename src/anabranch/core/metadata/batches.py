@@ -92,7 +92,7 @@ def decode_batch(
     if header.is_control:
         return MetadataBatch(header, ())
     records = decode_records(buffer, position)
-    return MetadataBatch(header, tuple(decode_record(record.value or b"") for record in records))
+    return MetadataBatch(header, tuple([decode_record(record.value or b"") for record in records]))
 
 
 def understood(buffer: Buffer) -> list[MetadataBatch]:

@@ -201,7 +201,9 @@ def write_tags(
 ) -> None:
     """A tag section, in the order of tags as KIP-482 has it."""
     tags = {**unknown, **known} if unknown else known
-    append(VARINTS[len(tags)])
-    for tag in sorted(tags):
-        append(VARINTS[tag] + VARINTS[len(tags[tag])])
-        append(tags[tag])
+    varints = VARINTS
+    append(varints[len(tags)])
+    for tag, field in sorted(tags.items()):
+        append(varints[tag])
+        append(varints[len(field)])
+        append(field)

@@ -102,8 +102,8 @@ def _varint(plain: bytes, position: int) -> tuple[int, int]:
 
 
 def _decode_all(plain: bytes, header: BatchHeader) -> list[Record]:
-    """The loop is written out for one- and two-byte varints, which nearly all are; `tuple.__new__`
-    spares a call, since the constructor of a named tuple is written in Python."""
+    """The loop is written out for one-byte varints and two-byte lengths, which nearly all are;
+    `tuple.__new__` spares a call, since the constructor of a named tuple is written in Python."""
     records: list[Record] = []
     append, new = records.append, tuple.__new__
     end = len(plain)
@@ -117,6 +117,9 @@ def _decode_all(plain: bytes, header: BatchHeader) -> list[Record]:
         byte = plain[position]
         if byte < 0x80:
             size, position = (byte >> 1) ^ -(byte & 1), position + 1
+        elif (high := plain[position + 1]) < 0x80:
+            byte += (high - 1) << 7
+            size, position = (byte >> 1) ^ -(byte & 1), position + 2
         else:
             size, position = _varint(plain, position)
         record_end = position + size
@@ -151,6 +154,9 @@ def _decode_all(plain: bytes, header: BatchHeader) -> list[Record]:
         byte = plain[position]
         if byte < 0x80:
             size, position = (byte >> 1) ^ -(byte & 1), position + 1
+        elif (high := plain[position + 1]) < 0x80:
+            byte += (high - 1) << 7
+            size, position = (byte >> 1) ^ -(byte & 1), position + 2
         else:
             size, position = _varint(plain, position)
         if size < 0:
