@@ -154,6 +154,13 @@ def _is_readable(server: Server) -> bool:
     return False
 
 
+def _is_served(server: Server, topic: str) -> bool:
+    """Whether its leader has followed the metadata so far: 100,000 others come before it."""
+    with suppress(KafkaException):
+        return workloads.ends_of(server, topic, 1) >= 0
+    return False
+
+
 class Racked(DisklessTrio):
     """Three nodes in racks a, b and c; the third is not started before it is called."""
 
@@ -209,6 +216,7 @@ def racks(server: Server) -> Sample:
         for future in admin.create_topics([topic], request_timeout=120).values():
             future.result(130)
     workloads.create(server, ["paced"])
+    outage.await_true(lambda: _is_served(server, "paced"), "its leader does not serve it", 60.0)
     with Paced(server, "paced", RACKED_PACE_SECONDS) as paced:
         quiet, taken = wiped.quiet_p99_ms(paced), len(paced.taken_ms)
         server.begin_last()
