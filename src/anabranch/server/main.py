@@ -26,12 +26,13 @@ LOG = logger("main")
 
 STDIN = 0
 STDIN_BYTES = 4096
-COLLECTED_AFTER = (5_000, 200, 50)
+COLLECTED_AFTER = (1_000, 1_000, 50)
 """How many objects more than before until the youngest are looked at, and how many such passes
 until older ones are, after a million: requests make few cycles, and a full collection stalls all.
 So does the start, which reads the metadata of all partitions. A pass holds up the loop for as long
 as there are young objects, and where metadata is replaced there are many more than it counts: while
-100,000 partitions changed it took 8 to 16 ms with 50,000 here, and takes 1 ms, as long in all."""
+100,000 partitions changed on a busy machine it took up to 22 ms with 5,000 here, and takes 4 ms at
+most with 1,000, as long in all."""
 SWITCH_SECONDS = 0.0005
 """How long a thread that computes keeps the loop waiting, each time that something has come. A
 snapshot of the metadata takes a second in its thread, a request some ten turns of the loop: at
