@@ -105,10 +105,13 @@ def test_a_storage_url_that_names_nothing(folder):
 
 def test_a_coordinator_url_that_names_nothing(folder):
     opening(folder)
+    with closing(sqlite3.connect(folder / "other.db")) as other:
+        other.execute("CREATE TABLE orders (id INTEGER)")
     for url, said in (
         ("mysql://x", ("diskless.coordinator.url=mysql://x", "write sqlite:///")),
         ("sqlite:///proc/none/order.db", ("/proc/none/order.db",)),
         (f"sqlite://{folder}/objects/anabranch-cluster.json", ("name another file",)),
+        (f"sqlite:///{folder}/other.db", ("orders", "diskless.coordinator.url")),
     ):
         refused(folder, said, coordinator=url)
 

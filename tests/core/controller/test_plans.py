@@ -348,6 +348,9 @@ def test_a_deleted_topic_is_no_more_to_do(world: World) -> None:
     world.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="u")]))
     run(world)
     assert (plan(world).state, counts(world)) == (State.DONE, (0, 0, 4, 1))
+    assert plan(world).sentence == (
+        "all partitions of topics that still exist have the planned replicas"
+    )
 
 
 STALE = [

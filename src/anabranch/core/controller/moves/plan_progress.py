@@ -160,13 +160,19 @@ class Step:
             self._end(State.STOPPED, f"{self.elsewhere[0]}{more}")
         elif not self._candidates and not self._under_way:
             whose = "their previous" if plan.backwards else "the planned"
-            self._end(State.DONE, f"all partitions have {whose} replicas")
+            which = "partitions of topics that still exist" if self._has_gone else "partitions"
+            self._end(State.DONE, f"all {which} have {whose} replicas")
         elif patience_is_over:
             brokers = ", ".join(map(str, sorted(self.down)))
             self._end(State.STOPPED, f"all remaining moves wait for broker(s) {brokers}")
         if not self._records:
             return None
         return Result(tuple(self._records), None, tuple(self._reasons))
+
+    @property
+    def _has_gone(self) -> bool:
+        """Whether a topic of the plan was deleted."""
+        return Status.GONE in self._noted or Status.GONE in self._plan.statuses.values()
 
     def _note(self, index: int, status: Status) -> None:
         self._noted.setdefault(status, []).append(index)
