@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from anabranch.core.log.lookup import AbortedTransaction, TimestampOffset
     from anabranch.core.log.producers import ProducerStates
     from anabranch.core.metadata.image import BrokerImage
-    from anabranch.core.types import Buffer, Records, TopicId, TopicPartition
+    from anabranch.core.types import Buffer, Loan, Records, TopicId, TopicPartition
 
 ACKS_ALL = -1
 READ_COMMITTED = 1
@@ -182,6 +182,10 @@ class Partition(Protocol):
     def read(self, offset: int, *, max_bytes: int, upto: int, at_least_one: bool) -> Records:
         """Whole batches from the one that holds `offset`, all of them before `upto`; nothing for
         none. More than `max_bytes` only for a first batch, with `at_least_one`. Raises ColdRead."""
+
+    def lend(self, offset: int, *, max_bytes: int, upto: int, at_least_one: bool) -> Records | Loan:
+        """As `read`, for whoever only sends what is committed: it may stay in its file."""
+        return self.read(offset, max_bytes=max_bytes, upto=upto, at_least_one=at_least_one)
 
     def read_limit(self, isolation_level: int, *, is_follower: bool) -> int:
         """The offset that a reader of this kind may not reach."""

@@ -15,6 +15,26 @@ TopicId = NewType("TopicId", bytes)
 Buffer = bytes | bytearray | memoryview
 Records = Buffer | tuple[Buffer, ...]
 """Batches in one piece, or in several that follow each other: for whoever only sends them."""
+
+
+class Loan:
+    """Bytes that stay in their file until they are sent, for whoever only sends them.
+
+    Whatever happens to the file, they are the bytes that were there when they were lent."""
+
+    __slots__ = ("head", "length")
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+        self.head: Buffer = b""
+        """How they begin: the header of the first batch."""
+
+    def __len__(self) -> int:
+        return self.length
+
+
+Piece = Buffer | Loan
+"""A part of an answer."""
 ZERO_TOPIC_ID = TopicId(bytes(16))
 METADATA_TOPIC_ID = TopicId(bytes(15) + b"\x01")
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"

@@ -28,8 +28,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from anabranch.core.access.principal import ANONYMOUS
 from anabranch.core.broker.gate import Session
-from anabranch.core.types import Buffer
+from anabranch.core.types import Loan, Piece
 from anabranch.server.clocks import steady_ms
+from anabranch.server.loan_sender import LoanSender, in_memory
 from anabranch.server.other_protocols import SMALLEST_GREETING, other_protocol
 from anabranch.server.receive_memory import ReceiveMemory
 
@@ -87,9 +88,9 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_admission", "_blocked_by", "_dispatcher", "_filled", "_frame", "_is_held_up", "_memory",
-        "_out", "_out_bytes", "_queue", "_queued_bytes", "_reading", "_sending", "_slots", "_tail",
-        "_transport", "_waits_for_memory", "closing", "held_bytes", "host", "identity",
-        "is_draining", "is_touched", "last_active_ms", "listener", "promised_bytes",
+        "_out", "_out_bytes", "_queue", "_queued_bytes", "_reading", "_sender", "_sending",
+        "_slots", "_tail", "_transport", "_waits_for_memory", "closing", "held_bytes", "host",
+        "identity", "is_draining", "is_touched", "last_active_ms", "listener", "promised_bytes",
         "received_requests", "session",
     )  # fmt: skip
 
@@ -105,7 +106,8 @@ class Connection(asyncio.BufferedProtocol):
         self._queued_bytes = 0
         self._slots: deque[Slot] = NOTHING
         self._blocked_by: Slot | None = None
-        self._out: list[Buffer] = []
+        self._out: list[Piece] = []
+        self._sender: LoanSender | None = None
         self._out_bytes = 0
         self._sending = True
         self._reading = True
@@ -154,6 +156,9 @@ class Connection(asyncio.BufferedProtocol):
         self._queue.clear()
         self._frame = None
         self._out.clear()
+        if self._sender is not None:
+            self._sender.stop()
+            self._sender = None
         self._admission.leave(self)
 
     def get_buffer(self, _size_hint: int) -> memoryview:
@@ -189,8 +194,12 @@ class Connection(asyncio.BufferedProtocol):
         dispatcher.settle()
 
     def eof_received(self) -> bool:
-        """The peer will send no more: the loop closes the connection."""
-        return False
+        """The peer will send no more: the loop closes the connection, or we do after what is on its
+        way past the transport."""
+        if self._sender is None:
+            return False
+        self.close()
+        return True
 
     def pause_writing(self) -> None:
         """The peer does not take its answers: run no more of its requests."""
@@ -385,22 +394,49 @@ class Connection(asyncio.BufferedProtocol):
             if slot.buffers:
                 self._promise(slot.buffers)
 
-    def _promise(self, buffers: list[Buffer]) -> None:
-        self._out += buffers
-        self._out_bytes += sum(map(len, buffers))
+    def _promise(self, pieces: list[Piece]) -> None:
+        self._out += pieces
+        self._out_bytes += sum(map(len, pieces))
         if self._out_bytes > UNSENT_HIGH_BYTES:
             self._send()  # the transport says pause_writing when its peer is slow
 
     def _send(self) -> None:
+        if self._sender is not None:
+            return  # what is ready follows what is on its way
         out = self._out
         size = self._out_bytes
         self._out = []
         self._out_bytes = 0
         self._dispatcher.sent_bytes += size
         if size <= JOINED_WRITE_BYTES:
-            self._transport.write(b"".join(out))
+            self._transport.write(b"".join(out))  # type: ignore[arg-type]
+        elif any(isinstance(piece, Loan) for piece in out):
+            self._send_lent(out)
         else:
             self._transport.writelines(out)
+
+    def _send_lent(self, pieces: list[Piece]) -> None:
+        try:
+            if self._transport.get_write_buffer_size():  # it would be overtaken
+                self._transport.writelines([in_memory(piece) for piece in pieces])
+                return
+            sender = LoanSender(self._transport, pieces, self._lent_sent)
+            if sender.start():
+                return
+        except OSError:  # the peer is gone, or the disk: part of the answer may have left
+            self.drop()
+            return
+        self._sender = sender
+        self._sending = False
+
+    def _lent_sent(self, fault: str) -> None:
+        self._sender = None
+        if fault:
+            self.drop()
+        elif self.closing:
+            self._close_transport()
+        else:
+            self.resume_writing()
 
     def _regulate(self) -> None:
         if self.closing or self.is_draining:
@@ -445,7 +481,8 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def unsent_bytes(self) -> int:
         """Answers that the peer has not taken yet."""
-        return 0 if self._transport is None else int(self._transport.get_write_buffer_size())
+        lent = 0 if self._sender is None else self._sender.left_bytes
+        return 0 if self._transport is None else lent + int(self._transport.get_write_buffer_size())
 
     def hang_up(self, why: str) -> None:
         """Say why in the log, send what was promised, and close."""
@@ -458,10 +495,17 @@ class Connection(asyncio.BufferedProtocol):
         """Send what is ready and close."""
         if self.closing:
             return
+        self.closing = True
+        self._close_transport()
+
+    def _close_transport(self) -> None:
         if self._out:
             self._send()
-        self.closing = True
-        self._transport.close()
+        if self._sender is None:
+            self._transport.close()
+        elif self._reading:
+            self._reading = False
+            self._transport.pause_reading()
 
     def drop(self) -> None:
         """Close at once; what the peer has not taken is lost."""

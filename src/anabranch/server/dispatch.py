@@ -33,7 +33,7 @@ from anabranch.core.log.files import ColdRead
 from anabranch.core.outcome import Cold, Forward, Hangup, NoAnswer, Propose, Wait
 from anabranch.core.request import Request
 from anabranch.core.step import Mailbox, Performer, drain
-from anabranch.core.types import Buffer
+from anabranch.core.types import Piece
 from anabranch.core.wire.codec import decoder
 from anabranch.core.wire.frame import API_VERSIONS_KEY, frame_response, read_request_header
 from anabranch.core.wire.messages import API_KEYS
@@ -115,7 +115,7 @@ class Slot:
         self.request = request
         self.frame = frame
         self.size_bytes = 0 if frame is None else len(frame)
-        self.buffers: list[Buffer] | None = None
+        self.buffers: list[Piece] | None = None
         self.held_bytes = 0
         self.promised_bytes = 0
         self.hang_up = ""
@@ -131,7 +131,7 @@ class Slot:
         self.connection.promised_bytes += size_bytes - self.promised_bytes
         self.promised_bytes = size_bytes
 
-    def hold(self, buffers: list[Buffer]) -> None:
+    def hold(self, buffers: list[Piece]) -> None:
         """Keep the answer until those before it are there; its connection counts its bytes."""
         self.buffers = buffers
         self.held_bytes = sum(map(len, buffers))
@@ -203,7 +203,7 @@ class Dispatcher(Performer):
         """Read the clock, once for everything that this step does."""
         self.now_ms = wall_ms()
 
-    def handle(self, connection: Peer, frame: memoryview) -> list[Buffer] | Slot | None:
+    def handle(self, connection: Peer, frame: memoryview) -> list[Piece] | Slot | None:
         """The answer to one frame, its place in the order, or None: the connection was closed."""
         try:
             api_key, version, correlation_id = PEEK(frame)
@@ -264,7 +264,7 @@ class Dispatcher(Performer):
 
     def _find_route(
         self, connection: Peer, api_key: int, version: int, correlation_id: int
-    ) -> Route | list[Buffer] | None:
+    ) -> Route | list[Piece] | None:
         handler = self._handlers.get(api_key)
         run = None if handler is None else getattr(handler, self.role)
         if handler is None or run is None:
@@ -325,7 +325,7 @@ class Dispatcher(Performer):
         else:
             self._finish(slot, buffers)
 
-    def _finish(self, slot: Slot, buffers: list[Buffer]) -> None:
+    def _finish(self, slot: Slot, buffers: list[Piece]) -> None:
         slot.hold(buffers)
         self._end(slot)
 
@@ -457,7 +457,7 @@ class Dispatcher(Performer):
 
     # What connections call.
 
-    def answered_slot(self, connection: Peer, buffers: list[Buffer]) -> Slot:
+    def answered_slot(self, connection: Peer, buffers: list[Piece]) -> Slot:
         """A slot for an answer that is there but must wait for the ones before it."""
         slot = Slot(connection, None, None, None)
         slot.hold(buffers)
@@ -524,7 +524,7 @@ def warm_all(reads: Sequence[ColdRead]) -> None:
         read.warm()
 
 
-def unsupported_api_versions(handler: Handler, correlation_id: int) -> list[Buffer]:
+def unsupported_api_versions(handler: Handler, correlation_id: int) -> list[Piece]:
     """KIP-511: version 0, UNSUPPORTED_VERSION, and the versions of ApiVersions itself."""
     from anabranch.core.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 

@@ -22,6 +22,7 @@ from anabranch.client.buffers import BufferPool
 from anabranch.core.errors import StorageFault
 from anabranch.core.log.files import ColdRead, DiskFull
 from anabranch.core.types import Buffer
+from anabranch.server.loans import FileLoan, Lender
 
 OPEN_HANDLES = 4096
 """Enough for one active segment of a few thousand partitions; raised with the soft limit on
@@ -58,7 +59,9 @@ def _fault(path: str, problem: OSError) -> StorageFault:
 class RealFile:
     """One file, opened when it is first used and again after its handle was given back."""
 
-    __slots__ = ("_files", "_refused", "_write", "create", "handle", "path", "pins", "used")
+    __slots__ = (
+        "_files", "_refused", "_write", "create", "handle", "lent_end", "path", "pins", "used",
+    )  # fmt: skip
 
     def __init__(self, files: RealFiles, path: str, *, create: bool, write: bool) -> None:
         self.path = path
@@ -68,6 +71,8 @@ class RealFile:
         self.handle = _CLOSED
         self.pins = 0
         self.used = False
+        self.lent_end = 0
+        """Bytes before it may still be on their way out of this very file."""
         self._refused: StorageFault | None = None
         """What the disk said to the last attempt to warm a range."""
 
@@ -110,6 +115,15 @@ class RealFile:
         if position + count >= self.size():
             return held[:count]
         raise self._cold(position, length)
+
+    def lend(self, position: int, length: int) -> FileLoan | None:
+        """See File: large parts that are in the page cache, a bounded number at a time."""
+        if not self._files.nowait:
+            return None
+        loan = self._files.lender.lend(self._ready(), position, length)
+        if loan is not None:
+            self.lent_end = max(self.lent_end, position + length)
+        return loan
 
     def _cold(self, position: int, length: int) -> ColdRead | StorageFault:
         """A read that has to be warmed first, unless the disk has just refused that."""
@@ -178,10 +192,18 @@ class RealFile:
             raise _fault(self.path, problem) from None
 
     def truncate(self, size: int) -> None:
-        """See File."""
+        """See File. Where more was lent, the name gets another file: who still receives that, reads
+        pages of this one, also those that lie in the buffer of a socket."""
+        handle = self._ready()
         try:
-            os.ftruncate(self._ready(), size)
+            if size >= self.lent_end:
+                os.ftruncate(handle, size)
+                return
+            replace_by_part(self.path, handle, size)
+            self.lent_end = 0
         except OSError as problem:
+            if size < self.lent_end:  # a full disk, too: only a restart may cut this file
+                raise StorageFault(f"{self.path}: {problem.strerror or problem}") from None
             raise _fault(self.path, problem) from None
 
     def sync(self) -> None:
@@ -227,6 +249,7 @@ class RealFiles:
         self.open_count = 0
         self.lock = threading.Lock()
         self.pool = BufferPool(POOLED_READS, POOLED_READS_BYTES)
+        self.lender = Lender()
         self.nowait = bool(_NOWAIT) and hasattr(os, "preadv")
         self._opened: deque[RealFile] = deque()
 
@@ -388,6 +411,30 @@ class RealFiles:
             return call()
         except OSError as problem:
             raise _fault(path, problem) from None
+
+
+def replace_by_part(path: str, handle: int, size: int) -> None:
+    """Have a file's name, and its open handle, stand for a new file with its first bytes, safely
+    stored. Raises OSError."""
+    temporary = path + ".tmp"
+    part = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        position = 0
+        while position < size:
+            count = os.sendfile(part, handle, position, size - position)
+            if count == 0:
+                raise OSError(errno.EIO, f"the file ends before {size} bytes")
+            position += count
+        os.fsync(part)
+        os.replace(temporary, path)
+        sync_folder(os.path.dirname(path) or ".")
+        os.dup2(part, handle, inheritable=False)
+    except OSError:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+    finally:
+        os.close(part)
 
 
 def _sync(path: str, flags: int) -> None:

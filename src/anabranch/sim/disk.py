@@ -164,6 +164,9 @@ class SimFile:
         self._disk.step("read", self.path)
         return bytes(self._inode().seen[position : position + length])
 
+    def lend(self, position: int, length: int) -> None:
+        """See File: there is nothing to gain."""
+
     def read_blocking(self, position: int, length: int) -> bytes:
         """See File."""
         return self.read(position, length)

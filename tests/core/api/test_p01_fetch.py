@@ -258,15 +258,15 @@ def test_a_cold_read_steps_the_session_once(node, monkeypatch):
     response = node.send(fetch(part(), topic_id=topic_id, session_epoch=0, session_id=0), 13)
     append(node)
     log = type(node.replica().log)
-    read, calls = log.read, []
+    lend, calls = log.lend, []
 
     def cold_first(self, offset, **how):
         calls.append(offset)
         if len(calls) == 1:
             raise ColdRead(self.active.file, 0, 10)
-        return read(self, offset, **how)
+        return lend(self, offset, **how)
 
-    monkeypatch.setattr(log, "read", cold_first)
+    monkeypatch.setattr(log, "lend", cold_first)
     outcome = node.send(
         fetch(part(offset=1), topic_id=topic_id, session_id=response.session_id, session_epoch=1),
         13,
@@ -327,7 +327,7 @@ def test_rot_is_a_storage_error_and_reported(node, monkeypatch):
     def rotten(*_args, **_how):
         raise fault
 
-    monkeypatch.setattr(type(node.replica().log), "read", rotten)
+    monkeypatch.setattr(type(node.replica().log), "lend", rotten)
     assert only(node.send(fetch(part()), 6)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert only(node.send(fetch(part()), 5)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert node.broker.faults[0] == (node.replica(), fault)

@@ -27,12 +27,17 @@ _COUNT = Struct(">i")
 _COUNT_AT = BATCH_OVERHEAD - _COUNT.size
 
 
+def is_empty(batch: Buffer) -> bool:
+    """Whether a batch, of which the header is enough, has no records."""
+    return not _COUNT.unpack_from(batch, _COUNT_AT)[0]
+
+
 def past_empty(
     partition: Partition, records: Buffer, limit: int, *, max_bytes: int, at_least_one: bool
 ) -> Buffer:
     """What a consumer gets that asked for these batches: later ones where none of these has a
     record. Raises ColdRead."""
-    if len(records) < BATCH_OVERHEAD or _COUNT.unpack_from(records, _COUNT_AT)[0]:
+    if len(records) < BATCH_OVERHEAD or not is_empty(records):
         return records
     looked_at = 0
     for _ in range(MOST_READS_PAST):

@@ -19,7 +19,7 @@ from anabranch.core.access.authorize import Operation, cluster_allowed, topic_al
 from anabranch.core.api.closest_replica import sent_nearer
 from anabranch.core.api.context import Broker
 from anabranch.core.api.doubts import Doubts
-from anabranch.core.api.empty_batches import past_empty
+from anabranch.core.api.empty_batches import is_empty, past_empty
 from anabranch.core.api.fetch_history import aborted_within, divergence
 from anabranch.core.api.fetch_sessions import FetchSession, Wanted
 from anabranch.core.api.leader_hints import tell_leaders
@@ -31,7 +31,7 @@ from anabranch.core.partition import READ_COMMITTED, Partition
 from anabranch.core.replication.partitions import exists
 from anabranch.core.replication.session_epochs import INITIAL_EPOCH, NO_SESSION
 from anabranch.core.request import Request
-from anabranch.core.types import ZERO_TOPIC_ID, Records
+from anabranch.core.types import ZERO_TOPIC_ID, Loan, Records
 from anabranch.core.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -377,10 +377,17 @@ class Fetch:
             answer.aborted_transactions = []
         limit = self.visible_end(replica)
         if offset < limit and (max_bytes > 0 or at_least_one) and not self.is_held_back(replica):
-            records = replica.read(
-                offset, max_bytes=max_bytes, upto=limit, at_least_one=at_least_one
-            )
-            if isinstance(records, tuple):  # of a diskless topic: never compacted, no transactions
+            read = replica.read if self.is_follower else replica.lend
+            records = read(offset, max_bytes=max_bytes, upto=limit, at_least_one=at_least_one)
+            if isinstance(records, Loan) and (
+                is_empty(records.head)
+                or (committed_only and replica.aborted_transactions(offset, limit))
+            ):  # their batches have to be looked into
+                records = replica.read(
+                    offset, max_bytes=max_bytes, upto=limit, at_least_one=at_least_one
+                )
+            # A tuple is of a diskless topic: never compacted, no transactions.
+            if isinstance(records, tuple | Loan):
                 answer.records = records
                 return answer
             if not self.is_follower:
@@ -482,7 +489,7 @@ class Fetch:
         return session.session_id
 
 
-def size_of(records: Records) -> int:
+def size_of(records: Records | Loan) -> int:
     """Bytes of batches."""
     return sum(map(len, records)) if isinstance(records, tuple) else len(records)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from functools import partial
 from ipaddress import ip_address
-from typing import Any
+from typing import Any, cast
 
 from anabranch.core.access.authorize import Operation, ResourceType, cluster_allowed
 from anabranch.core.access.principal import Principal
@@ -24,6 +24,7 @@ from anabranch.core.controller.result import Result
 from anabranch.core.errors import ClientFault, ErrorCode, ProtocolError
 from anabranch.core.outcome import Decided, Propose, then
 from anabranch.core.request import Request
+from anabranch.core.types import Buffer
 from anabranch.core.wire.codec import decode
 from anabranch.core.wire.frame import frame_response, read_request_header
 from anabranch.core.wire.messages import API_KEYS
@@ -96,7 +97,8 @@ def _principal(body: EnvelopeRequest) -> Principal:
 
 def wrap(inner: Request, response: Any) -> EnvelopeResponse:
     """The answer inside an answer. A NOT_CONTROLLER inside would be the envelope's own."""
-    framed = b"".join(frame_response(inner.correlation_id, response, inner.version))
+    pieces = frame_response(inner.correlation_id, response, inner.version)
+    framed = b"".join(cast("list[Buffer]", pieces))  # a controller lends nothing
     return EnvelopeResponse(response_data=framed[SIZE_BYTES:])
 
 

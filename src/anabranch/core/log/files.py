@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from anabranch.core.errors import StorageFault
-from anabranch.core.types import Buffer
+from anabranch.core.types import Buffer, Loan
 
 
 class DiskFull(StorageFault):
@@ -63,6 +63,10 @@ class File(Syncable, Protocol):
         """Bytes `[position, position + length)`, fewer only at the end of the file.
 
         Raises ColdRead when reading would wait for the disk (data files of a real node only)."""
+
+    def lend(self, position: int, length: int) -> Loan | None:
+        """Bytes `[position, position + length)`, to be sent without being read; None where reading
+        them is better, or all that can be done. Never raises ColdRead."""
 
     def read_blocking(self, position: int, length: int) -> bytes | bytearray | memoryview:
         """As `read`, waiting for the disk: for start, recovery and truncation."""

@@ -37,7 +37,7 @@ from anabranch.core.log.reader import read_batches
 from anabranch.core.log.segment import IndexCache, Segment
 from anabranch.core.log.state import LogState, Recovery, ShorterFirst, keep_checkpoints
 from anabranch.core.log.sync_round import close_cleanly
-from anabranch.core.types import Buffer, Offset, TopicId, TopicPartition
+from anabranch.core.types import Buffer, Loan, Offset, Piece, TopicId, TopicPartition
 
 
 class Log(LogState):
@@ -140,6 +140,18 @@ class Log(LogState):
 
         More than `max_bytes` only for a first batch that is larger, with `at_least_one`. Raises
         ApiError (OFFSET_OUT_OF_RANGE), ColdRead, CorruptLog."""
+        found = self._find(offset, max_bytes, upto, at_least_one, lends=False)
+        assert not isinstance(found, Loan)
+        return found
+
+    def lend(self, offset: int, *, max_bytes: int, upto: int, at_least_one: bool) -> Piece:
+        """As `read`, for whoever only sends the batches. They must be committed: what may yet be
+        truncated is not lent."""
+        return self._find(offset, max_bytes, upto, at_least_one, lends=True)
+
+    def _find(
+        self, offset: int, max_bytes: int, upto: int, at_least_one: bool, *, lends: bool
+    ) -> Piece:
         if self.fault is not None:
             raise self.fault
         end_offset = self.end_offset
@@ -158,7 +170,7 @@ class Log(LogState):
         for segment in self.segments[self.segment_index(offset) :]:
             if segment.base_offset >= upto:
                 break
-            found = read_batches(self, segment, offset, max_bytes, upto, at_least_one)
+            found = read_batches(self, segment, offset, max_bytes, upto, at_least_one, lends=lends)
             if found is not None:
                 return found
         return b""

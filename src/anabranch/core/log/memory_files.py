@@ -32,6 +32,9 @@ class MemoryFile:
         """See File."""
         return bytes(memoryview(self._bytes())[position : position + length])
 
+    def lend(self, position: int, length: int) -> None:
+        """See File: there is nothing to gain."""
+
     def read_blocking(self, position: int, length: int) -> bytes:
         """See File."""
         return self.read(position, length)

@@ -2,8 +2,10 @@
 
 A reader that goes on where it (or the log's end) was is found by its hint; anybody else through the
 offset index and the headers of at most one index interval. Where a size limit falls inside a
-batch, the last batch boundary before it is found the same way. Rule kept: what is returned begins
-with the batch that holds the offset and ends with a whole batch below `upto`.
+batch, the last batch boundary before it is found the same way. What is only sent on is lent where
+the file does that: then only the first header, and what lies around such a boundary, are read. Rule
+kept: what is returned begins with the batch that holds the offset and ends with a whole batch below
+`upto`.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import struct
 from anabranch.core.errors import CorruptLog
 from anabranch.core.log.segment import Segment
 from anabranch.core.log.state import LogState
-from anabranch.core.types import Buffer
+from anabranch.core.types import Buffer, Piece
 from anabranch.core.wire.batch import BATCH_OVERHEAD, MAGIC
 
 PROBE_BYTES = 4096 + BATCH_OVERHEAD  # one index interval and the header that follows
@@ -68,8 +70,15 @@ def position_of(
 
 
 def read_batches(
-    log: LogState, segment: Segment, offset: int, max_bytes: int, upto: int, at_least_one: bool
-) -> Buffer | None:
+    log: LogState,
+    segment: Segment,
+    offset: int,
+    max_bytes: int,
+    upto: int,
+    at_least_one: bool,
+    *,
+    lends: bool = False,
+) -> Piece | None:
     """Whole batches of one segment from the one that holds `offset`; b"" when none may be read.
 
     None when the segment has no batch at or after the offset: the next one may."""
@@ -79,8 +88,8 @@ def read_batches(
         return None if start >= segment.size else b""
     if limit - start <= max_bytes:
         log.remember(upto, segment, limit)
-        return _sound(log, segment, segment.file.read(start, limit - start), offset, start)
-    return _read_some(log, segment, offset, start, limit, max_bytes, at_least_one)
+        return _read_all(log, segment, offset, start, limit - start, lends)
+    return _read_some(log, segment, offset, start, limit, max_bytes, at_least_one, lends)
 
 
 def _start(log: LogState, segment: Segment, offset: int) -> int:
@@ -102,6 +111,16 @@ def _limit(log: LogState, segment: Segment, upto: int) -> int:
     return position_of(log, segment, upto)[0]
 
 
+def _read_all(
+    log: LogState, segment: Segment, offset: int, start: int, size: int, lends: bool
+) -> Piece:
+    loan = segment.file.lend(start, size) if lends else None
+    if loan is None:
+        return _sound(log, segment, segment.file.read(start, size), offset, start)
+    loan.head = _sound(log, segment, segment.file.read(start, BATCH_OVERHEAD), offset, start)
+    return loan
+
+
 def _read_some(
     log: LogState,
     segment: Segment,
@@ -110,15 +129,20 @@ def _read_some(
     limit: int,
     max_bytes: int,
     at_least_one: bool,
-) -> Buffer:
+    lends: bool,
+) -> Piece:
     """As many whole batches as fit; when not one does, that one if it is wanted."""
     wanted = min(max(max_bytes, BATCH_OVERHEAD), limit - start)
-    held = segment.file.read(start, wanted)
-    _sound(log, segment, held, offset, start)
+    loan = segment.file.lend(start, wanted) if lends else None
+    head = segment.file.read(start, wanted if loan is None else BATCH_OVERHEAD)
+    _sound(log, segment, head, offset, start)
     boundary = max(0, log.offset_index(segment).boundary_before(start + wanted) - start)
+    held, skipped = head, 0
+    if loan is not None:
+        held, skipped = segment.file.read(start + boundary, wanted - boundary), boundary
     next_offset = -1
-    while boundary + BATCH_OVERHEAD <= len(held):
-        base, last, size = batch_end(log, segment, held, boundary, start + boundary)
+    while boundary - skipped + BATCH_OVERHEAD <= len(held):
+        base, last, size = batch_end(log, segment, held, boundary - skipped, start + boundary)
         if boundary + size > max_bytes:
             next_offset = base
             break
@@ -132,7 +156,10 @@ def _read_some(
         return segment.file.read(start, size)
     if next_offset >= 0:
         log.remember(next_offset, segment, start + boundary)
-    return memoryview(held)[:boundary]
+    if loan is None:
+        return memoryview(held)[:boundary]
+    loan.head, loan.length = head, boundary
+    return loan
 
 
 def _sound(log: LogState, segment: Segment, held: Buffer, offset: int, start: int) -> Buffer:

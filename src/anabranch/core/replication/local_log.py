@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from anabranch.core.log.log import Log
     from anabranch.core.log.lookup import AbortedTransaction, TimestampOffset
     from anabranch.core.log.producers import ProducerStates
-    from anabranch.core.types import Buffer
+    from anabranch.core.types import Buffer, Piece
 
 
 class LocalLog(Partition):
@@ -42,6 +42,10 @@ class LocalLog(Partition):
     def read(self, offset: int, *, max_bytes: int, upto: int, at_least_one: bool) -> Buffer:
         """See Partition."""
         return self.log.read(offset, max_bytes=max_bytes, upto=upto, at_least_one=at_least_one)
+
+    def lend(self, offset: int, *, max_bytes: int, upto: int, at_least_one: bool) -> Piece:
+        """See Partition."""
+        return self.log.lend(offset, max_bytes=max_bytes, upto=upto, at_least_one=at_least_one)
 
     def aborted_transactions(self, first: int, upto: int) -> list[AbortedTransaction]:
         """See Partition."""

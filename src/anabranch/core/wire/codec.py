@@ -20,7 +20,8 @@ from anabranch.core.wire.schema import Message
 
 M = TypeVar("M", bound=Message)
 Decode = Callable[[memoryview, int], tuple[M, int]]
-Encode = Callable[[M, list[Buffer]], None]
+Encode = Callable[[M, list[Any]], None]
+"""The list takes pieces of any kind: those of a `records` field are passed on."""
 
 _DECODERS: dict[tuple[type[Message], int], Decode[Any]] = {}
 _ENCODERS: dict[tuple[type[Message], int], Encode[Any]] = {}
@@ -114,7 +115,7 @@ def _make_encoder(cls: type[M], version: int) -> Encode[M]:
     source = encode_source(cls, version)
     compiled = source.build("encode")
 
-    def encode_or_explain(message: M, out: list[Buffer]) -> None:
+    def encode_or_explain(message: M, out: list[Any]) -> None:
         try:
             compiled(message, out)
         except _BAD_MESSAGE as problem:

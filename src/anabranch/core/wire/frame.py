@@ -17,7 +17,7 @@ import struct
 from typing import NamedTuple
 
 from anabranch.core.errors import ProtocolError
-from anabranch.core.types import Buffer
+from anabranch.core.types import Buffer, Piece
 from anabranch.core.wire.codec import M, decoder, encoder
 from anabranch.core.wire.messages import API_KEYS
 from anabranch.core.wire.primitives import Refusal, read_unknown_tags
@@ -78,10 +78,10 @@ def _read_request_header(frame: memoryview) -> RequestHeader:
     return RequestHeader(api_key, version, correlation_id, client_id, position)
 
 
-def frame_response(correlation_id: int, body: Message, version: int) -> list[Buffer]:
+def frame_response(correlation_id: int, body: Message, version: int) -> list[Piece]:
     """A response's frame with its size; `records` fields are passed on, not copied."""
     cls = type(body)
-    out: list[Buffer] = [b""]
+    out: list[Piece] = [b""]
     encoder(cls, version)(body, out)
     if version in cls.flexible_versions and cls.api_key != API_VERSIONS_KEY:
         size = sum(map(len, out)) + 5
