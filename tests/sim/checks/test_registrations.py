@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.core.wire.metadata_records import RegisterBrokerRecord
+from anabranch.core.wire.metadata_records import BrokerEndpoint, RegisterBrokerRecord
 from anabranch.sim.checks.marks import Marks
 from anabranch.sim.checks.model import Broker
 from anabranch.sim.checks.registrations import RegistrationChecks
@@ -41,9 +41,10 @@ def checks(
     return made
 
 
-def replaced(told: RegistrationChecks) -> None:
+def replaced(told: RegistrationChecks, host: str = "node-1-twin-0") -> None:
     """The process on a copy of the folders takes the place of the broker."""
-    records = (RegisterBrokerRecord(broker_id=1, incarnation_id=TWIN),)
+    address = BrokerEndpoint(name="B", host=host, port=9092, security_protocol=0)
+    records = (RegisterBrokerRecord(broker_id=1, incarnation_id=TWIN, end_points=[address]),)
     told.is_committing(records)
     told.model.brokers[1] = Broker(9, fenced=True, leaving=False)
     told.committed(records)
@@ -88,6 +89,19 @@ def test_a_fenced_broker_has_no_session_at_a_new_controller() -> None:
     told = checks(State.RUNNING, is_fenced=True)
     told.model.epoch = 2
     replaced(told)
+
+
+@pytest.mark.parametrize("terms", [1, 2])
+def test_a_new_controller_believes_who_has_the_address_of_one_that_it_has_not_heard(
+    terms: int,
+) -> None:
+    told = checks(State.RUNNING)
+    told.model.epoch = terms
+    if terms == 2:
+        replaced(told, host="node-1")
+        return
+    with pytest.raises(Violation, match="took the place"):
+        replaced(told, host="node-1")
 
 
 @pytest.mark.parametrize("is_fenced", [False, True])

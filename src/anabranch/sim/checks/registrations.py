@@ -175,8 +175,10 @@ class RegistrationChecks:
             return  # the controller has let it go, and the store is slow to let it say so
         silent_ms = node.steady_ms - session.machine.confirmed_ms
         term_ms = (self.cluster.world.now_us - self._term[1]) // 1_000
-        if record.broker_id in self._were_fenced and term_ms <= silent_ms:
-            return  # a new controller gives no session to who is fenced
+        is_in_its_place = any(each.host == node.advertised_host for each in record.end_points)
+        if term_ms <= silent_ms and (record.broker_id in self._were_fenced or is_in_its_place):
+            return  # a new controller gives no session to who is fenced, and lets one that it has
+            # not heard from be replaced by a process at the same address, late ones included
         ended_ms = (self.cluster.world.now_us - self._resigned_us) // 1_000
         if ended_ms < term_ms and ended_ms <= silent_ms:
             return  # one that was replaced, and did not know it, may have confirmed the heartbeat
