@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 
 import pytest
@@ -14,7 +15,7 @@ from anabranch.core.wire.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
-from anabranch.server import loans
+from anabranch.server import connection, loans
 from anabranch.server.loans import FileLoan, Lender
 
 VERSION = 12
@@ -236,3 +237,16 @@ async def test_what_the_transport_has_yet_to_send_is_not_overtaken(serve, file, 
     client.writer.transport.resume_reading()
     for number, kind in enumerate((0, 0, 1)):
         await received(client, number, file, kinds[kind])
+
+
+async def test_without_room_for_a_handle_the_transport_sends(serve, file, lender, monkeypatch):
+    parts = [(0, 1 << 20), b"small", (5, 1 << 20)]
+    service = await serve(answers(lender, file, parts))
+    client = await service.connect()
+
+    def full(*_arguments):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(connection, "LoanSender", full)
+    ask(client, 0)
+    await received(client, 0, file, parts)

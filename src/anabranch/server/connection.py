@@ -416,11 +416,11 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.writelines(out)
 
     def _send_lent(self, pieces: list[Piece]) -> None:
+        sender = self._sender_of(pieces)
         try:
-            if self._transport.get_write_buffer_size():  # it would be overtaken
+            if sender is None:
                 self._transport.writelines([in_memory(piece) for piece in pieces])
                 return
-            sender = LoanSender(self._transport, pieces, self._lent_sent)
             if sender.start():
                 return
         except OSError:  # the peer is gone, or the disk: part of the answer may have left
@@ -428,6 +428,16 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._sender = sender
         self._sending = False
+
+    def _sender_of(self, pieces: list[Piece]) -> LoanSender | None:
+        """Who sends them past the transport; None where the transport must: it has more to send,
+        which would be overtaken, or there is no room for another handle."""
+        if self._transport.get_write_buffer_size():
+            return None
+        try:
+            return LoanSender(self._transport, pieces, self._lent_sent)
+        except OSError:
+            return None
 
     def _lent_sent(self, fault: str) -> None:
         self._sender = None
