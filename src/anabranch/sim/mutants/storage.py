@@ -1,4 +1,4 @@
-"""Broken rules of object stores: what is written, checked and collected."""
+"""Broken rules of object stores, of the heap, and of files that answers are sent from."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ OBJECTS = "anabranch.server.objects"
 OBJECT_TESTS = "tests/server/objects"
 OLDER_TESTS = "tests/server/diskless/test_older_copies.py"
 OPENING_TESTS = "tests/server/diskless/test_startup.py"
+LOANS = "tests/server/test_loans.py"
 
 MUTANTS = (
     Mutant(
@@ -140,5 +141,43 @@ MUTANTS = (
         new="loop.create_task(asyncio.sleep(0))",
         seed=NO_SCHEDULE,
         caught_by="tests/server/test_free_memory.py::test_a_node_that_serves_looks_until_it_stops",
+    ),
+    Mutant(
+        name="lent-bytes-cut-in-place",
+        rule="what was lent of a file stays as it was when the file is truncated",
+        module="anabranch.server.files",
+        old="            if size >= self.lent_end:\n",
+        new="            if size >= 0:\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{LOANS}::test_what_was_lent_outlives_a_truncation_and_what_follows_it",
+    ),
+    Mutant(
+        name="what-is-not-in-memory-is-lent",
+        rule="only bytes that are in the page cache are lent, so that sending waits for no disk",
+        module="anabranch.server.loans",
+        old="        if not self.is_in_memory(handle, position, length):\n",
+        new="        if self._call is None:\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{LOANS}::test_what_is_not_in_memory_is_not_lent",
+    ),
+    Mutant(
+        name="followers-are-lent-records",
+        rule="a follower's records are read, since they may yet be truncated",
+        module="anabranch.core.api.fetch_pass",
+        old="read = replica.read if self.is_follower else replica.lend",
+        new="read = replica.lend",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/api/test_lent_records.py"
+        "::test_a_follower_s_are_read_since_they_may_yet_be_truncated",
+    ),
+    Mutant(
+        name="lent-answers-overtake",
+        rule="an answer that is sent past the transport waits for what the transport has to send",
+        module="anabranch.server.connection",
+        old="        if self._transport.get_write_buffer_size():\n            return None\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by="tests/server/test_loan_sender.py"
+        "::test_what_the_transport_has_yet_to_send_is_not_overtaken",
     ),
 )
