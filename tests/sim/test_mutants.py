@@ -111,6 +111,18 @@ def test_what_a_hunt_found_is_written_where_the_mutant_stands(tmp_path, monkeypa
     assert 'seed=7,\n        caught_by="L4",' in rooms[1].read_text()
 
 
+@pytest.mark.parametrize(
+    "room",
+    [
+        "controller.tenure", "controller.moves", "broker.registration", "metadata.following",
+        "broker.hosting", "log.compaction",
+    ],
+)  # fmt: skip
+def test_a_schedule_catches_a_broken_rule_of_each_machine(room):
+    """What a broker shares with the simulator is not only tested, but simulated under faults."""
+    assert any(mutant.module.startswith(f"anabranch.core.{room}") for mutant in MUTANTS)
+
+
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_the_recorded_schedule_catches_the_mutant(mutant):
     shown = subprocess.run(

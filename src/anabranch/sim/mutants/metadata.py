@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from anabranch.sim.mutants.mutant import NO_SCHEDULE, Mutant
 
+COPY = "anabranch.core.metadata.following.copy"
 CONTROLLER = "tests/core/controller/test_managed_reconciler.py"
 TOPICS = "anabranch.core.metadata.concerns.topics"
 
@@ -16,6 +17,39 @@ MUTANTS = (
         new='changes["leader_epoch"] = old.leader_epoch',
         seed=1,
         caught_by="M5",
+    ),
+    Mutant(
+        name="snapshot-of-a-copy-not-synced",
+        rule="a snapshot of a copy of the metadata is on the disk before log is removed for it",
+        module=COPY,
+        old=(
+            'checkpoint_name(image.next_offset, image.epoch)}"\n'
+            "        self.files.write_atomic(name, payload, sync=True)\n"
+        ),
+        new=(
+            'checkpoint_name(image.next_offset, image.epoch)}"\n'
+            "        self.files.write_atomic(name, payload, sync=False)\n"
+        ),
+        seed=27,
+        caught_by="M6",
+    ),
+    Mutant(
+        name="folder-of-a-copy-not-synced",
+        rule="the folder of a copy of the metadata is on the disk before a snapshot in it counts",
+        module=COPY,
+        old="            files.sync_dir(metadata_log_dir)",
+        new="            pass",
+        seed=30,
+        caught_by="M6",
+    ),
+    Mutant(
+        name="store-that-ends-with-the-copy-counts-as-older",
+        rule="a node goes on if the store ends where the node's copy of the metadata does",
+        module="anabranch.core.metadata.store_check",
+        old="    if end_offset < copy.end_offset:",
+        new="    if end_offset <= copy.end_offset:",
+        seed=22,
+        caught_by="T5",
     ),
     Mutant(
         name="store-asks-for-no-room",
