@@ -17,6 +17,7 @@ from anabranch.core.wire.metadata_records import (
     RegisterBrokerRecord,
     RemoveTopicRecord,
     ReplicaRolesRecord,
+    TopicRecord,
     UnregisterBrokerRecord,
 )
 from anabranch.sim.checks.metadata import MetadataChecks
@@ -33,6 +34,36 @@ def violated(act: Any) -> str:
 def placed(replicas: list[int], **fields: Any) -> PartitionRecord:
     state = {"isr": [1], "leader": 1, "leader_epoch": 0, "partition_epoch": 0, **fields}
     return PartitionRecord(partition_id=1, topic_id=TOPIC_ID, replicas=replicas, **state)
+
+
+def test_a_topic_is_made_again_only_when_its_name_comes_back():
+    stage = Stage()
+    assert not stage.marks["topic-made-again"]
+    stage.commit(TopicRecord(name="u", topic_id=bytes(15) + b"u"))
+    stage.commit(RemoveTopicRecord(topic_id=TOPIC_ID))
+    assert not stage.marks["topic-made-again"]
+    stage.commit(TopicRecord(name="t", topic_id=bytes(15) + b"v"))
+    assert stage.marks["topic-made-again"] == 1
+
+
+def test_a_move_counts_that_ends_with_more_or_fewer_replicas():
+    stage = Stage()
+
+    def counted() -> int:
+        return stage.marks["replication-factor-changed"]
+
+    stage.register(4, 14)
+    stage.change(replicas=[1, 2, 3, 4], adding_replicas=[4], removing_replicas=[3])
+    stage.change(replicas=[1, 2, 4], isr=[1, 2, 4], adding_replicas=[], removing_replicas=[])
+    stage.change(replicas=[1, 2, 4, 3], adding_replicas=[3])
+    stage.change(replicas=[1, 2, 4], adding_replicas=[])
+    assert counted() == 0
+    stage.change(replicas=[1, 2, 4], removing_replicas=[4])
+    stage.change(replicas=[1, 2], isr=[1, 2], removing_replicas=[])
+    assert counted() == 1
+    stage.change(replicas=[1, 2, 3], adding_replicas=[3])
+    stage.change(replicas=[1, 2, 3], isr=[1, 2, 3], adding_replicas=[])
+    assert counted() == 2
 
 
 def test_what_a_controller_does_in_a_cluster_s_life_is_clean():

@@ -70,12 +70,15 @@ MARKS: dict[str, str] = {
     "compacted": "a pass of compaction ended, near a crash",
     "crash-while-compacting": "a process ended in the middle of a pass of compaction",
     "crash-with-rolled-segments": "a process ended while a log had several segments",
+    "crash-after-idle-roll": "a process ended while a log's last segment of several was empty",
     "records-expired": "retention dropped segments",
     "partitions-added": "a topic got more partitions, near a crash",
     "replicas-moved": "a move of replicas ended, near a crash",
     "crash-while-moving": "a process ended while replicas moved",
     "move-cancelled": "a move of replicas was taken back, near a crash",
     "topic-deleted": "a topic was deleted, near a crash",
+    "topic-made-again": "a topic got the name of one that was deleted",
+    "replication-factor-changed": "a move ended with more or fewer replicas than it began with",
     "diskless-commit-asked": "a broker asked what became of a commit",
     "diskless-commit-refused": "the coordinator refused an object",
     "diskless-duplicate": "a batch came again, and the coordinator knew it",
@@ -102,6 +105,8 @@ MARKS: dict[str, str] = {
     "producers-forgotten-and-crash": "a log forgot a producer, in a run with a crash",
     "records-expired-and-crash": "retention dropped segments, in a run with a crash",
     "folder-failed-alone-and-crash": "a folder failed alone, in a run with a crash",
+    "topic-made-again-and-crash": "a topic was made again, in a run with a crash",
+    "replication-factor-changed-and-crash": "a move changed how many replicas, beside crashes",
 }
 """Name -> what was seen. A campaign of enough schedules must hit every one."""
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from anabranch.core.wire.metadata_records import TopicRecord
 from anabranch.sim.checks.managed import ManagedChecks
 from anabranch.sim.checks.marks import Marks
 from anabranch.sim.checks.model import (
@@ -101,6 +102,8 @@ class MetadataChecks:
             )
         if epoch > model.epoch > 0:
             self.marks.hit("controller-failover")
+        if any(each.name in model.topics.values() for each in records if type(each) is TopicRecord):
+            self.marks.hit("topic-made-again")
         changes = model.apply(records, end_offset, epoch)
         self._remember(changes, end_offset)
         self._check_brokers(changes)
@@ -222,6 +225,8 @@ class MetadataChecks:
     def _changed(self, key: Key, before: Partition | None, now: Partition) -> None:
         if before is not None:
             self._mark(before, now)
+            if not self.model.is_diskless(key) and _factor(before) != _factor(now):
+                self.marks.hit("replication-factor-changed")
             lost = _lost(now) - _lost(before) - self.copied
             if not all(self._is_in_trouble(each, key) for each in lost):
                 raise Violation(
@@ -400,6 +405,11 @@ class MetadataChecks:
         while first and ends[first - 1] > since:
             first -= 1
         return [end for end in ends[first:] if end <= upto]
+
+
+def _factor(partition: Partition) -> int:
+    """How many replicas it has, but for those that a move adds."""
+    return len(partition.replicas) - len(partition.adding)
 
 
 def _lost(partition: Partition) -> set[int]:

@@ -49,7 +49,10 @@ _NEAR_A_CRASH = {
 CRASHES = frozenset({
     "crash", "power", "slow-restart", "crash-all", "power-all", "controller-crash", "leader-crash",
 })  # fmt: skip
-SEEN_WITH_CRASHES = ("records-expired", "producers-forgotten", "folder-failed-alone")
+SEEN_WITH_CRASHES = (
+    "records-expired", "producers-forgotten", "folder-failed-alone", "topic-made-again",
+    "replication-factor-changed",
+)  # fmt: skip
 """Marks that are counted once more when a process crashed in the same run."""
 WITH_CRASHES = frozenset({"suspend", "clock-jump", "clock-drift", "store-back", "store-late"})
 """Faults that count when a process crashed in the same run."""
@@ -157,8 +160,11 @@ class Suite(Watcher):
         """In the middle of what a process ended."""
         if node.hosting.machine.cleaner.is_busy:
             self.marks.hit("crash-while-compacting")
-        if any(len(replica.log.segments) > 1 for replica in node.broker.partitions):
+        last = [each.log.segments[-1] for each in node.broker.partitions if each.log.segments[1:]]
+        if last:
             self.marks.hit("crash-with-rolled-segments")
+        if not all(segment.size for segment in last):
+            self.marks.hit("crash-after-idle-roll")
         if any(each.adding or each.removing for each in self.model.partitions.values()):
             self.marks.hit("crash-while-moving")
 
