@@ -171,6 +171,24 @@ async def test_leftovers_are_removed_at_start_when_they_are_old(store, tmp_path)
     assert os.listdir(incoming) == ["new"]
 
 
+async def test_leftovers_are_removed_while_brokers_run(store, tmp_path):
+    """Of a broker that was killed within a put, and started again before they were old."""
+    await store.put(KEY, [b"x"])
+    incoming = tmp_path / folder.INCOMING
+    (incoming / "old").write_bytes(b"x")
+    (incoming / "new").write_bytes(b"x")
+    long_ago = time.time() - folder.LEFTOVER_S - 60
+    os.utime(incoming / "old", (long_ago, long_ago))
+    assert [[each.key for each in page] async for page in store.list("")] == [[KEY]]
+    assert os.listdir(incoming) == ["new"]
+
+
+async def test_a_listing_does_not_need_the_folder_of_leftovers(store, tmp_path):
+    await store.put(KEY, [b"x"])
+    (tmp_path / folder.INCOMING).rmdir()
+    assert [[each.key for each in page] async for page in store.list("")] == [[KEY]]
+
+
 async def test_an_object_that_was_cut_says_so(store, tmp_path):
     await store.put(KEY, [b"whole"])
     os.truncate(tmp_path / KEY, 2)

@@ -99,7 +99,8 @@ class FolderStore:
         return StorageFault(f"{place}; check the disk")
 
     async def remove_leftovers(self) -> None:
-        """Remove temporary files of puts that were cut off long ago."""
+        """Remove temporary files of puts that were cut off long ago. At each start and listing: a
+        broker that was killed within a put may be back before its file is old."""
         await self._run(self._remove_leftovers)
 
     def _remove_leftovers(self) -> None:
@@ -216,6 +217,7 @@ class FolderStore:
 
     async def list(self, prefix: str) -> AsyncIterator[list[Listed]]:
         """See ObjectStore."""
+        await self.remove_leftovers()
         found = _walk(self._path, "", prefix)
         while page := await self._run(lambda: list(itertools.islice(found, LIST_PAGE))):
             yield page
