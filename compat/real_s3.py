@@ -2,9 +2,9 @@
 
 What: versitygw, built once by Go's module client, on a folder of this machine; against it the tests
 of `tests/server/objects/test_objects.py` that need S3 and those of
-`tests/server/diskless/test_cloud_cluster.py`, which elsewhere run against moto's server. Then the
-gateway is killed and started again: what was stored is there. Why not a row of the table: Apache
-Kafka has nothing to compare it with.
+`tests/server/diskless/test_cloud_cluster.py`, which elsewhere run against moto's server; brokers
+with a coordinator in SQLite, and in PostgreSQL. Then the gateway is killed and started again: what
+was stored is there. Why not a row of the table: Apache Kafka has nothing to compare it with.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
 """A broker whose diskless records lie in a cloud's store: written, read from there, verified.
 
 S3 is moto's server, or the one that ANABRANCH_TEST_S3 names; Google Cloud Storage is the one that
-ANABRANCH_TEST_GCS names (`compat/real_s3.py`, `compat/real_gcs.py`).
+ANABRANCH_TEST_GCS names (`compat/real_s3.py`, `compat/real_gcs.py`). The order is in SQLite, and in
+PostgreSQL, as it is where a store in a cloud is used.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 
@@ -20,6 +22,8 @@ from anabranch.testing import ClusterError, LocalCluster
 
 SECONDS = 30.0
 SECRET = "hush-hush-hush"
+PREFIXES = (f"p{number}" for number in itertools.count())
+"""One for each cluster: a store belongs to the first that uses it."""
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +39,7 @@ def google(bucket="bucket"):
     endpoint = os.environ.get("ANABRANCH_TEST_GCS")
     if not endpoint:
         pytest.skip("no Google Cloud Storage server runs here; `scripts/compat gcs` starts one")
-    return f"gs://{bucket}/p?base_url={endpoint}&bearer_token={SECRET}"
+    return f"gs://{bucket}/{next(PREFIXES)}?base_url={endpoint}&bearer_token={SECRET}"
 
 
 @pytest.fixture(params=["s3", "gs"])
@@ -45,18 +49,25 @@ def url_of(request):
         return google
     keys = f"region=us-east-1&access_key_id=an-id&secret_access_key={SECRET}"
     endpoint = request.getfixturevalue("s3")
-    return lambda bucket="bucket": f"s3://{bucket}/p?endpoint={endpoint}&{keys}"
+    return lambda bucket="bucket": f"s3://{bucket}/{next(PREFIXES)}?endpoint={endpoint}&{keys}"
 
 
-def cluster(url, folder):
-    config = {"diskless.storage.url": url, "diskless.produce.commit.interval.ms": 20}
+@pytest.fixture(params=["sqlite", "postgresql"])
+def coordinator(request, tmp_path):
+    if request.param == "sqlite":
+        return f"sqlite://{tmp_path}/diskless.db"
+    return str(request.getfixturevalue("postgres").new_database())
+
+
+def cluster(url, folder, **changed):
+    config = {"diskless.storage.url": url, "diskless.produce.commit.interval.ms": 20, **changed}
     return LocalCluster(brokers=1, folder=folder, config=config)
 
 
-def test_records_lie_in_the_store_and_are_read_from_there(url_of, tmp_path):
+def test_records_lie_in_the_store_and_are_read_from_there(url_of, coordinator, tmp_path):
     url = url_of()
     for life in range(2):  # the second one reads what the first one wrote: nothing is cached
-        with cluster(url, tmp_path) as running:
+        with cluster(url, tmp_path, **{"diskless.coordinator.url": coordinator}) as running:
             servers = {"bootstrap.servers": running.bootstrap_servers, "log_level": 0}
             admin = AdminClient(servers)
             if not life:
@@ -77,7 +88,7 @@ def test_records_lie_in_the_store_and_are_read_from_there(url_of, tmp_path):
     done = CliRunner().invoke(
         main,
         ["diskless", "verify", "--whole", "--json", "--storage-url", url,
-         "--coordinator-url", f"sqlite://{tmp_path}/diskless.db"],
+         "--coordinator-url", coordinator],
     )  # fmt: skip
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["objects"] >= 1 and SECRET not in done.output
