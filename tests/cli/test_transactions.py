@@ -111,3 +111,35 @@ def test_a_partition_that_is_not_there_is_refused_at_once(transactions, words):
     assert said.exit_code == 1
     assert "Topic transfers has no partition 2: it has 2, counted from 0." in said.stderr
     assert time.monotonic() - begin < 5, "nothing is waited for"
+
+
+def test_diskless_topics_are_passed_over(cluster, transactions):
+    cluster.create_topic("objects", config={"diskless.enable": True})
+    try:
+        with cluster.hang_transaction("transfers", 1) as hung:
+            assert [each["producer_id"] for each in find(transactions)] == [hung.producer_id]
+            assert find(transactions, "--topic", "objects") == []
+        told = transactions("producers", "--topic", "objects", "--partition", "0")
+        assert told.exit_code == 1
+        assert "diskless" in told.stderr
+    finally:
+        cluster.delete_topic("objects")
+
+
+def test_a_partition_without_a_leader_stands_in_no_other_ones_way(against):
+    with LocalCluster(brokers=2) as cluster:
+        cluster.create_topic("transfers", partitions=2, replication_factor=1)
+        gone = cluster.leader("transfers", 0)
+        assert gone != cluster.leader("transfers", 1)
+        hung = cluster.hang_transaction("transfers", 1)
+        cluster.stop_broker(gone)
+        run = against(cluster.bootstrap_servers)
+        place = ("--topic", "transfers", "--partition", "1", "--timeout", "5")
+        told = run("transactions", "producers", *place, "--json")
+        assert [each["start_offset"] for each in json.loads(told.stdout)] == [hung.start_offset]
+        offset = str(hung.start_offset)
+        said = run("transactions", "abort", *place, "--start-offset", offset)
+        assert said.exit_code == 0, said.output
+        place = ("--topic", "transfers", "--partition", "0", "--timeout", "1")
+        told = run("transactions", "producers", *place)
+        assert "Partition transfers-0 has no leader." in told.stderr

@@ -10,7 +10,7 @@ of whatever is refused. Not here: producing.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from anabranch.client.cluster import Cluster, check
@@ -19,6 +19,7 @@ from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.wire.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
+    PartitionResponse,
     ProducerState,
     TopicRequest,
 )
@@ -135,39 +136,65 @@ def _described(state: TransactionState, broker_id: int) -> Described:
 
 async def producers(cluster: Cluster, places: Iterable[Place]) -> list[Open]:
     """What the leaders of partitions remember of their producers."""
+    found = []
+    for place, answer in await _asked_leaders(cluster, places):
+        check(answer.error_code, answer.error_message, of=f"{place[0]}-{place[1]}")
+        found += [_open(place, each) for each in answer.active_producers]
+    return sorted(found)
+
+
+async def _asked_leaders(
+    cluster: Cluster, places: Iterable[Place]
+) -> list[tuple[Place, PartitionResponse]]:
+    """What each partition's leader answers; errors that may pass have been waited for."""
     wanted = sorted(places)
 
-    async def attempt() -> list[Open]:
+    async def attempt() -> list[tuple[Place, PartitionResponse]]:
         by_leader: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-        leaders = {topic: await cluster.leaders(topic) for topic in {name for name, _ in wanted}}
-        for topic, index in wanted:
-            leader = leaders[topic].get(index)
-            if leader is None:
-                raise ApiError(
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {topic}-{index}."
-                )
+        for (topic, index), leader in (await _leaders(cluster, wanted)).items():
             by_leader[leader][topic].append(index)
-        found = []
+        answers = []
         for leader, topics in sorted(by_leader.items()):
-            found += await _producers_on(cluster, leader, topics)
-        return sorted(found)
+            request = DescribeProducersRequest(
+                topics=[
+                    TopicRequest(name=name, partition_indexes=indexes)
+                    for name, indexes in topics.items()
+                ]
+            )
+            response: DescribeProducersResponse = await cluster.send_to(leader, request)
+            for answered in response.topics:
+                for each in answered.partitions:
+                    place = answered.name, each.partition_index
+                    if each.error_code != ErrorCode.INVALID_REQUEST:
+                        check(each.error_code, each.error_message, of=f"{place[0]}-{place[1]}")
+                    answers.append((place, each))
+        return answers
 
     return await cluster.retrying(attempt)
 
 
-async def _producers_on(
-    cluster: Cluster, leader: int, topics: Mapping[str, list[int]]
-) -> list[Open]:
-    asked = [TopicRequest(name=name, partition_indexes=found) for name, found in topics.items()]
-    request = DescribeProducersRequest(topics=asked)
-    response: DescribeProducersResponse = await cluster.send_to(leader, request)
-    found = []
-    for topic in response.topics:
-        for partition in topic.partitions:
-            place = topic.name, partition.partition_index
-            check(partition.error_code, partition.error_message, of=f"{place[0]}-{place[1]}")
-            found += [_open(place, each) for each in partition.active_producers]
-    return found
+async def _leaders(cluster: Cluster, places: Iterable[Place]) -> dict[Place, int]:
+    """The leaders of these partitions; others of the same topic need none. Raises ApiError."""
+    by_topic: dict[str, list[int]] = defaultdict(list)
+    for topic, index in places:
+        by_topic[topic].append(index)
+    leaders = {}
+    for topic, indexes in by_topic.items():
+        known = {
+            each.partition_index: each.leader_id for each in (await cluster.topic(topic)).partitions
+        }
+        for index in indexes:
+            leader = known.get(index)
+            if leader is None:
+                raise ApiError(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {topic}-{index}."
+                )
+            if leader < 0:
+                raise ApiError(
+                    ErrorCode.LEADER_NOT_AVAILABLE, f"Partition {topic}-{index} has no leader."
+                )
+            leaders[topic, index] = leader
+    return leaders
 
 
 def _open(place: Place, state: ProducerState) -> Open:
@@ -186,10 +213,16 @@ async def find_hanging(
     cluster: Cluster, places: Iterable[Place], *, now_ms: int, longest_ms: int
 ) -> list[Open]:
     """Transactions that partitions hold open, that are older than any may be, and of which no
-    coordinator says that the partition takes part."""
+    coordinator says that the partition takes part. Diskless partitions have none: their leaders
+    refuse to describe producers (INVALID_REQUEST), and are passed over."""
+    known = [
+        _open(place, each)
+        for place, answer in await _asked_leaders(cluster, places)
+        for each in answer.active_producers
+    ]
     candidates = [
         each
-        for each in await producers(cluster, places)
+        for each in sorted(known)
         if each.start_offset >= 0 and now_ms - each.last_timestamp > longest_ms
     ]
     if not candidates:
@@ -238,12 +271,8 @@ async def abort(
     )
 
     async def attempt() -> None:
-        leader = (await cluster.leaders(topic)).get(index)
-        if leader is None:
-            raise ApiError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {topic}-{index}."
-            )
-        connection = await cluster.connection_to(leader)
+        leaders = await _leaders(cluster, [place])
+        connection = await cluster.connection_to(leaders[place])
         request = WriteTxnMarkersRequest(markers=[marker])
         response: WriteTxnMarkersResponse = await connection.send(request, KAFKA_MARKERS)
         (result,) = response.markers[0].topics[0].partitions
