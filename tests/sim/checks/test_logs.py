@@ -21,6 +21,7 @@ from anabranch.sim.checks.replicas import LAST_STANDING
 from anabranch.sim.checks.truth import Loss
 from anabranch.sim.checks.violation import Violation
 from anabranch.sim.history import Send
+from anabranch.sim.processes import State
 
 
 def violated(act) -> str:
@@ -228,6 +229,22 @@ def test_what_a_zombie_commits_after_an_unclean_election_is_counted():
     stage.tell(1, 2)
     assert [loss.rule for loss in stage.logs.truths[KEY].losses] == [ZOMBIE_WROTE]
     acknowledged(stage, 1)
+
+
+def test_a_zombie_commits_nothing_while_the_log_of_who_replaced_it_is_closed():
+    """Seed 36010499: a power cut had ended the present leader's process."""
+    stage = Stage(unclean_leader_election_enable="true", min_isr=1)
+    stage.write(1)
+    stage.change(isr=[1])
+    stage.elect(3, [3], 1, 2, leader_recovery_state=1)
+    stage.follow(3)
+    truth, node = stage.logs.truths[KEY], stage.nodes[3]
+    node.state = State.CRASHED
+    stage.logs.node_changed(node, "power")
+    stage.append(1)
+    stage.tell(1, 2)
+    assert (truth.high, [loss.rule for loss in truth.losses]) == (1, [ZOMBIE_WROTE])
+    stage.restart(3, "power", epoch=90)  # and it leads as before
 
 
 def test_a_zombie_brings_nothing_back_that_the_present_leader_s_disk_lost_before_it_led():

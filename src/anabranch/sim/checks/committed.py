@@ -76,7 +76,7 @@ class CommitChecks:
 
     def _still_true(self, copy: Copy, fresh: list[Entry], high: int, led_epoch: int) -> bool:
         """Whether what a replaced leader commits is with the present one; False when it is lost by
-        a rule."""
+        a rule: by an unclean election, also while the log that replaced it is not open."""
         truth = copy.truth
         leader = self._known.seats[truth.led_by].copies.get(truth.key)
         if leader is None:
@@ -89,9 +89,11 @@ class CommitChecks:
             for entry in fresh
             if entry not in here and (entry in lost or truth.led_by not in dropped.get(entry, ()))
         ]
-        if not leader.is_sure or not missing:
+        if not missing:
             return True
         if truth.reset_epoch <= led_epoch:
+            if not leader.is_sure:
+                return True
             raise Violation(
                 "L4", "A replaced leader committed what the present one does not have.",
                 {**copy.told(), "missing": tuple(missing[0]), "leader": leader.node.name},
