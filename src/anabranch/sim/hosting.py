@@ -99,11 +99,6 @@ class HostingPerformer:
         self._run()
         self._tell_touched()
 
-    def look_for_room(self) -> None:
-        """Look whether full folders have room again."""
-        self.machine.folders.look()
-        self._perform()
-
     def perform(self) -> None:
         """Do what the cleaner wants done."""
         self._perform()

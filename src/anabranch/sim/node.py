@@ -244,10 +244,6 @@ class SimNode(Machine, Performer):
         """See Registrant."""
         return self.session.incarnation_id
 
-    def look_for_room(self) -> None:
-        """See Registrant."""
-        self.hosting.look_for_room()
-
     def connection_closed(self, process: Registrant) -> None:
         """See Registrant."""
         self.controller_shell.connection_closed(process)

@@ -140,10 +140,6 @@ class Registrant(Server):
         return self.clock.now_ms
 
     @abstractmethod
-    def look_for_room(self) -> None:
-        """Look whether full folders have room again."""
-
-    @abstractmethod
     def registered(self, broker_epoch: int) -> None:
         """The controller gave this life its epoch."""
 

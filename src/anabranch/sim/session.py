@@ -127,7 +127,6 @@ class Session:
         self._perform()
 
     def _tick(self) -> None:
-        self.node.look_for_room()
         self.machine.tick(self.node.steady_ms)
         self._perform()
 

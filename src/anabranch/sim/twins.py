@@ -78,9 +78,6 @@ class Twin(Registrant):
         """See Registrant."""
         return self.session.incarnation_id
 
-    def look_for_room(self) -> None:
-        """Its disk is empty enough."""
-
     def connection_closed(self, _process: Registrant) -> None:
         """It is no controller."""
 
