@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import socket
 import struct
@@ -11,6 +12,7 @@ import pytest
 from server_kit import eventually, handler
 
 from anabranch.core.controller.result import Result
+from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.outcome import Hangup, NoAnswer, Propose, Wait
 from anabranch.core.wire.frame import frame_request
 from anabranch.core.wire.messages.describe_cluster import (
@@ -627,6 +629,26 @@ async def test_who_leaves_before_its_request_is_decided_holds_nothing(serve):
         future.set_result(proposal.result.response)
     await asyncio.sleep(0)
     assert service.memory.held_bytes == 0
+
+
+async def test_nobody_is_told_of_a_refusal_whose_client_has_left(serve):
+    """Else the loop writes a traceback into the log: of a future that nobody asked."""
+    complaints = []
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _loop, told: complaints.append(told["message"])
+    )
+    service = await serve(handler(0, lambda _n, _r, _now: Propose(Result((), ProduceResponse()))))
+    client = await service.connect()
+    client.send(1, produce(b"x"), VERSION)
+    await eventually(lambda: service.shell.proposals)
+    client.writer.close()
+    await eventually(lambda: not connections(service))
+    _, future = service.shell.proposals.pop()
+    future.set_exception(ApiError(ErrorCode.NOT_CONTROLLER))
+    await asyncio.sleep(0)
+    del future
+    gc.collect()
+    assert complaints == []
 
 
 async def test_requests_that_wait_leave_room_for_what_they_wait_for(serve):

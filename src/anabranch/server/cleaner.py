@@ -187,7 +187,7 @@ class Cleaner:
         finally:
             if not running.done():
                 worker.kill()
-                await asyncio.gather(running, return_exceptions=True)
+            await asyncio.gather(running, return_exceptions=True)  # also when nobody waits for it
 
     async def _install(self, begun: Pass, outcome: compaction.Outcome) -> None:
         """Put what a pass has made in place, one pass at a time."""

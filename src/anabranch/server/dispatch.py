@@ -352,6 +352,8 @@ class Dispatcher(Performer):
 
     def _proposed(self, slot: Slot, future: asyncio.Future[Any]) -> None:
         if slot.is_done:
+            if not future.cancelled():
+                future.exception()  # the loop complains of one that nobody asked for
             return
         self.begin()
         if future.cancelled():
