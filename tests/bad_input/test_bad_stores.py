@@ -318,6 +318,21 @@ def test_diskless_enable_on_a_topic_that_is_there(diskless):
         assert code_of(client, "classic", batch()) == 0
 
 
+@pytest.mark.parametrize("text", ["TRUE", "True", " true"])
+def test_diskless_enable_in_another_spelling(diskless, text):
+    name = f"spelled-{text.strip()}-{len(text)}"
+    create(diskless, name, num_partitions=1)
+    entry = ConfigEntry("diskless.enable", text, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[entry])
+    admin = admin_of(diskless)
+    (altered,) = admin.incremental_alter_configs([resource]).values()
+    altered.result(SECONDS)
+    (described,) = admin.describe_configs([ConfigResource("topic", name)]).values()
+    assert described.result(SECONDS)["diskless.enable"].value == "true"
+    with Raw(diskless) as client:
+        assert code_of(client, name, batch()) == 0
+
+
 def test_a_transactional_batch_for_a_diskless_topic(diskless):
     create(diskless, "whole", num_partitions=1)
     producer = Producer({

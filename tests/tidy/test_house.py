@@ -104,3 +104,23 @@ def test_every_page_can_be_found():
     ]
     assert pages
     assert all(f": {page}" in listed for page in pages)
+
+
+TRUTH_ELSEWHERE = {
+    "core/settings/setting.py",  # says how settings are read
+    "pipelines/options.py",  # Spark's options
+    "pipelines/producer_options.py",
+    "sim/rehearsal/fields.py",  # a rehearsal's own file
+}
+
+
+def test_the_text_of_a_boolean_setting_is_read_in_one_place():
+    """`TRUE` and ` true` are accepted and mean true: `== "true"` is another reading."""
+    package = ROOT / "src" / "anabranch"
+    found = {
+        str(path.relative_to(package))
+        for path in package.rglob("*.py")
+        if "mutants" not in path.parts
+        and re.search(r'(==|!=|\bin) \(?"(true|false)"', path.read_text())
+    }
+    assert found <= TRUTH_ELSEWHERE

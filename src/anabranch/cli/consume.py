@@ -26,6 +26,7 @@ from anabranch.cli.cluster_command import (
 from anabranch.cli.completion_names import complete_topics
 from anabranch.cli.record_format import RecordFormat
 from anabranch.cli.record_reader import Member, Reader
+from anabranch.core.settings.setting import is_true
 
 if TYPE_CHECKING:
     from anabranch.client.cluster import Cluster
@@ -221,5 +222,5 @@ def shape_of(properties: Iterable[str], *, as_json: bool) -> Shape:
     if unknown:
         names = ", ".join(sorted([*known, "key.separator"]))
         raise click.UsageError(f"--property {unknown[0]} is not known; known are {names}.")
-    wanted = {name.removeprefix("print.") for name, said in values.items() if said == "true"}
-    return Shape(frozenset(wanted), values.get("print.value", "true") == "true", separator, as_json)
+    wanted = {name.removeprefix("print.") for name, said in values.items() if is_true(said)}
+    return Shape(frozenset(wanted), is_true(values.get("print.value", "true")), separator, as_json)

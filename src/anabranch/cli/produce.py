@@ -21,6 +21,7 @@ from anabranch.cli.cluster_command import (
     waiting_told,
 )
 from anabranch.cli.completion_names import complete_topics
+from anabranch.core.settings.setting import is_true
 
 if TYPE_CHECKING:
     from anabranch.client.cluster import Cluster
@@ -132,7 +133,7 @@ def format_of(properties: Iterable[str]) -> LineFormat:
         )
     marker = values.get("null.marker")
     return LineFormat(
-        values.get("parse.key", "false").lower() == "true",
+        is_true(values.get("parse.key")),
         values.get("key.separator", "\t").encode() or b"\t",
         None if marker is None else marker.encode(),
     )

@@ -32,6 +32,7 @@ from anabranch.core.placement.constraints import (
     read_constraints,
 )
 from anabranch.core.placement.racks import spread_of
+from anabranch.core.settings.setting import is_true
 from anabranch.core.types import NO_LEADER, TopicId, TopicPartition
 from anabranch.core.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -162,7 +163,7 @@ async def describe_topics(cluster: Cluster, names: Sequence[str] | None) -> list
         constraints = _constraints(own.get(CONSTRAINTS, ""))
         told = Topic(
             name, topic.topic_id, topic.is_internal, minimum, in_order, constraints,
-            diskless.get(name), own.get(IGNORES_RACKS) == "true",
+            diskless.get(name), is_true(own.get(IGNORES_RACKS)),
         )  # fmt: skip
         topics.append(told)
     return await _judged_by_racks(cluster, topics)

@@ -43,6 +43,13 @@ def cluster(*closed: int, **settings: str) -> World:
     return world
 
 
+@pytest.mark.parametrize("text", ["*", " *", "* ", "*\t"])
+def test_blanks_around_the_value_count_for_nothing(text: str) -> None:
+    world = cluster()
+    assert set_cordon(world, 3, text).error_code == ErrorCode.NONE
+    assert cordoned(world.image) == {3}
+
+
 @pytest.mark.parametrize("placer", ["striped", "computed", "spread"])
 def test_no_placer_uses_it_and_it_keeps_what_it_has(placer: str) -> None:
     world = cluster(**{"replica.placer.class.name": placer})

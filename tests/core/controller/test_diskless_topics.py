@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.core.controller.world import World
 
+from anabranch.core.controller.diskless.rows import ListTopics, LogRows, TakeControl
 from anabranch.core.errors import ErrorCode
-from anabranch.core.metadata.image import RESOURCE_TOPIC
+from anabranch.core.metadata.image import RESOURCE_TOPIC, MetadataDelta
 from anabranch.core.wire.messages.alter_configs import (
     AlterableConfig as Replaced,
 )
@@ -26,6 +27,7 @@ from anabranch.core.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from anabranch.core.wire.metadata_records import ConfigRecord
 
 ON = {"diskless.storage.system.enable": "true"}
 BY_DEFAULT = {**ON, "log.diskless.enable": "true"}
@@ -139,3 +141,55 @@ def test_a_tool_that_replaces_all_settings_leaves_the_kind_alone():
     (answer,) = world.ask(AlterConfigsRequest(resources=[resource])).responses
     assert answer.error_code == 0
     assert configs_of(world, "t") == {"diskless.enable": "true", "max.message.bytes": "1000"}
+
+
+SPELLINGS = ("true", "TRUE", "True", " true", "true ", "\ttRuE")
+
+
+def replace(world, name, setting, value):
+    resource = Resource(
+        resource_type=2, resource_name=name, configs=[Replaced(name=setting, value=value)]
+    )
+    (answer,) = world.ask(AlterConfigsRequest(resources=[resource])).responses
+    return answer.error_code, answer.error_message or ""
+
+
+@pytest.mark.parametrize("change", [alter, replace])
+@pytest.mark.parametrize("text", SPELLINGS)
+def test_another_spelling_of_true_leaves_the_kind_and_the_rows_alone(text, change):
+    world = world_with(ON)
+    create(world, "t", diskless_enable="true")
+    before = configs_of(world, "t")
+    assert change(world, "t", "diskless.enable", text) == (0, "")
+    assert configs_of(world, "t") == before == {"diskless.enable": "true"}
+    rows_survive_a_new_term(world.image)
+
+
+@pytest.mark.parametrize("text", SPELLINGS)
+def test_a_log_that_has_another_spelling_of_true_keeps_the_rows(text):
+    """Written by an earlier checkout; such a topic can be changed like any other."""
+    world = world_with(ON)
+    create(world, "t", diskless_enable="true")
+    world.commit(
+        [ConfigRecord(resource_type=2, resource_name="t", name="diskless.enable", value=text)]
+    )
+    rows_survive_a_new_term(world.image)
+    for value in ("false", "no"):
+        assert alter(world, "t", "diskless.enable", value)[0] == ErrorCode.INVALID_CONFIG
+    assert alter(world, "t", "retention.ms", "5") == (0, "")
+    assert configs_of(world, "t") == {"diskless.enable": "true", "retention.ms": "5"}
+    rows_survive_a_new_term(world.image)
+
+
+def rows_survive_a_new_term(image):
+    topic = image.topic("t")
+    rows = LogRows()
+    rows.began(2, image.next_offset)
+    rows.follow(image, MetadataDelta())
+    asked = []
+    for given in (None, [(topic.topic_id, len(topic.partitions))], None, None):
+        effects = rows.take_effects(0)
+        asked += effects
+        for effect in effects:
+            rows.answered(effect, given, 0)
+    assert [type(each) for each in asked] == [TakeControl, ListTopics]

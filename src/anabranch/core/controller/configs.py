@@ -149,7 +149,7 @@ def _records(
     values: Mapping[str, str],
 ) -> tuple[MetadataRecord, ...]:
     before = image.config(resource_type, name)
-    changed = sorted(key for key in {*before, *values} if before.get(key) != values.get(key))
+    changed = _changed(before, values)
     if MIN_INSYNC in changed and elr_enabled(image):
         _check_min_insync(resource_type, name, values)
     if resource_type == RESOURCE_TOPIC:
@@ -162,7 +162,8 @@ def _records(
         validate_broker_configs(values, per_broker=name != CLUSTER_DEFAULT)
     _check_exists(image, resource_type, name)
     if resource_type == RESOURCE_TOPIC:
-        unchanged(name, before, values, broker)
+        values = unchanged(name, before, values, broker)
+        changed = _changed(before, values)
     if SETTING in changed and SETTING in values:
         _check_racks(image, values[SETTING])
     records: list[MetadataRecord] = [
@@ -175,6 +176,10 @@ def _records(
         topic = name if resource_type == RESOURCE_TOPIC else ""
         records += clear_elr(image, topic)
     return tuple(records)
+
+
+def _changed(before: Mapping[str, str], values: Mapping[str, str]) -> list[str]:
+    return sorted(key for key in {*before, *values} if before.get(key) != values.get(key))
 
 
 def _check_racks(image: MetadataImage, text: str) -> None:

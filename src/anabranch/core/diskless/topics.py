@@ -1,12 +1,18 @@
-"""Which topics are diskless. `diskless.enable` is written at creation and never changes later."""
+"""Which topics are diskless. `diskless.enable` is written at creation and never changes later.
+
+Rule kept: its text is read as every boolean is, for what reads as classic is deleted.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from anabranch.core.metadata.image import RESOURCE_TOPIC
+from anabranch.core.settings.setting import is_true
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from anabranch.core.metadata.image import MetadataImage
 
 DISKLESS = "diskless.enable"
@@ -14,4 +20,9 @@ DISKLESS = "diskless.enable"
 
 def is_diskless(image: MetadataImage, topic: str) -> bool:
     """Whether a topic's records lie in object storage."""
-    return image.config(RESOURCE_TOPIC, topic).get(DISKLESS) == "true"
+    return makes_diskless(image.config(RESOURCE_TOPIC, topic))
+
+
+def makes_diskless(own: Mapping[str, str]) -> bool:
+    """Whether a topic that has these settings of its own is diskless."""
+    return is_true(own.get(DISKLESS))

@@ -174,6 +174,12 @@ def parse(setting: Setting, text: str) -> Value:
     return value
 
 
+def is_true(text: str | None) -> bool:
+    """Whether the text of a boolean setting means true: the letters' case and blanks around them
+    count for nothing, as in `parse`. None, and what is no boolean, is not true."""
+    return text is not None and text.strip().lower() == "true"
+
+
 def invalid(name: str, value: str, why: str) -> ConfigFault:
     """Kafka's sentence for a value that a setting cannot have."""
     return ConfigFault(f"Invalid value {value} for configuration {name}: {why}", name=name)
@@ -215,7 +221,7 @@ def _boolean(setting: Setting, text: str) -> Value:
     lowered = text.lower()
     if lowered not in ("true", "false"):
         raise invalid(setting.name, text, "Expected value to be either true or false")
-    return lowered == "true"
+    return is_true(text)
 
 
 def _integer(setting: Setting, text: str) -> Value:

@@ -24,6 +24,7 @@ from obstore.store import AzureStore, GCSStore, S3Store
 
 from anabranch.core.diskless.objects import Listed, ObjectMissing, ObjectsAway, ObjectTaken
 from anabranch.core.errors import Bug, StorageFault
+from anabranch.core.settings.setting import is_true
 from anabranch.core.types import Buffer
 from anabranch.server.objects.cloud_faults import PastEnd, fault_of
 from anabranch.server.objects.existing_object import holds
@@ -93,7 +94,7 @@ def open_cloud(url: str) -> CloudStore:
 
 
 def _client_options(given: dict[str, str], attempt_s: float) -> dict[str, Any]:
-    flags = {name: value.lower() == "true" for name, value in given.items() if name != "proxy_url"}
+    flags = {name: is_true(value) for name, value in given.items() if name != "proxy_url"}
     times = {
         "timeout": timedelta(seconds=attempt_s),
         "connect_timeout": timedelta(seconds=CONNECT_S),

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from anabranch.core.settings.setting import is_true
 from anabranch.core.types import TopicPartition
 from anabranch.sim.checks.violation import Violation
 
@@ -130,11 +131,11 @@ class Model:
 
     def unclean_allowed(self, key: Key) -> bool:
         """Whether the topic's settings allow unclean elections."""
-        return self.setting(key, _UNCLEAN, self.unclean_by_default) == "true"
+        return is_true(self.setting(key, _UNCLEAN, self.unclean_by_default))
 
     def is_diskless(self, key: Key) -> bool:
         """Whether the records lie in object storage, and no replica has any."""
-        return self.setting(key, _DISKLESS, "") == "true"
+        return is_true(self.setting(key, _DISKLESS, ""))
 
     def expires(self, key: Key) -> bool:
         """Whether records go with time or for want of room: each replica drops its own."""

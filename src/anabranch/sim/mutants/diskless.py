@@ -13,8 +13,28 @@ GARBAGE_ROUND = "anabranch.core.diskless.garbage_round"
 GARBAGE_ROUNDS_TESTS = "tests/core/diskless/test_garbage_rounds.py"
 GUESSING = "tests/core/diskless/test_guessing.py"
 ROUNDS_TESTS = "tests/core/diskless/test_retention_rounds.py"
+TOPICS_TESTS = "tests/core/controller/test_diskless_topics.py"
 
 MUTANTS = (
+    Mutant(
+        name="spelling-makes-a-topic-classic",
+        rule="diskless.enable is read as every boolean is",
+        module=f"{DISKLESS}.topics",
+        old="    return is_true(own.get(DISKLESS))\n",
+        new='    return own.get(DISKLESS) == "true"\n',
+        seed=NO_SCHEDULE,
+        caught_by=f"{TOPICS_TESTS}::test_a_log_that_has_another_spelling_of_true_keeps_the_rows",
+    ),
+    Mutant(
+        name="spelling-of-true-is-kept",
+        rule="a change keeps diskless.enable spelled as at creation",
+        module="anabranch.core.controller.configs",
+        old="        values = unchanged(name, before, values, broker)\n",
+        new="        unchanged(name, before, values, broker)\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{TOPICS_TESTS}"
+        "::test_another_spelling_of_true_leaves_the_kind_and_the_rows_alone",
+    ),
     Mutant(
         name="lost-offsets-hold-a-reader",
         rule="a reader passes over offsets that a restore has left out",

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from anabranch.core.diskless.topics import makes_diskless
 from anabranch.core.partition import ACKS_ALL
 
 
@@ -38,9 +39,6 @@ class Action(Enum):
     RESTORE = "restore"
     SEND = "send"
     READ = "read"
-
-
-DISKLESS = "diskless.enable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +72,7 @@ class TopicPlan:
     @property
     def is_diskless(self) -> bool:
         """Whether its records lie in object storage, and the cluster manages its replicas."""
-        return self.settings.get(DISKLESS) == "true"
+        return makes_diskless(self.settings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from anabranch.core.controller.topics.topic_names import illegal_name
+from anabranch.core.diskless.topics import makes_diskless
 from anabranch.core.errors import ClientFault
 from anabranch.core.partition import ACKS_ALL
 from anabranch.core.settings.catalogue import BROKER_SETTINGS, TOPIC_SETTINGS
@@ -25,7 +26,7 @@ from anabranch.core.settings.setting import parse as parse_setting
 from anabranch.sim.rehearsal import units
 from anabranch.sim.rehearsal.event_fields import ACKS, PARTITIONS_MOST, Known, read_events
 from anabranch.sim.rehearsal.fields import Item, PlanError, Section, nearest, parse
-from anabranch.sim.rehearsal.model import DISKLESS, Claim, Rehearsal, TopicPlan
+from anabranch.sim.rehearsal.model import Claim, Rehearsal, TopicPlan
 from anabranch.sim.rehearsal.placement import FilePlacement
 
 NUMBER_MOST = 2**31 - 1
@@ -232,7 +233,7 @@ def _topic(
 def _replicas(
     section: Section, brokers: tuple[int, ...], placing: FilePlacement, settings: Mapping[str, str]
 ) -> tuple[tuple[int, ...], ...]:
-    if settings.get(DISKLESS) == "true":
+    if makes_diskless(settings):
         return _managed(section, placing)
     lists = section.take("replicas")
     if lists is not None:

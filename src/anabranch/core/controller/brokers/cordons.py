@@ -20,7 +20,7 @@ EVERY_FOLDER = "*"
 
 def is_cordoned(image: MetadataImage, broker_id: int) -> bool:
     """Whether a broker gets nothing new."""
-    return image.config(RESOURCE_BROKER, str(broker_id)).get(CORDON) == EVERY_FOLDER
+    return image.config(RESOURCE_BROKER, str(broker_id)).get(CORDON, "").strip() == EVERY_FOLDER
 
 
 def cordoned(image: MetadataImage) -> frozenset[int]:

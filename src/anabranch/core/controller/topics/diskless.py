@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from anabranch.core.diskless.topics import DISKLESS
+from anabranch.core.diskless.topics import DISKLESS, makes_diskless
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.metadata.topic_names import is_internal
 from anabranch.core.placement.constraints import SETTING as CONSTRAINTS
 from anabranch.core.settings.broker import BrokerConfig
+from anabranch.core.settings.setting import is_true
 from anabranch.core.settings.topic import TopicConfig
 
 DEFAULT = "log.diskless.enable"
@@ -33,7 +34,6 @@ def new_topic_configs(
             return made
         if "compact" in topic.cleanup_policy:
             return made
-        made[DISKLESS] = "true"
     elif not topic.diskless_enable:
         return made
     made[DISKLESS] = "true"
@@ -51,10 +51,11 @@ def new_topic_configs(
 
 def unchanged(
     name: str, before: Mapping[str, str], values: Mapping[str, str], broker: BrokerConfig
-) -> None:
-    """Refuse a change after which a topic would be another kind, or could not be diskless."""
+) -> Mapping[str, str]:
+    """The settings after a change, `diskless.enable` spelled as at creation; refuses one after
+    which a topic would be another kind, or could not be diskless."""
     topic = TopicConfig.of(values, broker)
-    was_diskless = before.get(DISKLESS) == "true"
+    was_diskless = makes_diskless(before)
     if topic.diskless_enable and not was_diskless:
         raise _refusal(
             f"Topic {name} is not diskless, and {DISKLESS} is for new topics only. Create another "
@@ -62,8 +63,10 @@ def unchanged(
         )
     if was_diskless and not topic.diskless_enable:
         raise _refusal(f"Topic {name} is diskless: {DISKLESS} cannot be changed or removed.")
-    if was_diskless:
-        refuse_forbidden(name, values, TopicConfig.of(values, BrokerConfig.of()))
+    if not was_diskless:
+        return values
+    refuse_forbidden(name, values, TopicConfig.of(values, BrokerConfig.of()))
+    return {**values, DISKLESS: "true"}
 
 
 def refuse_forbidden(name: str, own: Mapping[str, str], topic: TopicConfig) -> None:
@@ -75,12 +78,12 @@ def refuse_forbidden(name: str, own: Mapping[str, str], topic: TopicConfig) -> N
             f"{','.join(topic.cleanup_policy)}: diskless records are not compacted. Use "
             f"cleanup.policy=delete, or omit {DISKLESS}."
         )
-    if own.get("remote.storage.enable", "").lower() == "true":
+    if is_true(own.get("remote.storage.enable")):
         raise _refusal(
             f"Topic {name} cannot be diskless with remote.storage.enable=true: its records are in "
             "object storage already. Omit one of the two."
         )
-    if own.get(CONSTRAINTS):
+    if own.get(CONSTRAINTS, "").strip():
         raise _refusal(
             f"Topic {name} cannot be diskless with {CONSTRAINTS}: the placement of diskless topics "
             "is system-managed. Omit one of the two."
