@@ -8,6 +8,11 @@ from tests.core.log.support import KEY, NOW_MS, TOPIC_ID, append, batch, sync, t
 
 from anabranch.core.errors import CorruptLog, StorageFault
 from anabranch.core.log.checkpoints import (
+    CLEAN_POINTS,
+    HIGH_WATERMARKS,
+    LEADER_EPOCHS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
     InvalidCheckpoint,
     MetaProperties,
     format_epochs,
@@ -222,17 +227,36 @@ def test_meta_properties() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "0", "1\n0\n", "0\n2\na 0 1\n", "0\n1\na 0\n", "0\nx\n", "0\n1\na b 1\n", "\xff"]
+    "text", ["0", "\n", "1\n0\n", "0\n2\na 0 1\n", "0\n1\na 0\n", "0\nx\n", "0\n1\na b 1\n", "\xff"]
 )
 def test_a_damaged_checkpoint_says_what_is_wrong(text: str) -> None:
     with pytest.raises(InvalidCheckpoint):
         parse_offsets(text.encode("latin-1"))
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_empty_checkpoints_as_kafka_creates_them_say_nothing(clean: bool) -> None:
+    """Kafka creates them all empty, and writes the first ones after seconds or a minute."""
+    files = MemoryFiles()
+    folder, log = begun(files)
+    if clean:
+        folder.close()
+    for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEAN_POINTS):
+        files.write_atomic(f"data/{name}", b"", sync=True)
+    files.write_atomic(f"{log.folder}/{LEADER_EPOCHS}", b"", sync=True)
+    folder, found = opened(files)
+    assert (folder.high_watermarks, folder.clean_points) == ({}, {})
+    assert folder.promised(KEY) == 0
+    assert (found.start_offset, found.end_offset) == (0, 9)
+    assert found.epochs.entries == log.epochs.entries, "found in the batches"
+    assert (found.recovery.scanned_bytes == 0) == clean, "nothing says that it was ever synced"
+
+
 def test_checkpoints_are_kafkas_text() -> None:
     offsets = {TopicPartition("b", 1): 5, TopicPartition("a", 10): 0}
     assert format_offsets(offsets) == b"0\n2\na 10 0\nb 1 5\n"
     assert parse_offsets(format_offsets(offsets)) == offsets
+    assert parse_offsets(b"") == {}
     assert format_epochs([(0, 0), (3, 7)]) == b"0\n2\n0 0\n3 7\n"
     assert parse_epochs(b"0\n2\n0 0\n3 7\n") == [(0, 0), (3, 7)]
     with pytest.raises(InvalidCheckpoint):

@@ -3,7 +3,8 @@
 - `recovery-point-offset-checkpoint`, `log-start-offset-checkpoint`,
   `replication-offset-checkpoint` (high watermarks), `cleaner-offset-checkpoint` (up to where a log
   is compacted): a line with the version 0, a line with the
-  number of entries, then `topic partition offset`.
+  number of entries, then `topic partition offset`. Kafka creates these files empty, and one without
+  a byte has no entries.
 - `leader-epoch-checkpoint`: the same head, then `epoch start_offset`.
 - `partition.metadata`: `version: 0`, `topic_id: …`.
 - `.kafka_cleanshutdown`: JSON with version and broker epoch; its presence says that the logs were
@@ -46,9 +47,13 @@ def format_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
 
 
 def parse_offsets(encoded: bytes) -> dict[TopicPartition, int]:
-    """Read an offset checkpoint."""
+    """Read an offset checkpoint.
+
+    An empty file is Kafka's from before its first entries: ours is synced before it has its name.
+    No entries promise the least: all is checked, compacted and found out anew, from the first
+    segment on."""
     offsets = {}
-    for row in _rows(encoded):
+    for row in _rows(encoded) if encoded else ():
         topic, partition, offset = _fields(row, 3)
         offsets[TopicPartition(topic, _number(partition))] = _number(offset)
     return offsets
@@ -60,7 +65,7 @@ def format_epochs(entries: list[tuple[int, int]]) -> bytes:
 
 
 def parse_epochs(encoded: bytes) -> list[tuple[int, int]]:
-    """Read a leader-epoch checkpoint."""
+    """Read a leader-epoch checkpoint. An empty one is refused: the batches know their epochs."""
     entries = []
     for row in _rows(encoded):
         epoch, offset = _fields(row, 2)
