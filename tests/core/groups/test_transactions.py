@@ -38,6 +38,13 @@ from anabranch.core.wire.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from anabranch.core.wire.offsets_records import (
+    OffsetCommitKey,
+    OffsetCommitValue,
+    encode_key,
+    encode_value,
+)
+from anabranch.core.wire.records import Record, build_batch
 
 PRODUCER = 7
 UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT
@@ -100,6 +107,17 @@ class World(GroupWorld):
         )
         return self.ask(message, version)
 
+    def kafka_commits(self, value: int, *, index: int = 0, producer: int | None = PRODUCER) -> None:
+        """A Kafka that led before has written an offset of group `g`: in version 4, without the
+        topic's id; in a transaction unless `producer` is None."""
+        key = encode_key(OffsetCommitKey(group="g", topic="t", partition=index))
+        said = OffsetCommitValue(offset=value, commit_timestamp=self.node.now_ms)
+        record = Record(0, self.node.now_ms, key, encode_value(said, 4))
+        how = {"producer_id": producer, "producer_epoch": 0, "transactional": True}
+        shard = self.groups.shard_of("g", self.node.now_ms)
+        batch = build_batch([record], **(how if producer is not None else {}))
+        shard.replica.append(batch, required_acks=-1, now_ms=self.node.now_ms, client=False)
+
     def end(
         self, *, commit: bool = True, producer: int = PRODUCER, epoch: int = 0, group_id: str = "g"
     ) -> Any:
@@ -146,6 +164,75 @@ def test_offsets_count_when_the_transaction_is_committed(
         world.restart()
     expected = [(9, 0), (5, 0)] if commit else [(1, 0), (-1, 0)]
     assert [world.stable(index) for index in (0, 1)] == expected
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_transaction_that_was_open_when_kafka_stopped(
+    world: World, restarts: bool, commit: bool
+) -> None:
+    """Its records say no topic id: they are of the topic that has the name."""
+    world.kafka_commits(1, producer=None)
+    world.kafka_commits(9)
+    world.kafka_commits(5, index=1)
+    world.restart()
+    assert [world.stable(index) for index in (0, 1, 2)] == [(-1, UNSTABLE), (-1, UNSTABLE), (-1, 0)]
+    world.end(commit=commit)
+    if restarts:
+        world.restart()
+    expected = [(9, 0), (5, 0)] if commit else [(1, 0), (-1, 0)]
+    assert [world.stable(index) for index in (0, 1)] == expected
+    offsets.expire(world.groups, world.node.now_ms)
+    assert [world.stable(index) for index in (0, 1)] == expected
+
+
+@pytest.mark.parametrize("made_again", ["while it is read", "after that"])
+def test_a_topic_made_again_has_no_offset_of_kafkas_transaction(
+    world: World, made_again: str
+) -> None:
+    """The one that had the name when this broker began to lead is meant."""
+    world.kafka_commits(9)
+    world.groups.__init__(world.broker)  # type: ignore[misc]
+    world.groups.follow_leadership(world.node.now_ms)
+    if made_again == "after that":
+        world.groups.load(world.node.now_ms)
+    world.node.remove("t")
+    offsets.topics_deleted(world.groups, {"t"}, world.node.now_ms)
+    world.node.topic("t", 8, incarnation=2)
+    world.groups.load(world.node.now_ms)
+    world.end()
+    for _ in range(2):
+        assert world.stable() == (-1, 0)
+        world.restart()
+
+
+def test_an_offset_of_kafkas_for_a_topic_that_is_no_more(world: World) -> None:
+    """No topic of that name that comes later has it."""
+    world.kafka_commits(9)
+    world.node.remove("t")
+    world.restart()
+    world.node.topic("t", 8, incarnation=2)
+    world.end()
+    for _ in range(2):
+        assert world.stable() == (-1, 0)
+        world.restart()
+
+
+def test_what_is_gone_takes_no_undecided_offset_with_it(world: World) -> None:
+    """Of a place, the older offset is of a topic that was deleted unseen, the newer of the one
+    that is there now."""
+    world.commit({0: 1})
+    world.commit_txn({1: 2}, producer=8)
+    world.node.remove("t")
+    world.node.topic("t", 8, incarnation=2)
+    world.commit_txn({0: 9})
+    world.commit({1: 7})
+    world.restart()
+    world.end(producer=8)
+    world.end()
+    for _ in range(2):
+        assert [world.stable(index) for index in (0, 1)] == [(9, 0), (7, 0)]
+        world.restart()
 
 
 def test_nothing_is_visible_before_the_marker_is_committed() -> None:

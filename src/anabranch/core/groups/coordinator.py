@@ -172,7 +172,7 @@ class GroupCoordinator:
             if len(group.members) > self.config.group_max_size:
                 rebalance.prepare(self, group, now_ms)
         shard.image_at_start = EMPTY  # an old image is large
-        offsets.forget_gone(self, loader.groups.values(), now_ms)
+        offsets.forget_gone(self, shard, loader.groups.values(), now_ms)
 
     # Time and answers.
 

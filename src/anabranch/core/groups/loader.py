@@ -67,7 +67,7 @@ class Loader(LogReader):
             return
         committed = None
         if record.value is not None:
-            committed = committed_offset(decode_value(OffsetCommitValue, record.value))
+            committed = self._of_its_topic(key.topic, decode_value(OffsetCommitValue, record.value))
         place = key.topic, key.partition
         if header.is_transactional:
             self.undecided.add(header.producer_id, (key.group, place), committed)
@@ -84,15 +84,18 @@ class Loader(LogReader):
         for (group_id, place), committed in self.undecided.end(decided, committed=marker.committed):
             self._take_offset(group_id, place, committed, now_ms)
 
+    def _of_its_topic(self, topic: str, said: OffsetCommitValue) -> CommittedOffset:
+        committed = committed_offset(said)
+        if committed.topic_id != ZERO_TOPIC_ID:
+            return committed
+        return committed._replace(topic_id=current_topic_id(self.shard.image_at_start, topic))
+
     def _take_offset(
         self, group_id: str, place: Place, committed: CommittedOffset | None, now_ms: int
     ) -> None:
         group = self._group(group_id, now_ms)
         topic, partition = place
         if committed is not None:
-            if committed.topic_id == ZERO_TOPIC_ID:
-                topic_id = current_topic_id(self.shard.image_at_start, topic)
-                committed = committed._replace(topic_id=topic_id)
             group.offsets.setdefault(topic, {})[partition] = committed
             return
         partitions = group.offsets.get(topic, {})

@@ -338,20 +338,38 @@ def topics_deleted(coordinator: Groups, topics: set[str], now_ms: int) -> None:
         _forget(coordinator, shard, group_id, list(places_of), now_ms)
 
 
-def forget_gone(coordinator: Groups, groups: Iterable[Group], now_ms: int) -> None:
+def forget_gone(coordinator: Groups, shard: Shard, groups: Iterable[Group], now_ms: int) -> None:
     """Forget what was read of topics that were deleted while it was read, or while no broker led
-    its partition. The metadata shows every topic that an earlier leader can have known, or that it
-    was deleted."""
+    its partition; also what a transaction has yet to decide. The metadata shows every topic that an
+    earlier leader can have known, or that it was deleted.
+
+    Where an undecided offset is of the topic that is there, nothing is written, lest it goes, too:
+    its marker, or a round of expiry, takes care of what is gone."""
+    undecided = list(shard.undecided.offsets())
+    lasting = {key for key, each in undecided if not _is_gone(coordinator, key[1], each)}
+    gone: dict[str, dict[Place, None]] = {}
     for group in groups:
-        gone = [place for place in _places(group) if _is_gone(coordinator, group, place)]
-        if gone:
-            _forget(coordinator, group.shard, group.group_id, gone, now_ms)
+        for place in _places(group):
+            if _is_gone(coordinator, place, _at(group, place)):
+                gone.setdefault(group.group_id, {})[place] = None
+            elif undecided:
+                lasting.add((group.group_id, place))
+    for (group_id, place), each in undecided:
+        if _is_gone(coordinator, place, each):
+            gone.setdefault(group_id, {})[place] = None
+    for group_id, places in gone.items():
+        doomed = [place for place in places if (group_id, place) not in lasting]
+        if doomed:
+            _forget(coordinator, shard, group_id, doomed, now_ms)
 
 
-def _is_gone(coordinator: Groups, group: Group, place: Place) -> bool:
+def _at(group: Group, place: Place) -> CommittedOffset:
     topic, partition = place
-    topic_id = current_topic_id(coordinator.broker.image, topic)
-    return not is_of(topic_id, group.offsets[topic][partition])
+    return group.offsets[topic][partition]
+
+
+def _is_gone(coordinator: Groups, place: Place, committed: CommittedOffset) -> bool:
+    return not is_of(current_topic_id(coordinator.broker.image, place[0]), committed)
 
 
 def _forget(
@@ -392,7 +410,10 @@ def _expire_group(coordinator: Groups, group: Group, retention_ms: int, now_ms: 
         place
         for place in places
         if place not in under_way
-        and (_is_gone(coordinator, group, place) or _is_expired(group, place, retention_ms, now_ms))
+        and (
+            _is_gone(coordinator, place, _at(group, place))
+            or _is_expired(group, place, retention_ms, now_ms)
+        )
     ]
     is_whole = len(expired) == len(places) and not under_way and group.state is EMPTY
     if is_whole and group.pending_members:
@@ -406,8 +427,7 @@ def _expire_group(coordinator: Groups, group: Group, retention_ms: int, now_ms: 
 
 
 def _is_expired(group: Group, place: Place, retention_ms: int, now_ms: int) -> bool:
-    topic, partition = place
-    committed = group.offsets[topic][partition]
+    topic, committed = place[0], _at(group, place)
     if committed.expire_timestamp_ms >= 0:
         return committed.expire_timestamp_ms <= now_ms
     since_ms = committed.commit_timestamp_ms

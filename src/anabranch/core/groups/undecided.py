@@ -11,7 +11,7 @@ serving it use this same class. Source: Kafka 4.1's OffsetMetadataManager.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import TypeAlias
 
 from anabranch.core.groups.committed_offset import CommittedOffset
@@ -45,6 +45,13 @@ class Undecided:
             self._places.begin(key[0], (key[1],))
         self._written += 1
         of_producer[key] = self._written, committed
+
+    def offsets(self) -> Iterator[tuple[Key, CommittedOffset]]:
+        """All that a marker may still make count."""
+        for of_producer in self._of.values():
+            for key, (_, offset) in of_producer.items():
+                if offset is not None:
+                    yield key, offset
 
     def take(self, producer_id: int) -> Decided:
         """A marker stands in the log: what it decides about. Call `end` when that counts."""
