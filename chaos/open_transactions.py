@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections.abc import Iterable, Sequence
 
-from anabranch.client import transactions
+from anabranch.client import partition_producers, transactions
 from anabranch.client.cluster import Cluster
 from anabranch.core.errors import ApiError
 from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC
@@ -46,7 +46,7 @@ async def _open(cluster: Cluster, topics: Sequence[str]) -> list[str]:
     now_ms = time.time_ns() // 1_000_000
     hanging = await transactions.find_hanging(cluster, places, now_ms=now_ms, longest_ms=0)
     under_way = await transactions.list_transactions(cluster, states=UNDER_WAY)
-    producers = await transactions.producers(cluster, places)
+    producers = await partition_producers.producers(cluster, places)
     return [
         *(f"hanging: {each}" for each in hanging),
         *(f"under way: {each}" for each in under_way),

@@ -8,6 +8,7 @@ import time
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from anabranch.core.wire.transaction_records import encode_key
 from anabranch.testing import LocalCluster
 
 
@@ -113,12 +114,80 @@ def test_a_partition_that_is_not_there_is_refused_at_once(transactions, words):
     assert time.monotonic() - begin < 5, "nothing is waited for"
 
 
+def test_ids_are_listed_by_a_pattern_of_whole_ids(cluster, transactions):
+    for name in ("orders-1", "orders-22"):
+        made = {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": name}
+        Producer(made).init_transactions(10)
+    told = transactions("list", "--transactional-id-pattern", "orders-.", "--json")
+    assert [each["transactional_id"] for each in json.loads(told.stdout)] == ["orders-1"]
+    refused = transactions("list", "--transactional-id-pattern", "(")
+    assert refused.exit_code == 1
+    assert "Pattern '('" in refused.stderr
+
+
+def test_a_broker_is_asked_for_its_own_replicas(against):
+    with LocalCluster(brokers=2) as cluster:
+        cluster.create_topic("transfers", replication_factor=2)
+        cluster.create_topic("kept", replication_factor=1)
+        hung = cluster.hang_transaction("transfers")
+        cluster.wait_in_sync("transfers")
+        run = against(cluster.bootstrap_servers)
+        words = ("transactions", "find-hanging", "--max-transaction-timeout", "0", "--json")
+        for broker in ("1", "2"):
+            found = run(*words, "--broker-id", broker)
+            assert found.exit_code == 0, found.output
+            assert [each["start_offset"] for each in json.loads(found.stdout)] == [
+                hung.start_offset
+            ]
+        place = ("--topic", "transfers", "--partition", "0", "--json")
+        follower = str(3 - cluster.leader("transfers"))
+        told = run("transactions", "producers", *place, "--broker-id", follower)
+        assert [each["producer_id"] for each in json.loads(told.stdout)] == [hung.producer_id]
+        other = str(3 - cluster.leader("kept"))
+        place = ("--topic", "kept", "--partition", "0", "--timeout", "1")
+        assert run("transactions", "producers", *place, "--broker-id", other).exit_code == 1
+        none = run(*words, "--broker-id", "9")
+        assert none.exit_code == 1
+        assert (
+            "Broker 9 does not exist; known: 1, 2." in json.loads(none.stdout)["error"]["message"]
+        )
+
+
+def test_what_a_coordinator_cannot_answer_for_is_named(against):
+    """A value of a newer version takes a partition of ids offline: its ids are not "none"."""
+    with LocalCluster(config={"transaction.state.log.num.partitions": 1}) as cluster:
+        cluster.create_topic("transfers")
+        at = {"bootstrap.servers": cluster.bootstrap_servers}
+        Producer({**at, "transactional.id": "orders"}).init_transactions(10)
+        admin = Producer({**at, "client.id": "__admin_client"})
+        admin.produce("__transaction_state", b"\0\7" + bytes(30), encode_key("newer"), partition=0)
+        assert admin.flush(10) == 0
+        hung = cluster.hang_transaction("transfers")
+        cluster.crash()
+        cluster.start_broker(1)
+        run = against(cluster.bootstrap_servers)
+        listed = run("transactions", "list", "--json")
+        assert (listed.exit_code, json.loads(listed.stdout)) == (1, [])
+        assert "__transaction_state-0: A disk failed" in listed.stderr
+        words = ("transactions", "find-hanging", "--max-transaction-timeout", "0", "--json")
+        found = run(*words)
+        assert (found.exit_code, json.loads(found.stdout)) == (1, [])
+        assert "Passed over: __transaction_state-0: A disk failed" in found.stderr
+        assert f"transfers-0, producer {hung.producer_id}: its coordinator may be" in found.stderr
+        of_one = run(*words, "--topic", "transfers")
+        assert (of_one.exit_code, json.loads(of_one.stdout)) == (1, [])
+
+
 def test_diskless_topics_are_passed_over(cluster, transactions):
     cluster.create_topic("objects", config={"diskless.enable": True})
     try:
         with cluster.hang_transaction("transfers", 1) as hung:
             assert [each["producer_id"] for each in find(transactions)] == [hung.producer_id]
             assert find(transactions, "--topic", "objects") == []
+            broker = ("--broker-id", "1")
+            assert [each["producer_id"] for each in find(transactions, *broker)] == [
+                hung.producer_id
+            ]
         told = transactions("producers", "--topic", "objects", "--partition", "0")
         assert told.exit_code == 1
         assert "diskless" in told.stderr

@@ -24,7 +24,7 @@ from anabranch.cli.completion_names import complete_topics
 
 if TYPE_CHECKING:
     from anabranch.client.cluster import Cluster
-    from anabranch.client.transactions import Open
+    from anabranch.client.partition_producers import Open
 
 MOST_SECONDS = 1e12
 MOST_MINUTES = 1e12
@@ -43,6 +43,10 @@ topic_option = click.option(
 partition_option = click.option(
     "--partition", required=True, type=click.IntRange(0), metavar="N", help="The partition."
 )
+broker_option = click.option(
+    "--broker-id", type=click.IntRange(0), metavar="N",
+    help="Ask this broker for its replicas. Default: ask the leaders.",
+)  # fmt: skip
 
 
 @click.group(cls=VerbGroup, epilog="Example: anabranch transactions find-hanging --topic transfers")
@@ -58,15 +62,23 @@ def command() -> None:
     "--longer-than", "seconds", type=Seconds(0, MOST_SECONDS), metavar="SECONDS",
     help="Only transactions that have been open for longer.",
 )  # fmt: skip
+@click.option(
+    "--transactional-id-pattern", "pattern", metavar="REGEX",
+    help="Only ids that match this regular expression as a whole, such as 'transfers-.*'.",
+)  # fmt: skip
 @json_option
 def list_(
     bootstrap: str,
     timeout_seconds: float,
     state: str | None,
     seconds: float | None,
+    pattern: str | None,
     as_json: bool,
 ) -> None:
-    """List the transactional ids of a cluster with the states of their transactions."""
+    """List the transactional ids of a cluster with the states of their transactions.
+
+    Exits with 1 if a coordinator could not answer; standard error names its partition.
+    """
     from anabranch.client import transactions
 
     states = [each for each in STATES if state is not None and each.lower() == state.lower()]
@@ -75,15 +87,21 @@ def list_(
     longer_than_ms = transactions.ANY_AGE if seconds is None else int(seconds * 1000)
 
     async def work(cluster: Cluster) -> Any:
-        return await transactions.list_transactions(
-            cluster, states=states, longer_than_ms=longer_than_ms
+        found = await transactions.list_transactions(
+            cluster, states=states, longer_than_ms=longer_than_ms, pattern=pattern
         )
+        return found, await transactions.silent_coordinators(cluster)
 
-    found = ask(bootstrap, work, timeout_seconds=timeout_seconds)
+    found, silent = ask(bootstrap, work, timeout_seconds=timeout_seconds)
     if as_json:
         print_json([each._asdict() for each in found])
     else:
         print_table(("transactional id", "coordinator", "producer", "state"), found)
+    missing = [
+        f"Transactional ids are missing: {transactions.said(fault, topic, index)}"
+        for (topic, index), fault in sorted(silent.items())
+    ]
+    _end_incomplete(missing)
 
 
 @command.command(epilog="Example: anabranch transactions describe --id transfers-1")
@@ -118,16 +136,25 @@ def describe(bootstrap: str, timeout_seconds: float, name: str, as_json: bool) -
 @timeout_option
 @topic_option
 @partition_option
+@broker_option
 @json_option
 def producers(
-    bootstrap: str, timeout_seconds: float, topic: str, partition: int, as_json: bool
+    bootstrap: str,
+    timeout_seconds: float,
+    topic: str,
+    partition: int,
+    broker_id: int | None,
+    as_json: bool,
 ) -> None:
     """Show the producers of a partition and their open transactions."""
-    from anabranch.client import transactions
+    from anabranch.client import partition_producers
 
     async def work(cluster: Cluster) -> Any:
         await cluster.partition(topic, partition)
-        return await transactions.producers(cluster, [(topic, partition)])
+        await _check_broker(cluster, broker_id)
+        return await partition_producers.producers(
+            cluster, [(topic, partition)], broker_id=broker_id
+        )
 
     found = ask(bootstrap, work, timeout_seconds=timeout_seconds)
     _print(found, as_json=as_json)
@@ -146,6 +173,11 @@ def producers(
     "--partition", type=click.IntRange(0), metavar="N", help="Only this partition of the topic."
 )
 @click.option(
+    "--broker-id", type=click.IntRange(0), metavar="N",
+    help="Only partitions with a replica on this broker, as this broker knows them. "
+        "Default: all partitions, as their leaders know them.",
+)  # fmt: skip
+@click.option(
     "--max-transaction-timeout", "minutes", type=Minutes(0, MOST_MINUTES), default=LONGEST_MINUTES,
     show_default=True, metavar="MINUTES",
     help="The longest time that a transaction may be open, as in transaction.max.timeout.ms of "
@@ -157,10 +189,14 @@ def find_hanging(
     timeout_seconds: float,
     topic: str | None,
     partition: int | None,
+    broker_id: int | None,
     minutes: float,
     as_json: bool,
 ) -> None:
-    """Find transactions that are open in a partition but unknown to their coordinator."""
+    """Find transactions that are open in a partition but unknown to their coordinator.
+
+    Exits with 1 if a partition could not be asked; standard error names it.
+    """
     from anabranch.client import transactions
 
     if partition is not None and topic is None:
@@ -172,20 +208,26 @@ def find_hanging(
             await cluster.partition(topic, partition)
         elif topic is not None:
             await cluster.topic(topic)
+        await _check_broker(cluster, broker_id)
         places = [
             (each.name or "", found.partition_index)
             for each in known.topics
             for found in each.partitions
             if partition in (None, found.partition_index)
+            and (broker_id is None or broker_id in found.replica_nodes)
         ]
         return await transactions.find_hanging(
             cluster,
             places,
             now_ms=int(time.time() * 1000),
             longest_ms=int(minutes * MINUTE_MS),
+            broker_id=broker_id,
+            pass_over=lambda said: passed.append(f"Passed over: {said}"),
         )
 
+    passed: list[str] = []
     _print(ask(bootstrap, work, timeout_seconds=timeout_seconds), as_json=as_json)
+    _end_incomplete(passed)
 
 
 @command.command(
@@ -245,6 +287,20 @@ def abort(
         producer_id=aborted,
         aborted=True,
     )
+
+
+async def _check_broker(cluster: Cluster, broker_id: int | None) -> None:
+    """Refuse a broker that is not there."""
+    if broker_id is not None:
+        await cluster.connection_to(broker_id)
+
+
+def _end_incomplete(sentences: list[str]) -> None:
+    """Say on standard error what is missing in the list, if anything, and exit with 1."""
+    for each in sentences:
+        click.echo(each, err=True)
+    if sentences:
+        raise click.exceptions.Exit(1)
 
 
 def _print(found: list[Open], *, as_json: bool) -> None:

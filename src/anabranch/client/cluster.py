@@ -190,10 +190,14 @@ class Cluster:
             leaders[partition.partition_index] = partition.leader_id
         return leaders
 
-    async def retrying(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Run `attempt` until it succeeds, fails for good, or the cluster's deadline is over."""
+    async def retrying(
+        self, attempt: Callable[[], Awaitable[T]], *, seconds: float | None = None
+    ) -> T:
+        """Run `attempt` until it succeeds, fails for good, or the cluster's deadline is over; or
+        `seconds`, where that is shorter."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self.deadline_seconds
+        longest = self.deadline_seconds
+        deadline = loop.time() + (longest if seconds is None else min(seconds, longest))
         pause = FIRST_PAUSE_SECONDS
         while True:
             try:

@@ -1,28 +1,29 @@
 """Transactions as an administrator sees them: list, describe, find what hangs, abort it.
 
 Lists come from all coordinators, a transaction's state from its own, a partition's producers from
-its leader. A transaction hangs when a partition holds it open and its coordinator does not: records
-behind it are then withheld from read_committed readers for good. What counts as hanging, and what
-an abort sends, is as in Kafka 4.1's `kafka-transactions` (KIP-664). Raises ApiError with the code
-of whatever is refused. Not here: producing.
+its replicas (`partition_producers`). A transaction hangs when a partition holds it open and its
+coordinator does not: records behind it are then withheld from read_committed readers for good. What
+counts as hanging, and what an abort sends, is as in Kafka 4.1's `kafka-transactions` (KIP-664).
+Raises ApiError with the code of whatever is refused. Not here: producing.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from anabranch.client.cluster import Cluster, check
 from anabranch.client.groups import TRANSACTION, Place, coordinated
-from anabranch.core.errors import ApiError, ErrorCode
-from anabranch.core.wire.messages.describe_producers import (
-    DescribeProducersRequest,
-    DescribeProducersResponse,
-    PartitionResponse,
-    ProducerState,
-    TopicRequest,
+from anabranch.client.partition_producers import (
+    PASS_OVER_SECONDS,
+    Fault,
+    Open,
+    ask_partitions,
+    leaders,
+    producers,
 )
+from anabranch.core.coordination.transactions.topic import TRANSACTION_TOPIC
+from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -67,38 +68,31 @@ class Described(NamedTuple):
     partitions: list[Place]
 
 
-class Open(NamedTuple):
-    """A producer that a partition remembers; `start_offset` is -1 unless a transaction is open."""
-
-    topic: str
-    partition: int
-    producer_id: int
-    producer_epoch: int
-    coordinator_epoch: int
-    start_offset: int
-    last_timestamp: int
-    last_sequence: int
-
-
 async def list_transactions(
     cluster: Cluster,
     *,
     states: Iterable[str] = (),
     producer_ids: Iterable[int] = (),
     longer_than_ms: int = ANY_AGE,
+    pattern: str | None = None,
 ) -> list[Listed]:
-    """The transactional ids of all coordinators, by name."""
+    """The transactional ids of all coordinators, by name. A pattern matches whole ids (KIP-1152);
+    raises ApiError INVALID_REGULAR_EXPRESSION for one that is not RE2's syntax. What a coordinator
+    could not load is not listed: see `silent_coordinators`."""
     request = ListTransactionsRequest(
-        state_filters=list(states), producer_id_filters=list(producer_ids)
+        state_filters=list(states),
+        producer_id_filters=list(producer_ids),
+        transactional_id_pattern=pattern,
     )
     if longer_than_ms >= 0:
         request.duration_filter = longer_than_ms
+    ids = "" if pattern is None else f"Pattern {pattern!r}"
 
     async def attempt() -> list[Listed]:
         found = []
         for broker_id in sorted(cluster.brokers):
             response: ListTransactionsResponse = await cluster.send_to(broker_id, request)
-            check(response.error_code)
+            check(response.error_code, of=ids)
             found += [
                 Listed(each.transactional_id, broker_id, each.producer_id, each.transaction_state)
                 for each in response.transaction_states
@@ -134,112 +128,87 @@ def _described(state: TransactionState, broker_id: int) -> Described:
     )
 
 
-async def producers(cluster: Cluster, places: Iterable[Place]) -> list[Open]:
-    """What the leaders of partitions remember of their producers."""
-    found = []
-    for place, answer in await _asked_leaders(cluster, places):
-        check(answer.error_code, answer.error_message, of=f"{place[0]}-{place[1]}")
-        found += [_open(place, each) for each in answer.active_producers]
-    return sorted(found)
-
-
-async def _asked_leaders(
-    cluster: Cluster, places: Iterable[Place]
-) -> list[tuple[Place, PartitionResponse]]:
-    """What each partition's leader answers; errors that may pass have been waited for."""
-    wanted = sorted(places)
-
-    async def attempt() -> list[tuple[Place, PartitionResponse]]:
-        by_leader: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-        for (topic, index), leader in (await _leaders(cluster, wanted)).items():
-            by_leader[leader][topic].append(index)
-        answers = []
-        for leader, topics in sorted(by_leader.items()):
-            request = DescribeProducersRequest(
-                topics=[
-                    TopicRequest(name=name, partition_indexes=indexes)
-                    for name, indexes in topics.items()
-                ]
-            )
-            response: DescribeProducersResponse = await cluster.send_to(leader, request)
-            for answered in response.topics:
-                for each in answered.partitions:
-                    place = answered.name, each.partition_index
-                    if each.error_code != ErrorCode.INVALID_REQUEST:
-                        check(each.error_code, each.error_message, of=f"{place[0]}-{place[1]}")
-                    answers.append((place, each))
-        return answers
-
-    return await cluster.retrying(attempt)
-
-
-async def _leaders(cluster: Cluster, places: Iterable[Place]) -> dict[Place, int]:
-    """The leaders of these partitions; others of the same topic need none. Raises ApiError."""
-    by_topic: dict[str, list[int]] = defaultdict(list)
-    for topic, index in places:
-        by_topic[topic].append(index)
-    leaders = {}
-    for topic, indexes in by_topic.items():
-        known = {
-            each.partition_index: each.leader_id for each in (await cluster.topic(topic)).partitions
-        }
-        for index in indexes:
-            leader = known.get(index)
-            if leader is None:
-                raise ApiError(
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {topic}-{index}."
-                )
-            if leader < 0:
-                raise ApiError(
-                    ErrorCode.LEADER_NOT_AVAILABLE, f"Partition {topic}-{index} has no leader."
-                )
-            leaders[topic, index] = leader
-    return leaders
-
-
-def _open(place: Place, state: ProducerState) -> Open:
-    return Open(
-        *place,
-        state.producer_id,
-        state.producer_epoch,
-        state.coordinator_epoch,
-        state.current_txn_start_offset,
-        state.last_timestamp,
-        state.last_sequence,
-    )
+async def silent_coordinators(cluster: Cluster) -> dict[Place, Fault]:
+    """The partitions of transactional ids whose coordinator cannot answer, and why: a broker lists
+    the ids that it could load, and says nothing of the others. Empty where the client may not ask
+    (TOPIC_AUTHORIZATION_FAILED)."""
+    try:
+        partitions = (await cluster.topic(TRANSACTION_TOPIC)).partitions
+    except ApiError as fault:
+        if fault.code in (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ):  # fmt: skip
+            return {}
+        raise
+    places = [(TRANSACTION_TOPIC, each.partition_index) for each in partitions]
+    faults = (await ask_partitions(cluster, places, seconds=PASS_OVER_SECONDS)).faults
+    return {
+        place: fault
+        for place, fault in faults.items()
+        if not isinstance(fault, ApiError) or fault.code != ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    }
 
 
 async def find_hanging(
-    cluster: Cluster, places: Iterable[Place], *, now_ms: int, longest_ms: int
+    cluster: Cluster,
+    places: Iterable[Place],
+    *,
+    now_ms: int,
+    longest_ms: int,
+    broker_id: int | None = None,
+    pass_over: Callable[[str], None] | None = None,
 ) -> list[Open]:
     """Transactions that partitions hold open, that are older than any may be, and of which no
-    coordinator says that the partition takes part. Diskless partitions have none: their leaders
-    refuse to describe producers (INVALID_REQUEST), and are passed over."""
-    known = [
-        _open(place, each)
-        for place, answer in await _asked_leaders(cluster, places)
-        for each in answer.active_producers
-    ]
+    coordinator says that the partition takes part. With `broker_id` this broker's replicas are
+    asked, not the leaders.
+
+    `pass_over` gets a sentence for each partition that cannot be asked, and for each transaction
+    that a coordinator which cannot answer may know; without it the first fault is raised."""
+    seconds = None if pass_over is None else PASS_OVER_SECONDS
+    asked = await ask_partitions(cluster, places, broker_id=broker_id, seconds=seconds)
+    for (topic, index), fault in asked.faults.items():
+        if pass_over is None:
+            raise fault
+        pass_over(said(fault, topic, index))
     candidates = [
         each
-        for each in sorted(known)
+        for each in asked.producers
         if each.start_offset >= 0 and now_ms - each.last_timestamp > longest_ms
     ]
     if not candidates:
         return []
-    ids = {each.producer_id for each in candidates}
-    listed = {
-        each.producer_id: each.transactional_id
-        for each in await list_transactions(cluster, producer_ids=sorted(ids))
-    }
-    under_way: dict[int, list[Place]] = {}
-    for producer_id, transactional_id in listed.items():
-        under_way[producer_id] = await _taking_part(cluster, transactional_id, producer_id)
-    return [
+    known = await _where_under_way(cluster, {each.producer_id for each in candidates})
+    hanging = [
         each
         for each in candidates
-        if (each.topic, each.partition) not in under_way.get(each.producer_id, ())
+        if (each.topic, each.partition) not in known.get(each.producer_id, ())
     ]
+    unknown = [each for each in hanging if each.producer_id not in known]
+    silent = await silent_coordinators(cluster) if unknown else {}
+    for (topic, index), fault in silent.items():
+        if pass_over is None:
+            raise fault
+        for each in unknown:
+            pass_over(
+                f"{each.topic}-{each.partition}, producer {each.producer_id}: its coordinator may "
+                f"be that of {said(fault, topic, index)}"
+            )
+    return [each for each in hanging if not silent or each.producer_id in known]
+
+
+def said(fault: Fault, topic: str, index: int) -> str:
+    """A sentence that names the partition and, where there is one, the code of its fault."""
+    text = f"{fault.message} ({fault.code.name})" if isinstance(fault, ApiError) else str(fault)
+    place = f"{topic}-{index}"
+    return text if place in text else f"{place}: {text}"
+
+
+async def _where_under_way(cluster: Cluster, ids: Iterable[int]) -> dict[int, list[Place]]:
+    """Where the transactions of these producer ids take part, as far as a coordinator knows one."""
+    return {
+        each.producer_id: await _taking_part(cluster, each.transactional_id, each.producer_id)
+        for each in await list_transactions(cluster, producer_ids=sorted(ids))
+    }
 
 
 async def _taking_part(cluster: Cluster, transactional_id: str, producer_id: int) -> list[Place]:
@@ -271,8 +240,8 @@ async def abort(
     )
 
     async def attempt() -> None:
-        leaders = await _leaders(cluster, [place])
-        connection = await cluster.connection_to(leaders[place])
+        leader = (await leaders(cluster, [place]))[place]
+        connection = await cluster.connection_to(leader)
         request = WriteTxnMarkersRequest(markers=[marker])
         response: WriteTxnMarkersResponse = await connection.send(request, KAFKA_MARKERS)
         (result,) = response.markers[0].topics[0].partitions

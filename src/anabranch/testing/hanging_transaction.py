@@ -104,9 +104,9 @@ def _request(topic: str, partition: int, producer_id: int, value: bytes) -> Prod
 
 async def end(cluster: Cluster, hanging: FoundTransaction) -> None:
     """Abort it, unless that was done."""
-    from anabranch.client import transactions
+    from anabranch.client import partition_producers, transactions
 
     place = hanging.topic, hanging.partition
-    for each in await transactions.producers(cluster, [place]):
+    for each in await partition_producers.producers(cluster, [place]):
         if each.producer_id == hanging.producer_id and each.start_offset == hanging.start_offset:
             await transactions.abort_at(cluster, place, each.start_offset)

@@ -252,6 +252,28 @@ def test_producers_of_a_partition(node):
     assert producers(node, "a b").error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
+def test_a_follower_answers_for_the_producers_of_its_own_log(node):
+    """`kafka-transactions … --broker-id N` asks a broker about each partition that it hosts."""
+    node.topic(replicas=(1, 2))
+    append(node, 2, producer_id=5, producer_epoch=1, base_sequence=0)
+    node.change("t", leader=2, leader_epoch=1)
+    answer = producers(node)
+    assert answer.error_code == ErrorCode.NONE
+    assert [each.producer_id for each in answer.active_producers] == [5]
+    node.topic("away", replicas=(2, 3), leader=2)
+    assert producers(node, "away").error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_diskless_partition_has_no_transactions_to_describe(node, monkeypatch):
+    """An error would end `kafka-transactions find-hanging --broker-id N` for every partition."""
+    node.topic()
+    append(node, 2, producer_id=5, producer_epoch=1, base_sequence=0)
+    monkeypatch.setattr(type(node.replica()), "knows_producers", False)
+    answer = producers(node)
+    assert (answer.error_code, answer.active_producers) == (ErrorCode.NONE, [])
+    assert "diskless" in answer.error_message
+
+
 # DescribeTopicPartitions
 
 

@@ -2,8 +2,10 @@
 
 KIP: KIP-664.
 Versions: 0.
-Behaviour: needs READ on the topic, and this broker must lead the partition. The producers of a
-    diskless partition are known to its coordinator alone: INVALID_REQUEST.
+Behaviour: needs READ on the topic. Each replica answers from its own log, whoever leads, as in
+    Kafka: an administrator may ask every broker that hosts the partition. The producers of a
+    diskless partition are known to its coordinator alone, and none has a transaction: the list is
+    empty, and the message says so without an error.
 Skipped: nothing
 """
 
@@ -43,13 +45,14 @@ def run(broker: Broker, request: Request, _now_ms: int) -> DescribeProducersResp
             try:
                 if refusal is not None:
                     raise ApiError(refusal)
-                replica = broker.partitions.find_leader(broker.image, topic.name, index)
-                if not replica.knows_producers:
-                    raise ApiError(ErrorCode.INVALID_REQUEST, DISKLESS)
-                answer.active_producers = [_state(each) for each in replica.producers]
+                replica = broker.partitions.find(broker.image, topic.name, index)
+                if replica.knows_producers:
+                    answer.active_producers = [_state(each) for each in replica.producers]
+                else:
+                    answer.error_message = DISKLESS
             except ApiError as error:
                 answer.error_code = error.code
-                if refusal is not None or error.code is ErrorCode.INVALID_REQUEST:
+                if refusal is not None:
                     answer.error_message = error.message
         response.topics.append(TopicResponse(name=topic.name, partitions=partitions))
     return response
