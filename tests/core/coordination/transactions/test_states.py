@@ -329,3 +329,19 @@ def test_each_epoch_that_a_producer_is_given_can_be_fenced(steps, version):
             before, producer = producer, Producer(given.producer_id, given.producer_epoch)
         known = found
         assert producer.epoch <= LAST_EPOCH
+
+
+@pytest.mark.parametrize("state", KEPT)
+@pytest.mark.parametrize("producer", [Producer(-1, 0), Producer(-1, -1), Producer(-5, 0)])
+def test_no_producer_id_is_not_the_one_that_comes_next(state, producer):
+    """CONCURRENT_TRANSACTIONS is retriable: a client would ask for ever."""
+    before, how = in_state(state), {"is_pending": False, "now_ms": NOW_MS, "client_version": 2}
+
+    def adds() -> Transaction | Answered:
+        return rules.added(before, producer, frozenset({PLACE}), **how)
+
+    def ends() -> Transaction | Answered:
+        return rules.ended(before, producer, commits=True, new_producer_id=None, **how)
+
+    assert [code_of(adds), code_of(ends)] == [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 2
+    assert rules.check_part(before, producer, PLACE) is ErrorCode.INVALID_PRODUCER_ID_MAPPING

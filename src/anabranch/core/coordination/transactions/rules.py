@@ -175,6 +175,8 @@ def _checked(before: Transaction | None, producer: Producer) -> Transaction:
 def _comes_next(before: Transaction, producer: Producer) -> bool:
     """Whether a producer goes on with another producer id, and the markers of its transaction
     before are being written: it was told so when that was decided."""
+    if before.next_producer_id == NO_PRODUCER_ID:
+        return False
     return producer == (before.next_producer_id, 0)
 
 
