@@ -136,7 +136,8 @@ def test_a_producer_id_of_another_producer(node, client, producer, ask):
 
 
 @pytest.mark.parametrize(
-    ("ask", "code"), [(end, FENCED), (add_offsets, FENCED), (write, OLD_EPOCH)]
+    ("ask", "code"),
+    [(end, FENCED), (add_offsets, FENCED), (commit_offsets, OLD_EPOCH), (write, OLD_EPOCH)],
 )
 def test_an_epoch_that_is_over_or_was_never_given(node, client, producer, ask, code):
     name, producer_id, epoch = producer
@@ -147,6 +148,13 @@ def test_an_epoch_that_is_over_or_was_never_given(node, client, producer, ask, c
         assert add(client, name, producer_id, other, plain=0) == {"plain": FENCED}
     assert node.state("plain") == before
     assert state(client, name) == "Empty"
+
+
+def test_no_producer_id_at_all(node, client, producer):
+    for producer_id, epoch in ((-1, 0), (-1, -1), (-5, 0)):
+        assert end(client, producer[0], producer_id, epoch) == MAPPING
+        assert add(client, producer[0], producer_id, epoch, plain=0) == {"plain": MAPPING}
+    assert state(client, producer[0]) == "Empty"
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, 900_001, 2**31 - 1])

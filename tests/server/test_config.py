@@ -151,6 +151,13 @@ def test_an_unknown_key_warns_with_the_nearest_known_one(load):
     assert third.endswith("zzz is not a setting and is ignored")
 
 
+def test_a_switch_that_is_on_in_vain_is_named(load):
+    name = "transaction.two.phase.commit.enable"
+    [warning] = load(f"{name}=true\n").warnings
+    assert f"server.properties:1: {name} has no effect: two-phase commit" in warning
+    assert not load(f"{name}=false\n").warnings
+
+
 def test_r15_an_alias_is_taken_and_a_ghost_is_named(load):
     config = load("log.recovery.threads.per.data.dir=4\nunclean.shutdown.recovery.enable=true\n")
     assert config.broker.num_recovery_threads_per_data_dir == 4

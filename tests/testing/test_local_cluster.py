@@ -274,6 +274,13 @@ def test_a_topic_that_is_not_there_is_told_at_once(shared, ask):
     assert time.monotonic() - begin < 10 * UNKNOWN_TOPIC_SECONDS
 
 
+def test_a_transaction_in_a_diskless_topic_is_refused_with_a_remedy(shared):
+    shared.create_topic("objects", config={"diskless.enable": True})
+    with pytest.raises(ClusterError, match=r"objects is diskless .* use a classic topic"):
+        shared.hang_transaction("objects")
+    shared.delete_topic("objects")
+
+
 def test_a_setting_that_no_topic_has_is_told_at_once(shared):
     with pytest.raises(ClusterError, match=r"retention\.m.*INVALID_CONFIG"):
         shared.create_topic("odd", config={"retention.m": 1})

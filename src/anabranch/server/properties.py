@@ -13,7 +13,12 @@ from pathlib import Path
 
 import msgspec
 
-from anabranch.core.settings.catalogue import ALIASES, BROKER_SETTINGS, NEVER_EXISTED
+from anabranch.core.settings.catalogue import (
+    ALIASES,
+    BROKER_SETTINGS,
+    NEVER_EXISTED,
+    WITHOUT_EFFECT,
+)
 from anabranch.core.settings.setting import ConfigFault, Setting
 from anabranch.core.settings.validation import Resource, setting_of
 
@@ -81,7 +86,8 @@ def read_overrides(overrides: Sequence[str]) -> dict[str, Entry]:
 
 
 def without_aliases(entries: Mapping[str, Entry]) -> tuple[dict[str, Entry], list[str]]:
-    """The entries under the names that Kafka has, and a warning for each name that it has not."""
+    """The entries under the names that Kafka has, and a warning for each name that it has not, and
+    for each switch that is on in vain."""
     known: dict[str, Entry] = {}
     warnings = []
     for key, entry in entries.items():
@@ -93,6 +99,8 @@ def without_aliases(entries: Mapping[str, Entry]) -> tuple[dict[str, Entry], lis
             warnings.append(f"{entry.origin}: {key} is ignored: {NEVER_EXISTED[key]}")
         else:
             known[key] = entry
+            if key in WITHOUT_EFFECT and entry.text.strip().lower() == "true":
+                warnings.append(f"{entry.origin}: {key} has no effect: {WITHOUT_EFFECT[key]}")
             if not is_known(key):
                 warnings.append(
                     f"{entry.origin}: {key} is not a setting and is ignored{nearest(key)}"

@@ -81,7 +81,7 @@ async def _first_record(
             return int(told.base_offset)
         if told.error_code not in (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.INVALID_TXN_STATE,
                                    ErrorCode.INVALID_PRODUCER_ID_MAPPING):  # fmt: skip
-            raise ApiError(ErrorCode(told.error_code))
+            raise ApiError(ErrorCode(told.error_code), told.error_message or "")
         await asyncio.sleep(AGAIN_SECONDS)
 
 

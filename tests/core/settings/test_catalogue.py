@@ -11,6 +11,7 @@ from anabranch.core.settings.catalogue import (
     NEVER_EXISTED,
     TOPIC_SETTINGS,
     TOPIC_TO_BROKER,
+    WITHOUT_EFFECT,
 )
 from anabranch.core.settings.setting import Mark, parse
 
@@ -70,6 +71,10 @@ def test_r15_aliases_lead_to_settings_and_ghosts_are_no_settings():
         assert name in BROKER_SETTINGS
     assert "unclean.shutdown.recovery.enable" in NEVER_EXISTED
     assert not set(NEVER_EXISTED) & set(BROKER_SETTINGS)
+
+
+def test_switches_without_effect_are_settings_that_are_not_in_force():
+    assert not [name for name in WITHOUT_EFFECT if BROKER_SETTINGS[name].in_force]
 
 
 def test_r7_the_older_imbalance_percentage_is_accepted():
