@@ -157,6 +157,41 @@ def test_no_producer_id_at_all(node, client, producer):
     assert state(client, producer[0]) == "Empty"
 
 
+def test_refused_producers_and_markers_are_named_in_the_log(node, client, producer):
+    name, producer_id, epoch = producer
+    assert begin(client, name).producer_epoch == epoch + 1
+    who = f"transactional_id={name} producer_id={producer_id} producer_epoch={epoch} client_id=bad"
+    asked = {
+        (f"request=EndTxn {who}", "code=PRODUCER_FENCED"): lambda: end(client, *producer),
+        (f"request=AddOffsetsToTxn {who}", "FENCED"): lambda: add_offsets(client, *producer),
+        (f"request=TxnOffsetCommit {who}", "EPOCH"): lambda: commit_offsets(client, *producer),
+        (f"request=Produce {who}", "EPOCH", "plain-0"): lambda: write(client, *producer),
+        (f"request=AddPartitionsToTxn {who}", "UNKNOWN_TOPIC", "unknown-0"): (
+            lambda: add(client, *producer, plain=0, unknown=0)
+        ),
+        ("request=WriteTxnMarkers producer_id=1", "UNKNOWN_TOPIC", "plain-7"): (
+            lambda: mark(client, index=7)
+        ),
+    }
+    for words, ask in asked.items():
+        eventually(lambda: _is_said(node, ask, words), f"a line with {words}")  # noqa: B023
+
+
+def _is_said(node, ask, words):
+    """Ask, which a node names a few times a second, and look."""
+    ask()
+    return any(all(word in line for word in words) for line in node.lines)
+
+
+def test_refused_producers_do_not_fill_the_log(node, client, producer):
+    begin(client, producer[0])
+    for _ in range(1_000):
+        end(client, *producer)
+    said = [line for line in node.lines if "a transactional request was refused" in line]
+    assert len(said) < 300
+    eventually(lambda: _is_said(node, lambda: end(client, *producer), ["unsaid="]), "a count")
+
+
 @pytest.mark.parametrize("timeout_ms", [0, -1, 900_001, 2**31 - 1])
 def test_a_timeout_that_cannot_be(node, client, timeout_ms):
     code = ErrorCode.INVALID_TRANSACTION_TIMEOUT

@@ -1,7 +1,9 @@
-"""The line that a node writes when it aborts a transaction that outlived its timeout."""
+"""The lines of a node's log about transactions: one that outlived its timeout and is aborted, and
+requests of producers that are refused."""
 
 from __future__ import annotations
 
+from anabranch.core.coordination.transactions.refusals import Refusal
 from anabranch.core.coordination.transactions.upkeep import Late
 from anabranch.server.logs import logger
 
@@ -25,5 +27,22 @@ def say_late(late: Late) -> None:
         timeout_ms=transaction.timeout_ms,
         lasted_ms=lasted_ms,
         partitions=", ".join(places),
+        **({"unsaid": unsaid} if unsaid else {}),
+    )
+
+
+def say_refusal(refusal: Refusal) -> None:
+    """Name the request, the producer, its client, and why it was refused."""
+    name, unsaid = refusal.transactional_id, refusal.unsaid
+    LOG.warning(
+        "a transactional request was refused",
+        request=refusal.request,
+        **({} if name is None else {"transactional_id": name}),
+        producer_id=refusal.producer_id,
+        producer_epoch=refusal.producer_epoch,
+        client_id=refusal.client_id,
+        peer=refusal.client_host,
+        code=refusal.code.name,
+        why=refusal.why,
         **({"unsaid": unsaid} if unsaid else {}),
     )

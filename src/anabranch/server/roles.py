@@ -38,7 +38,7 @@ from anabranch.server.diskless.shell import DisklessShell
 from anabranch.server.dispatch import Dispatcher, Peer
 from anabranch.server.flush import Flusher
 from anabranch.server.groups import GroupShell
-from anabranch.server.late_transactions import say_late
+from anabranch.server.late_transactions import say_late, say_refusal
 from anabranch.server.logs import LogLevels, logger
 from anabranch.server.partitions import PartitionShell
 from anabranch.server.peers import PeerConnections, PeerShell
@@ -328,6 +328,8 @@ class BrokerDispatcher(Dispatcher):
         self._broker_role.diskless.perform()
         for late in self.world.transactions.upkeep.take_said():
             say_late(late)
+        for refusal in self.world.refusals.take_said():
+            say_refusal(refusal)
 
     def grant(self, wish: Wish) -> None:
         """See Performer."""

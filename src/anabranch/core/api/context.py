@@ -19,6 +19,7 @@ from anabranch.core.api.metadata_view import MetadataCache
 from anabranch.core.api.suspects import Suspects
 from anabranch.core.broker.peers import Peers
 from anabranch.core.coordination.transactions.coordinator import TransactionCoordinator
+from anabranch.core.coordination.transactions.refusals import Refusals
 from anabranch.core.coordination.transactions.verification import Verifier
 from anabranch.core.diskless.broker import Diskless
 from anabranch.core.groups.coordinator import GroupCoordinator
@@ -108,6 +109,8 @@ class Broker:
     """The consumer groups that this broker coordinates."""
     transactions: TransactionCoordinator = field(init=False)
     """The transactional ids that this broker coordinates."""
+    refusals: Refusals = field(default_factory=Refusals)
+    """Of producers and places, that the log is to name."""
     replication: Replication = field(init=False)
     """What this broker copies from leaders, and the in-sync replicas of what it leads."""
 

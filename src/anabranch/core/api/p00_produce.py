@@ -29,6 +29,7 @@ from anabranch.core.api.handler import Handler
 from anabranch.core.api.leader_hints import leader_hint, tell_leaders
 from anabranch.core.api.near_clients import count_taken
 from anabranch.core.broker.gate import Charge, Need
+from anabranch.core.coordination.transactions.refusals import OF_PRODUCERS
 from anabranch.core.coordination.transactions.verification import VERIFY_MS, Speaks, Verification
 from anabranch.core.errors import ApiError, ErrorCode, RecordsRefused, StorageFault
 from anabranch.core.log.held_up import Place
@@ -145,7 +146,7 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
             except (ApiError, StorageFault) as error:
                 failed = True
                 replica = None if hosted is None else hosted.get(data.index)
-                _fail(broker, topic, data, answer, replica, error)
+                _fail(broker, request, topic, data, answer, replica, error)
         response.responses.append(
             TopicProduceResponse(
                 name=topic.name, topic_id=topic.topic_id, partition_responses=answers
@@ -294,13 +295,14 @@ def _append_verified(
         broker.held_up.check(place, data.records, replica.producers, broker.steady_ms)
         _append(broker, request, name, replica, data, answer, pending, now_ms, is_verified=True)
     except (ApiError, StorageFault) as error:
-        _fail(broker, topic, data, answer, replica, error)
+        _fail(broker, request, topic, data, answer, replica, error)
         return False
     return True
 
 
 def _fail(
     broker: Broker,
+    request: Request,
     topic: TopicProduceData,
     data: PartitionProduceData,
     answer: PartitionProduceResponse,
@@ -309,6 +311,17 @@ def _fail(
 ) -> None:
     _refuse(broker, answer, error, replica)
     _hold_up(broker, topic, data, answer, replica)
+    if answer.error_code in OF_PRODUCERS and request.body.transactional_id is not None:
+        header = read_header(data.records or b"")
+        broker.refusals.note(
+            request,
+            "Produce",
+            answer.error_code,
+            transactional_id=request.body.transactional_id,
+            producer=(header.producer_id, header.producer_epoch),
+            now_ms=broker.steady_ms,
+            place="" if replica is None else f"{replica.topic_partition}",
+        )
 
 
 def _take(answer: PartitionProduceResponse, ticket: Ticket) -> None:

@@ -22,6 +22,7 @@ from anabranch.core.api.handler import Handler
 from anabranch.core.api.transactions import (
     PRODUCER_ID_WAIT_MS,
     fenced_code,
+    note_refusal,
     transactional_id_allowed,
     when_decided,
 )
@@ -70,6 +71,7 @@ def _transactional(broker: Broker, request: Request, name: str, now_ms: int) -> 
         expected = Producer(body.producer_id, body.producer_epoch)
 
     def tell(decision: Decision) -> InitProducerIdResponse:
+        note_refusal(broker, request, "InitProducerId", decision.code, name)
         return InitProducerIdResponse(
             error_code=fenced_code(decision.code, request.version, since=FENCED_SINCE),
             producer_id=decision.producer_id,

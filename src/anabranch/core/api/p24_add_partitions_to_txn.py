@@ -63,18 +63,44 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
     """The code of each partition, or a wait until all are committed."""
     body: AddPartitionsToTxnRequest = request.body
     if request.version < BATCHED_SINCE:
-        return then(
-            _one(broker, request, _of_client(body), now_ms),
-            lambda result: AddPartitionsToTxnResponse(
-                results_by_topic_v3_and_below=result.topic_results
-            ),
-        )
+        asked = _of_client(body)
+
+        def tell(result: AddPartitionsToTxnResult) -> AddPartitionsToTxnResponse:
+            _note(broker, request, asked, result)
+            return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=result.topic_results)
+
+        return then(_one(broker, request, asked, now_ms), tell)
     if not cluster_allowed(broker.authorizer, request, Operation.CLUSTER_ACTION):
         return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     return when_all(
         [_one(broker, request, each, now_ms) for each in body.transactions],
         lambda results: AddPartitionsToTxnResponse(results_by_transaction=results),
     )
+
+
+def _note(
+    broker: Broker,
+    request: Request,
+    asked: AddPartitionsToTxnTransaction,
+    result: AddPartitionsToTxnResult,
+) -> None:
+    """Leave the first partition that a client was refused for the log. Of a broker's request the
+    partition's leader tells its client, and the log."""
+    for topic in result.topic_results:
+        for each in topic.results_by_partition:
+            if each.partition_error_code not in (
+                ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED,
+            ):  # fmt: skip
+                broker.refusals.note(
+                    request,
+                    "AddPartitionsToTxn",
+                    each.partition_error_code,
+                    transactional_id=asked.transactional_id,
+                    producer=(asked.producer_id, asked.producer_epoch),
+                    now_ms=broker.steady_ms,
+                    place=f"{topic.name}-{each.partition_index}",
+                )
+                return
 
 
 def _of_client(body: AddPartitionsToTxnRequest) -> AddPartitionsToTxnTransaction:

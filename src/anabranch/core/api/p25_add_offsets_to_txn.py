@@ -20,6 +20,7 @@ from anabranch.core.api.groups import group_allowed, when_created
 from anabranch.core.api.handler import Handler
 from anabranch.core.api.transactions import (
     fenced_code,
+    note_refusal,
     transactional_id_allowed,
     when_free,
 )
@@ -54,6 +55,7 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
         return _when_created(broker, request, now_ms)
 
     def tell(decision: Decision) -> AddOffsetsToTxnResponse:
+        note_refusal(broker, request, "AddOffsetsToTxn", decision.code, name)
         code = fenced_code(decision.code, request.version, since=FENCED_SINCE)
         return AddOffsetsToTxnResponse(error_code=code)
 

@@ -19,6 +19,7 @@ from anabranch.core.api.context import Broker
 from anabranch.core.api.handler import Handler
 from anabranch.core.api.transactions import (
     fenced_code,
+    note_refusal,
     transactional_id_allowed,
     when_decided,
 )
@@ -45,6 +46,7 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
         return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
 
     def tell(decision: Decision) -> EndTxnResponse:
+        note_refusal(broker, request, "EndTxn", decision.code, name)
         answer = EndTxnResponse(error_code=fenced_code(decision.code, version, since=FENCED_SINCE))
         if version >= EPOCH_SINCE:
             answer.producer_id = decision.producer_id

@@ -95,6 +95,15 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
                     result.error_code = (
                         ErrorCode.NOT_LEADER_OR_FOLLOWER if is_hidden else error.code
                     )
+                    broker.refusals.note(
+                        request,
+                        "WriteTxnMarkers",
+                        error.code,
+                        transactional_id=None,
+                        producer=(marker.producer_id, marker.producer_epoch),
+                        now_ms=broker.steady_ms,
+                        place=f"{topic.name}-{index}",
+                    )
             told.topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=results))
     return _wait(broker, response, pending, now_ms) if pending else response
 

@@ -17,6 +17,7 @@ from anabranch.core.api.context import Broker
 from anabranch.core.api.groups import group_allowed, when_committed
 from anabranch.core.api.handler import Handler
 from anabranch.core.api.offset_commits import NONE, Commits, fail, refused, sorted_out
+from anabranch.core.api.transactions import note_refusal
 from anabranch.core.broker.gate import Need
 from anabranch.core.coordination.transactions.verification import VERIFY_MS, Speaks, Verification
 from anabranch.core.errors import ApiError, ErrorCode
@@ -50,7 +51,7 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
     try:
         verification = _unverified(broker, request, now_ms)
     except ApiError as error:
-        return _failed(response, request, error.code)
+        return _refused(broker, response, request, error.code)
     if verification is None:
         return _commit(broker, request, response, commits, None, now_ms)
 
@@ -108,12 +109,20 @@ def _commit(
         producer = body.producer_id, body.producer_epoch
         offsets.commit_in_transaction(broker.groups, group, commits, producer, done, now_ms)
     except ApiError as error:
-        return _failed(response, request, error.code)
+        return _refused(broker, response, request, error.code)
 
     def tell(code: ErrorCode) -> TxnOffsetCommitResponse:
         return response if code is NONE else _failed(response, request, code)
 
     return when_committed(broker, group.shard, done, now_ms, tell)
+
+
+def _refused(
+    broker: Broker, response: TxnOffsetCommitResponse, request: Request, code: ErrorCode
+) -> TxnOffsetCommitResponse:
+    """As `_failed`, and the log names a producer that is not the one it should be."""
+    note_refusal(broker, request, "TxnOffsetCommit", code, request.body.transactional_id)
+    return _failed(response, request, code)
 
 
 def _failed(

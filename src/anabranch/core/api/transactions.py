@@ -117,6 +117,23 @@ def _when_there_are_ids(
     return Wait((PRODUCER_IDS,), now_ms + PRODUCER_ID_WAIT_MS, poll)
 
 
+def note_refusal(
+    broker: Broker, request: Request, name: str, code: int, transactional_id: str, place: str = ""
+) -> None:
+    """Leave a refused request of a producer, which this body is, for the log; 0 is no refusal."""
+    body = request.body
+    producer = (body.producer_id, body.producer_epoch)
+    broker.refusals.note(
+        request,
+        name,
+        code,
+        transactional_id=transactional_id,
+        producer=producer,
+        now_ms=broker.steady_ms,
+        place=place,
+    )
+
+
 def fenced_code(code: ErrorCode, version: int, *, since: int) -> int:
     """PRODUCER_FENCED, or in versions before `since`, which do not know it, what they know."""
     if code is ErrorCode.PRODUCER_FENCED and version < since:

@@ -14,6 +14,7 @@ from tests.core.coordination.transactions.transaction_world import (
 )
 
 from anabranch.core.api.context import METADATA
+from anabranch.core.coordination.transactions import refusals
 from anabranch.core.coordination.transactions.loader import TransactionLoader
 from anabranch.core.coordination.transactions.markers import Markers
 from anabranch.core.coordination.transactions.shard import TransactionShard
@@ -803,6 +804,24 @@ def test_a_key_of_a_newer_version_is_passed_over_and_counted(world):
     loader = in_the_log(world, b"\0\7" + bytes(9), b"\0\0" + bytes(30))
     list(loader.steps(world.node.now_ms))
     assert (loader.unknown_keys, loader.transactions) == (1, {})
+
+
+def test_refused_producers_are_named_in_the_log_up_to_a_number(world):
+    """With the request, the producer and its client; what passes by itself is not a refusal."""
+    known, said_by = world.producer("id"), world.broker.refusals
+    stale, foreign = Producer(known.producer_id, known.epoch - 1), Producer(77, 0)
+    assert world.end(stale, name="id") == FENCED
+    assert world.add(foreign, HERE, name="id") == [ErrorCode.INVALID_PRODUCER_ID_MAPPING]
+    assert said_by.take_said()[0][:4] == ("EndTxn", "id", *stale)
+    for _ in range(refusals.MOST_SAID + 3):
+        world.end(foreign, name="n" * 30_000)
+    assert len(said_by.take_said()) == refusals.MOST_SAID - 2
+    world.broker.steady_ms += refusals.WHILE_MS
+    world.end(foreign, name="n" * 30_000)
+    [said] = said_by.take_said()
+    assert (said.unsaid, said.code) == (5, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    assert len(said.transactional_id) == refusals.LONGEST_TEXT + 1
+    assert (said.client_id, said.client_host) == ("tests", "127.0.0.1")
 
 
 def test_late_transactions_are_named_in_the_log_up_to_a_number(world):
