@@ -6,10 +6,21 @@ import itertools
 import time
 
 import pytest
-from bad_kit import GROUP, LATEST, TRANSACTION, Raw, batch, eventually, framed, produce
+from bad_kit import (
+    GROUP,
+    LATEST,
+    TRANSACTION,
+    Raw,
+    RunningNode,
+    batch,
+    eventually,
+    framed,
+    produce,
+)
 
+from anabranch.core.coordination.internal_topics import java_hash
 from anabranch.core.errors import ErrorCode
-from anabranch.core.wire.frame import read_response
+from anabranch.core.wire.frame import frame_request, read_response
 from anabranch.core.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from anabranch.core.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -27,6 +38,7 @@ from anabranch.core.wire.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
+from anabranch.core.wire.messages.produce import ProduceResponse
 from anabranch.core.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -37,6 +49,7 @@ from anabranch.core.wire.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from anabranch.core.wire.transaction_records import encode_key
 
 NONE, UNKNOWN_TOPIC, NOT_ALLOWED = 0, 3, 29
 MAPPING = ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -46,6 +59,7 @@ NOT_ATTEMPTED = ErrorCode.OPERATION_NOT_ATTEMPTED
 TIMEOUT_MS = 60_000
 SHORT_MS = 300
 FAR_ID = 10**12
+STATE, ADMIN = "__transaction_state", "__admin_client"
 MANY, AT_ONCE = 5_000, 500
 NAMES = (f"bad-{number}" for number in itertools.count())
 
@@ -247,6 +261,37 @@ def test_markers_of_a_client(node, client, producer):
     assert mark(client, producer_id=producer_id, producer_epoch=epoch - 1) == OLD_EPOCH
     assert end(client, name, producer_id, epoch) == NONE
     eventually(lambda: last_stable(client) == last_stable(client, isolation=0), "the marker")
+
+
+def test_transactional_ids_that_a_newer_version_has_written(tmp_path):
+    """A key is passed over and counted; a value takes its partition offline, and no other one."""
+    node = RunningNode(tmp_path / "node", **{"transaction.state.log.num.partitions": "2"})
+    newer = {0: (b"\0\7" + bytes(9), bytes(30)), 1: (encode_key("id"), b"\0\7" + bytes(30))}
+    try:
+        node.start().ready().prepare()
+        with Raw(node) as client:
+            for index, (key, value) in newer.items():
+                request = produce(STATE, batch(key=key, value=value), index=index)
+                client.send(b"".join(map(bytes, frame_request(1, ADMIN, request, 9))))
+                _, answer = read_response(client.frame(), ProduceResponse, 9)
+                assert answer.responses[0].partition_responses[0].error_code == NONE
+        node.kill()
+        node.start().ready()
+        skipped = ("records that this version does not know were skipped", f"{STATE}-0", "=1")
+        offline = ("a partition is offline", f"{STATE}-1", "offset 0", "no such version")
+        for words in (skipped, offline):
+            eventually(lambda: _is_said(node, list, words), f"a line with {words}")  # noqa: B023
+        with Raw(node) as client:
+            eventually(lambda: begin(client, id_of(0)).error_code == NONE, "ids of partition 0")
+            assert begin(client, id_of(1)).error_code == ErrorCode.NOT_COORDINATOR
+    finally:
+        node.close()
+
+
+def id_of(partition):
+    """A transactional id that belongs to this partition of two."""
+    ids = (f"id-{number}" for number in itertools.count())
+    return next(each for each in ids if java_hash(each) % 2 == partition)
 
 
 def test_thousands_of_ids_that_never_end_anything(node):
