@@ -15,10 +15,11 @@ from compat.families.console import KEYED, produce
 from compat.families.librdkafka import SECONDS, producer
 from compat.families.perf import NUMBERS, VERIFIABLE_CONSUMER, VERIFIABLE_PRODUCER, events
 from compat.families.records import held
-from compat.families.topics import create
+from compat.families.topics import create, topics
 from compat.java import java
 from compat.peer import Output, Peer
 from compat.row import Failed, row
+from compat.three import LONG_SECONDS, three
 
 COPIER = "org.apache.kafka.tools.TransactionalMessageCopier"
 COPIED_SECONDS = 90.0
@@ -107,6 +108,29 @@ def aborts_transactions(peer: Peer) -> object:
         right = ("abort", "--topic", name, "--partition", 0, "--start-offset", 0)
         aborted = transactions(peer, *right).lines
         return hanging, before, refused.code, aborted, producers(peer, name)
+
+
+@row("transactions-of-a-broker")
+def asks_one_broker(peer: Peer) -> object:
+    """On three brokers, kafka-transactions asks each for its replicas, followers as well."""
+    name = "tool-brokers"
+    with three(peer) as cluster:
+        words = ("--topic", name, "--replica-assignment", "1:2:3")
+        topics(cluster, "--create", *words)
+        found = producer(cluster, name)
+        found.begin_transaction()
+        found.produce(name, b"open", partition=0)
+        if found.flush(LONG_SECONDS):
+            raise Failed("the record of an open transaction was not acknowledged")
+        seen = []
+        for number in ("1", "2", "3"):
+            at = ("--topic", name, "--broker-id", number)
+            described = transactions(cluster, "describe-producers", *at, "--partition", 0)
+            seen.append(described.columns(*STATES))
+            seen.append(transactions(cluster, "find-hanging", *at).lines)
+            seen.append(transactions(cluster, "find-hanging", "--broker-id", number).lines)
+        found.abort_transaction(LONG_SECONDS)
+        return seen
 
 
 @row("transactions-terminate")
