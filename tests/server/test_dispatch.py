@@ -9,10 +9,10 @@ import threading
 from dataclasses import replace
 
 import pytest
-from server_kit import handler
+from server_kit import eventually, handler
 
 from anabranch.core.access.principal import ANONYMOUS, Principal
-from anabranch.core.broker.gate import Session, SessionEvent
+from anabranch.core.broker.gate import Charge, Session, SessionEvent
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.log.files import ColdRead
 from anabranch.core.outcome import Cold, Forward, Wait
@@ -22,6 +22,8 @@ from anabranch.core.wire.messages.describe_cluster import (
     DescribeClusterResponse,
 )
 from anabranch.core.wire.messages.metadata import MetadataRequest
+from anabranch.core.wire.messages.produce import ProduceRequest, ProduceResponse
+from anabranch.server.clocks import steady_ms
 from anabranch.server.connection import Connection
 
 
@@ -207,3 +209,94 @@ async def test_a_session_that_is_not_open_gets_only_what_opens_one(serve):
     session.step(SessionEvent.TIME_OVER)
     client.send(4, DescribeClusterRequest(), 0)
     assert await client.ended()
+
+
+class Rest:
+    """Quotas that let one principal rest after each request; note what was charged."""
+
+    def __init__(self, principal, rest_ms):
+        self.principal, self.rest_ms, self.charged = principal, rest_ms, []
+
+    def charge(self, principal, kind, amount, _now_ms):
+        self.charged.append((principal.name, kind, amount))
+        return self.rest_ms if principal == self.principal else 0
+
+
+MUTED = Principal("User", "muted")
+
+
+async def two_clients(service):
+    """One that quotas know, and one that they do not."""
+    muted = await service.connect()
+    await eventually(lambda: service.acceptor.connections)
+    (connection,) = service.acceptor.connections
+    connection.session = Session(MUTED)
+    return muted, await service.connect(), connection
+
+
+@pytest.mark.parametrize("is_parked", [False, True], ids=["at-once", "later"])
+async def test_a_muted_connection_is_answered_after_its_mute_and_in_order(serve, is_parked):
+    """KIP-219: what went over the quota is answered at once, what follows it is run later."""
+    ran = []
+
+    def run(_node, request, now_ms):
+        ran.append((request.principal.name, request.correlation_id, steady_ms()))
+        if is_parked:
+            return Wait((), now_ms, lambda _now, _expired: cluster())
+        return cluster()
+
+    service = await serve(handler(60, run))
+    quotas = service.dispatcher.quotas = Rest(MUTED, 100)
+    muted, other, connection = await two_clients(service)
+    muted.send(1, DescribeClusterRequest(), 0)
+    assert (await muted.answer(60, 0))[0] == 1
+    until_ms = connection.session.muted_until_ms
+    quotas.rest_ms = 0
+    muted.send(2, DescribeClusterRequest(), 0)
+    muted.send(3, DescribeClusterRequest(), 0)
+    await eventually(lambda: connection.is_waited_for)
+    other.send(4, DescribeClusterRequest(), 0)
+    assert (await other.answer(60, 0))[0] == 4
+    assert [(await muted.answer(60, 0))[0] for _ in range(2)] == [2, 3]
+    times = {correlation_id: at_ms for name, correlation_id, at_ms in ran if name == "muted"}
+    assert list(times) == [1, 2, 3]
+    assert times[1] < until_ms <= times[2] <= times[3]
+    assert [each[1] for each in ran if each[0] != "muted" or each[1] == 2] == [4, 2]
+    assert (service.memory.held_bytes, connection.received_requests) == (0, 3)
+    assert quotas.charged == [
+        (name, Charge.REQUEST, 1) for name in ("muted", ANONYMOUS.name, "muted", "muted")
+    ]
+
+
+async def test_a_muted_connection_that_ends_leaves_nothing(serve):
+    service = await serve(handler(60, lambda _n, _r, _t: cluster()))
+    service.dispatcher.quotas = Rest(MUTED, 60_000)
+    muted, _other, connection = await two_clients(service)
+    for number in (1, 2, 3):
+        muted.send(number, DescribeClusterRequest(), 0)
+    assert (await muted.answer(60, 0))[0] == 1
+    await eventually(lambda: len(service.dispatcher.purgatory) == 1)
+    muted.writer.close()
+    await eventually(lambda: connection not in service.acceptor.connections)
+    assert (len(service.dispatcher.purgatory), service.memory.held_bytes) == (0, 0)
+
+
+async def test_records_are_charged_by_their_bytes(serve):
+    """In and out; an answer that waited is charged like one that was there."""
+    answer = ProduceResponse(responses=[])
+    service = await serve(
+        replace(
+            handler(0, lambda _n, _r, now_ms: Wait((), now_ms, lambda _now, _expired: answer)),
+            charge=Charge.PRODUCE,
+        ),
+        replace(handler(60, lambda _n, _r, _t: cluster("c" * 500)), charge=Charge.FETCH),
+    )
+    quotas = service.dispatcher.quotas = Rest(MUTED, 0)
+    client = await service.connect()
+    client.send(1, ProduceRequest(transactional_id="t" * 300, topic_data=[]), 9)
+    await client.answer(0, 9)
+    client.send(2, DescribeClusterRequest(), 0)
+    await client.answer(60, 0)
+    (_, produced, brought), (_, fetched, taken) = quotas.charged
+    assert (produced, fetched) == (Charge.PRODUCE, Charge.FETCH)
+    assert 300 < brought < 400 and 500 < taken < 600

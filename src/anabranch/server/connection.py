@@ -12,7 +12,7 @@ memoryview that nobody else uses while somebody holds a slice of it.
 
 Rules kept: answers leave in the order of requests; a request that must be alone (a change of
 metadata, a read that went to the disk, a wait that says so) holds up the ones behind it, as every
-request does in Kafka;
+request does in Kafka, and so does the mute of a connection that took more than its quota;
 what is queued in and out is bounded in bytes, above which the socket is not read. What all
 connections hold of requests that are not run yet is bounded, too, where `queued.max.request.bytes`
 is set: a large frame then waits in its client's socket for its turn. Not here: TLS, SASL, meaning.
@@ -362,6 +362,15 @@ class Connection(asyncio.BufferedProtocol):
             self.touch()
         else:
             self.flush()
+
+    def put_back(self, frame: memoryview) -> None:
+        """Queue a request before all others; whoever puts it back says what it waits for."""
+        if self._queue is NOTHING:
+            self._queue = deque()
+        self.received_requests -= 1
+        self._queue.appendleft(frame)
+        self._queued_bytes += len(frame)
+        self._memory.held_bytes += len(frame)
 
     def flush(self) -> None:
         """Send what is ready, in order; run what was queued behind it."""

@@ -26,7 +26,7 @@ from typing import Any, Protocol
 from anabranch.core.api.handler import Handler
 from anabranch.core.api.purgatory import Parked, Purgatory
 from anabranch.core.api.unserved import named
-from anabranch.core.broker.gate import Session, Verdict, admit
+from anabranch.core.broker.gate import Quotas, Session, Verdict, admit, charge, drawn
 from anabranch.core.diskless.reads import FarRead
 from anabranch.core.errors import ErrorCode, ProtocolError, error_code_of
 from anabranch.core.log.files import ColdRead
@@ -78,6 +78,9 @@ class Peer(Protocol):
     def send_now(self) -> None:
         """An answer is ready that others wait for."""
 
+    def put_back(self, frame: memoryview) -> None:
+        """A request that it has handed over is to be handed over again, before any other."""
+
     def brought(self, *, is_crowded: bool) -> None:
         """Its last request brought what waits for a store."""
 
@@ -101,6 +104,7 @@ class Slot:
         "last_reads",
         "parked",
         "promised_bytes",
+        "received_bytes",
         "request",
         "route",
         "size_bytes",
@@ -114,7 +118,7 @@ class Slot:
         self.route = route
         self.request = request
         self.frame = frame
-        self.size_bytes = 0 if frame is None else len(frame)
+        self.received_bytes = self.size_bytes = 0 if frame is None else len(frame)
         self.buffers: list[Piece] | None = None
         self.held_bytes = 0
         self.promised_bytes = 0
@@ -142,8 +146,8 @@ class Route:
     """An API key in one version: everything that a request of it needs, looked up once."""
 
     __slots__ = (
-        "api_key", "decode", "failures", "name", "opens_session", "requests", "response", "run",
-        "version",
+        "api_key", "charge", "decode", "failures", "name", "opens_session", "requests", "response",
+        "run", "version",
     )  # fmt: skip
 
     def __init__(self, handler: Handler, run: Callable[..., Any], version: int) -> None:
@@ -153,6 +157,7 @@ class Route:
         self.version = version
         self.run = run
         self.opens_session = handler.opens_session
+        self.charge = handler.charge
         self.decode = decoder(spec.request, version)
         self.response = spec.response
         self.requests = 0
@@ -162,7 +167,8 @@ class Route:
 class Dispatcher(Performer):
     """Runs the requests of one role of a node.
 
-    `world` is the first argument of its handlers; `mailbox` has what their steps leave."""
+    `world` is the first argument of its handlers; `mailbox` has what their steps leave. Where
+    `quotas` is set, every answer is charged."""
 
     def __init__(
         self,
@@ -176,6 +182,7 @@ class Dispatcher(Performer):
         self.world = world
         self.purgatory = Purgatory()
         self.mailbox = mailbox
+        self.quotas: Quotas | None = None
         self.settle: Callable[[], None] = partial(drain, mailbox, self)
         """Ends a step."""
         self.now_ms = wall_ms()
@@ -217,8 +224,14 @@ class Dispatcher(Performer):
                 return found
             route = found
         session = connection.session
-        if session.is_restricted and not self._admits(connection, route):
-            return None
+        if session.is_restricted:
+            verdict = admit(session, opens_session=route.opens_session, now_ms=steady_ms())
+            if verdict is Verdict.WAIT:
+                return self._mute(connection, frame)
+            if verdict is Verdict.CLOSE:
+                state = session.state.value
+                connection.hang_up(f"{route.name} was asked on a session that is {state}")
+                return None
         route.requests += 1
         self.received_bytes += len(frame)
         try:
@@ -241,9 +254,13 @@ class Dispatcher(Performer):
             connection.brought(is_crowded=self.mailbox.is_crowded)
         if outcome.__class__ is route.response:
             try:
-                return frame_response(correlation_id, outcome, version)
+                answer = frame_response(correlation_id, outcome, version)
             except Exception as fault:
                 outcome = fault
+            else:
+                if self.quotas is not None:
+                    self._charge(session, route, len(frame), sum(map(len, answer)))
+                return answer
         slot = Slot(connection, route, request, frame)
         if stored_later_bytes:  # they have a bound of their own, for all connections
             slot.size_bytes = max(0, slot.size_bytes - stored_later_bytes)
@@ -282,14 +299,25 @@ class Dispatcher(Performer):
         route = self._routes[api_key, version] = Route(handler, run, version)
         return route
 
-    def _admits(self, connection: Peer, route: Route) -> bool:
-        """Whether the gate lets a request through; else its connection is closed."""
-        session = connection.session
-        verdict = admit(session, opens_session=route.opens_session, now_ms=steady_ms())
-        if verdict is Verdict.CLOSE:
-            state = session.state.value
-            connection.hang_up(f"{route.name} was asked on a session that is {state}")
-        return verdict is not Verdict.CLOSE
+    # Quotas.
+
+    def _mute(self, connection: Peer, frame: memoryview) -> Slot:
+        """A place in the order that holds up its connection, this request first, for the rest."""
+        connection.put_back(frame)
+        slot = Slot(connection, None, None, None)
+        slot.is_alone = True
+        rest_ms = connection.session.muted_until_ms - steady_ms()
+        over = Wait((), self.now_ms + rest_ms, lambda _now_ms, _expired: NoAnswer())
+        deadline = time.monotonic() * 1000 + rest_ms
+        slot.parked = self.purgatory.park(over, lambda _outcome: self._end(slot), deadline)
+        return slot
+
+    def _charge(
+        self, session: Session, route: Route, request_bytes: int, answer_bytes: int
+    ) -> None:
+        assert self.quotas is not None
+        amount = drawn(route.charge, request_bytes, answer_bytes)
+        charge(session, self.quotas, route.charge, amount, steady_ms())
 
     # What a handler asked for.
 
@@ -335,6 +363,9 @@ class Dispatcher(Performer):
 
     def _end(self, slot: Slot) -> None:
         slot.is_done = True
+        if self.quotas is not None and slot.route is not None:
+            session = slot.connection.session
+            self._charge(session, slot.route, slot.received_bytes, slot.held_bytes)
         slot.promise(0)
         slot.parked = slot.request = slot.frame = None
         if slot.is_urgent:

@@ -16,13 +16,13 @@ from anabranch.core.api.registry import handlers
 from anabranch.core.broker.gate import (
     Charge,
     Need,
-    NoQuotas,
     Session,
     SessionEvent,
     SessionState,
     Verdict,
     admit,
     charge,
+    drawn,
 )
 from anabranch.core.errors import ApiError, Bug
 from anabranch.core.outcome import Propose
@@ -154,8 +154,23 @@ def test_a_connection_rests_as_long_as_its_quota_says():
     assert told == [Verdict.WAIT, Verdict.ADMIT]
 
 
-def test_what_is_exempt_and_what_has_no_limit_rests_never():
+def test_a_session_that_nobody_looked_at_is_looked_at_once_it_is_muted():
+    session = Session(ANONYMOUS)
+    charge(session, Limits(), Charge.FETCH, 0, now_ms=10)
+    assert not session.is_restricted
+    charge(session, Limits(), Charge.FETCH, 5, now_ms=10)
+    assert session.is_restricted
+    told = [admit(session, opens_session=False, now_ms=now_ms) for now_ms in (14, 15)]
+    assert told == [Verdict.WAIT, Verdict.ADMIT]
+
+
+@pytest.mark.parametrize("kind", Charge)
+def test_bytes_are_charged_for_records_and_requests_for_the_rest(kind):
+    expected = {Charge.PRODUCE: 300, Charge.FETCH: 7}.get(kind, 1)
+    assert drawn(kind, 300, 7) == expected
+
+
+def test_what_is_exempt_never_rests():
     session = Session(ALICE)
     assert charge(session, Limits(), Charge.EXEMPT, 30, now_ms=0) == 0
-    assert charge(session, NoQuotas(), Charge.FETCH, 30, now_ms=0) == 0
     assert admit(session, opens_session=False, now_ms=0) is Verdict.ADMIT

@@ -1,18 +1,20 @@
 """The gate in front of handlers: who may knock, with what right, and at whose expense.
 
 What: what each API key needs (`Need`) and draws on (`Charge`), as tables in its `HANDLER`; the
-session of a connection, a machine of three states; and `admit`, the one question that is asked
-before a handler runs. Why one place: access control, SASL and quotas then add rows and a source of
-limits, and no handler changes.
+session of a connection, a machine of three states; `admit`, the one question that is asked before
+a handler runs; and `charge`, which counts its answer and mutes the connection. Why one place:
+access control, SASL and quotas then add rows and a source of limits, and no handler changes.
 
     handshake --ACCEPTED--> authenticated --TIME_OVER--> expired --ACCEPTED--> authenticated
 
 Rules kept: a session that is not authenticated gets only what opens one (ApiVersions, the SASL
 keys); an unknown pair of state and event raises; a session on a listener where all may speak is
-authenticated from the start and never looked at again (`is_restricted`). It enforces nothing new
-today: every listener is such a one, and there are no quotas. Source: KIP-43 and KIP-152 (order of
-SASL requests), KIP-368 (expiry), KIP-219 (muting). Not here: ACLs (`core.access.authorize`, which
-handlers ask for each topic and group by name), mechanisms of SASL.
+authenticated from the start, and only looked at once it has been muted (`is_restricted`); a request
+on a muted connection is run later, not refused. It enforces nothing new today: every listener is
+such a one, and no role of a node sets a source of limits (`Dispatcher.quotas`). Source: KIP-43 and
+KIP-152 (order of SASL requests), KIP-368 (expiry), KIP-219 (muting after the answer). Not here:
+ACLs (`core.access.authorize`, which handlers ask for each topic and group by name), mechanisms of
+SASL, and the `throttle_time_ms` of answers, which stays 0: they are charged as they are.
 """
 
 from __future__ import annotations
@@ -66,7 +68,7 @@ class Verdict(Enum):
 
     ADMIT = "admit"
     WAIT = "wait"
-    """Its connection is muted until `muted_until_ms`."""
+    """Its connection is muted: the request is run at `muted_until_ms`."""
     CLOSE = "close"
 
 
@@ -89,7 +91,9 @@ _VERDICTS = {
 
 
 class Session:
-    """The session of one connection. Times are of the clock that never goes back."""
+    """The session of one connection. Times are of the clock that never goes back.
+
+    `is_restricted`: the gate is asked about each request."""
 
     __slots__ = ("expires_ms", "is_restricted", "muted_until_ms", "principal", "state")
 
@@ -120,14 +124,6 @@ class Quotas(Protocol):
         """Count what a request took; for how many milliseconds its connection must rest."""
 
 
-class NoQuotas:
-    """No limits: Kafka without client quotas."""
-
-    def charge(self, _principal: Principal, _charge: Charge, _amount: float, _now_ms: int) -> int:
-        """See Quotas."""
-        return 0
-
-
 def admit(session: Session, *, opens_session: bool, now_ms: int) -> Verdict:
     """What becomes of a request on a restricted session."""
     if session.state is SessionState.AUTHENTICATED and NO_TIME_MS != session.expires_ms <= now_ms:
@@ -138,11 +134,17 @@ def admit(session: Session, *, opens_session: bool, now_ms: int) -> Verdict:
     return verdict
 
 
+def drawn(kind: Charge, request_bytes: int, answer_bytes: int) -> int:
+    """How much a request draws on its quota: bytes of records, with what is around them, or 1."""
+    return {Charge.PRODUCE: request_bytes, Charge.FETCH: answer_bytes}.get(kind, 1)
+
+
 def charge(session: Session, quotas: Quotas, kind: Charge, amount: float, now_ms: int) -> int:
     """Count what a request took, and mute its connection for as long as it must rest."""
     if kind is Charge.EXEMPT:
         return 0
     rest_ms = quotas.charge(session.principal, kind, amount, now_ms)
     if rest_ms > 0:
+        session.is_restricted = True
         session.muted_until_ms = max(session.muted_until_ms, now_ms + rest_ms)
     return rest_ms
