@@ -97,7 +97,7 @@ def _fields(text: str, name: str) -> set[str]:
 
 
 def of_topic_settings() -> Iterator[str]:
-    """A setting's row and its typed attribute."""
+    """A setting's row, its typed attribute, and the code that obeys it if it is in force."""
     tables = [
         f"core/settings/tables/{path.name}"
         for path in (PACKAGE / "core/settings/tables").glob("*.py")
@@ -108,13 +108,27 @@ def of_topic_settings() -> Iterator[str]:
         yield f"core/settings/topic.py has no attribute {name}, of which there is a row"
     for name in sorted(attributes - rows):
         yield f"core/settings/tables/topic.py (or a neighbour) has no row for the attribute {name}"
+    read = set(_read())
+    for table in tables:
+        for name in sorted(_rows(table, "IN_FORCE") & attributes - read):
+            yield (
+                f"{table} marks {name} in force, and no code reads it: add what reads it, or "
+                "remove IN_FORCE"
+            )
 
 
-def _rows(table: str) -> set[str]:
-    """The attributes of the settings of a table."""
-    return {
-        re.sub(r"\W", "_", name) for name in re.findall(r'^    row\("(.*?)"', source(table), re.M)
-    }
+def _read() -> Iterator[str]:
+    """The attributes that the code reads; what the log is told of a topic is read there."""
+    for folder in ("core", "server"):
+        for path in (PACKAGE / folder).rglob("*.py"):
+            if "tables" not in path.parts and "wire" not in path.parts:
+                yield from re.findall(r"\.(\w+)\b", path.read_text())
+
+
+def _rows(table: str, mark: str = "") -> set[str]:
+    """The attributes of the settings of a table, or of those with a mark."""
+    rows = re.split(r'^    row\("', source(table), flags=re.M)[1:]
+    return {re.sub(r"\W", "_", each.partition('"')[0]) for each in rows if mark in each}
 
 
 def of_placers() -> Iterator[str]:

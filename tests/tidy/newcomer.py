@@ -10,12 +10,17 @@ from collections.abc import Mapping
 
 Edit = str | tuple[tuple[str, str], ...]
 CORE = "src/anabranch/core"
+TOPIC_TABLE = f"{CORE}/settings/tables/topic.py"
+READER = f"{CORE}/controller/topics/diskless.py"
+NAMED_INSTEAD = {READER: TOPIC_TABLE}
+"""Where nobody can know which file is missing: the one that says that there should be one."""
 
 API_KEY: Mapping[str, Edit] = {
     f"{CORE}/wire/messages/__init__.py": (
         ("\n)\n\nAPI_KEYS", '\n    (99, "Greet", range(1), 0),\n)\n\nAPI_KEYS'),
     ),
-    f"{CORE}/wire/messages/greet.py": """
+    f"{CORE}/wire/messages/greet.py": """\"\"\"Greet (API key 99): a greeting.\"\"\"
+
 from anabranch.core.wire.schema import Message, String
 
 
@@ -26,12 +31,20 @@ class GreetRequest(Message, api_key=99, versions="0", flexible="0+"):
 class GreetResponse(Message, api_key=99, versions="0", flexible="0+"):
     greeting: String = ""
 """,
-    f"{CORE}/api/p99_greet.py": """
+    f"{CORE}/api/p99_greet.py": """\"\"\"Greet: says good day.
+
+KIP: none
+Versions: 0
+Behaviour: greets whoever is named.
+Skipped: nothing
+\"\"\"
+
 from anabranch.core.api.handler import Handler
 from anabranch.core.wire.messages.greet import GreetResponse
 
 
 def run(_broker, request, _now_ms):
+    \"\"\"Greet.\"\"\"
     return GreetResponse(greeting=f"Good day, {request.body.name}.")
 
 
@@ -44,6 +57,7 @@ RECORD: Mapping[str, Edit] = {
         (
             "\n\nclass PlanMove(Struct)",
             '\n\nclass MottoRecord(Message, type_id=10_099, versions="0", flexible="0+"):\n'
+            '    """What the cluster is for."""\n\n'
             '    motto: String = ""\n\n\nclass PlanMove(Struct)',
         ),
         ("            PlanRecord,\n", "            PlanRecord,\n            MottoRecord,\n"),
@@ -55,7 +69,8 @@ RECORD: Mapping[str, Edit] = {
     f"{CORE}/metadata/image.py": (
         ("    placement_cursor: int = 0\n", '    placement_cursor: int = 0\n    motto: str = ""\n'),
     ),
-    f"{CORE}/metadata/concerns/motto.py": """
+    f"{CORE}/metadata/concerns/motto.py": """\"\"\"What the cluster is for. A record of our own.\"\"\"
+
 from anabranch.core.wire.own_records import MottoRecord
 
 
@@ -67,6 +82,7 @@ RULES = {MottoRecord: _motto}
 
 
 def snapshot(image):
+    \"\"\"The motto, if there is one.\"\"\"
     if image.motto:
         yield MottoRecord(motto=image.motto)
 """,
@@ -83,7 +99,7 @@ def snapshot(image):
 }
 
 SETTING: Mapping[str, Edit] = {
-    f"{CORE}/settings/tables/topic.py": (
+    TOPIC_TABLE: (
         (
             '    row("cleanup.policy",',
             '    row("anabranch.motto", "What the topic is for.", STRING, "none", LOW, OURS, IN_FORCE),\n'
@@ -93,14 +109,30 @@ SETTING: Mapping[str, Edit] = {
     f"{CORE}/settings/topic.py": (
         ("    cleanup_policy: tuple", "    anabranch_motto: str\n    cleanup_policy: tuple"),
     ),
+    READER: (
+        (
+            "\n\ndef _refusal(sentence",
+            '    if topic.anabranch_motto == "disks":\n'
+            '        raise _refusal(f"Topic {name} cannot be diskless with anabranch.motto=disks.")\n'
+            "\n\ndef _refusal(sentence",
+        ),
+    ),
 }
 
 PLACER: Mapping[str, Edit] = {
-    f"{CORE}/placement/first.py": """
+    f"{CORE}/placement/first.py": """\"\"\"The brokers with the lowest ids.
+
+Goals: lists that everybody can foretell.
+Constraints: distinct brokers in a partition.
+Algorithm: the first brokers in the order of ids, for each partition.
+Trade-off: the other brokers carry nothing.
+\"\"\"
+
 from anabranch.core.placement.placer import Placement
 
 
 def first(brokers, ask, rng):
+    \"\"\"Replica lists of the first brokers.\"\"\"
     ids = sorted(each.broker_id for each in brokers)[: ask.replication_factor]
     return Placement([tuple(ids)] * ask.partition_count, ask.cursor)
 """,
@@ -117,7 +149,7 @@ METRIC: Mapping[str, Edit] = {
     "src/anabranch/server/exported.py": (
         (
             "DISKLESS: tuple[Exported, ...] = (\n",
-            'DISKLESS: tuple[Exported, ...] = (\n    Exported("anabranch_mottos", GAUGE, "Mottos."),\n',
+            'DISKLESS: tuple[Exported, ...] = (\n    Exported("anabranch_mottos", GAUGE, "How many mottos there are."),\n',
         ),
     ),
     "src/anabranch/server/metrics.py": (
@@ -141,6 +173,8 @@ from random import Random
 from types import SimpleNamespace
 
 from anabranch.core.api.registry import advertised, handlers
+from anabranch.core.controller.topics.diskless import refuse_forbidden
+from anabranch.core.errors import ClientFault
 from anabranch.core.metadata.image import MetadataImage
 from anabranch.core.metadata.replay import replay
 from anabranch.core.metadata.snapshot import from_snapshot, snapshot_records
@@ -161,7 +195,12 @@ record = records.decode_record(records.encode_record(MottoRecord(motto="flow")))
 image = replay(MetadataImage.empty(), record)
 assert from_snapshot(snapshot_records(image), 1, 0).motto == image.motto == "flow"
 broker = BrokerConfig.of({})
-assert TopicConfig.of({"anabranch.motto": "rivers"}, broker).anabranch_motto == "rivers"
+refuse_forbidden("t", {}, TopicConfig.of({"anabranch.motto": "rivers"}, broker))
+try:
+    refuse_forbidden("t", {}, TopicConfig.of({"anabranch.motto": "disks"}, broker))
+    raise AssertionError("the setting has no effect")
+except ClientFault as fault:
+    assert "anabranch.motto=disks" in str(fault)
 usable = [UsableBroker(number, None, False) for number in (1, 2, 3)]
 assert place(PLACERS["first"], usable, Ask(2, 2), Random(1)).rows == [(1, 2), (1, 2)]
 assert "first" in PLACER.allowed
