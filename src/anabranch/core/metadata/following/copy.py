@@ -5,7 +5,8 @@ add up to. Why: a node starts from it, Kafka's dump tool reads it, a lost store 
 and a store that went back is noticed by it. Rules kept: only committed batches come here, as the
 bytes that were committed, each where the one before it ends; the image moves after the bytes are
 written; log is let go of only where two snapshots cover it. It is not the commit point, so appends
-are not synced one by one. Source: KIP-595, KIP-630. Not here: what is fetched when (`machine.py`).
+are not synced one by one. Source: KIP-595, KIP-630. Not here: what is fetched when
+(`following.py`).
 """
 
 from __future__ import annotations
