@@ -40,6 +40,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from anabranch.core.partition import ACKS_ALL
 from anabranch.core.types import ZERO_TOPIC_ID, TopicId, TopicPartition
 from anabranch.sim.checks.anomalies import AUDITOR, Anomalies
 from anabranch.sim.checks.commits import Committed
@@ -94,7 +95,6 @@ HEADINGS = {
 
 EXAMPLES = 5
 EXAMPLE_CHARACTERS = 500
-ACKS_ALL = -1
 LATE_COMMIT_US = 120_000_000
 """A commit that nobody confirmed may take effect so long after it: a broker was stopped."""
 

@@ -14,9 +14,8 @@ from collections.abc import Iterator
 from struct import Struct
 
 from anabranch.client.buffers import BufferPool
-from anabranch.core.types import Buffer
+from anabranch.core.types import SIZE_BYTES, Buffer
 
-SIZE_BYTES = 4
 BUFFER_BYTES = 64 << 10
 """What the event loop reads at a time at most, unless it is given more room."""
 LARGE_FRAME_BYTES = 32 << 10

@@ -35,6 +35,9 @@ class Loan:
 
 Piece = Buffer | Loan
 """A part of an answer."""
+SIZE_BYTES = 4
+"""Of the size that stands before a frame."""
+UNKNOWN_BROKER_EPOCH = -1
 ZERO_TOPIC_ID = TopicId(bytes(16))
 METADATA_TOPIC_ID = TopicId(bytes(15) + b"\x01")
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"

@@ -272,7 +272,9 @@ class CompiledAssembler:
 def plain_records(header: BatchHeader, batch: memoryview) -> Any:
     """The decompressed records of a batch as bytes of numpy that cannot be written."""
     if header.codec > Codec.ZSTD:
-        raise ProtocolError("RecordBatch", 2, "records", 61, f"codec {header.codec} is unknown")
+        raise ProtocolError(
+            "RecordBatch", 2, "records", BATCH_OVERHEAD, f"codec {header.codec} is unknown"
+        )
     packed = batch[BATCH_OVERHEAD : header.size_bytes]
     plain: Buffer = decompress(Codec(header.codec), packed, limit_bytes=DEFAULT_LIMIT_BYTES)
     found = np.frombuffer(plain, np.uint8)

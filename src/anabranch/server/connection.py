@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from anabranch.core.access.principal import ANONYMOUS
 from anabranch.core.broker.gate import Session
-from anabranch.core.types import Loan, Piece
+from anabranch.core.types import SIZE_BYTES, Loan, Piece
 from anabranch.server.clocks import steady_ms
 from anabranch.server.loan_sender import LoanSender, in_memory
 from anabranch.server.other_protocols import SMALLEST_GREETING, other_protocol
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from anabranch.server.dispatch import Dispatcher, Slot
 
 SIZE = Struct(">i").unpack_from
-SIZE_BYTES = 4
 
 LARGE_FRAME_BYTES = 64 << 10
 

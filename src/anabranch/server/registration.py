@@ -33,7 +33,8 @@ from anabranch.core.broker.registration.events import (
 )
 from anabranch.core.broker.registration.requests import BrokerView, Identity
 from anabranch.core.errors import ApiError, ErrorCode
-from anabranch.core.log.incarnations import UNKNOWN_EPOCH, FolderNotes
+from anabranch.core.log.incarnations import FolderNotes
+from anabranch.core.types import UNKNOWN_BROKER_EPOCH
 from anabranch.server.controller_channel import ControllerChannel
 from anabranch.server.logs import logger
 from anabranch.server.machine_driver import Timed, say
@@ -52,7 +53,7 @@ class Registration:
         times: machine.Times,
         *,
         notes: FolderNotes | None = None,
-        previous_broker_epoch: int = UNKNOWN_EPOCH,
+        previous_broker_epoch: int = UNKNOWN_BROKER_EPOCH,
         on_registered: Callable[[int], None] = lambda epoch: None,
         on_stop: Callable[[str], None] = LOG.error,
     ) -> None:

@@ -17,9 +17,9 @@ from random import Random
 from typing import TYPE_CHECKING, TypeAlias
 
 from anabranch.core.errors import ApiError, ErrorCode
-from anabranch.core.replication.progress import UNKNOWN_BROKER_EPOCH, Heard
+from anabranch.core.replication.progress import Heard
 from anabranch.core.replication.session_epochs import INITIAL_EPOCH, next_epoch
-from anabranch.core.types import TopicPartition
+from anabranch.core.types import UNKNOWN_BROKER_EPOCH, TopicPartition
 
 if TYPE_CHECKING:
     from anabranch.core.types import TopicId

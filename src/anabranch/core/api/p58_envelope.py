@@ -24,13 +24,11 @@ from anabranch.core.controller.result import Result
 from anabranch.core.errors import ClientFault, ErrorCode, ProtocolError
 from anabranch.core.outcome import Decided, Propose, then
 from anabranch.core.request import Request
-from anabranch.core.types import Buffer
+from anabranch.core.types import SIZE_BYTES, Buffer
 from anabranch.core.wire.codec import decode
 from anabranch.core.wire.frame import frame_response, read_request_header
 from anabranch.core.wire.messages import API_KEYS
 from anabranch.core.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
-
-SIZE_BYTES = 4
 
 
 def decide(controller: Controller, request: Request, now_ms: int) -> Decided:

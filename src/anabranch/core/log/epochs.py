@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-UNKNOWN_EPOCH = (-1, -1)
+UNKNOWN_END = (-1, -1)
+"""No epoch, and no offset at which it ends."""
 
 
 class LeaderEpochs:
@@ -52,7 +53,7 @@ class LeaderEpochs:
         """The largest known epoch up to `epoch`, and where it ended; (-1, -1) when unknown."""
         entries = self.entries
         if epoch < 0 or not entries or epoch > entries[-1][0]:
-            return UNKNOWN_EPOCH
+            return UNKNOWN_END
         if epoch == entries[-1][0]:
             return epoch, log_end_offset
         higher = bisect_right(entries, (epoch, 2**63))

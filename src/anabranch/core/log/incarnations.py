@@ -23,13 +23,13 @@ from collections.abc import Mapping, Sequence
 from anabranch.core.errors import StorageFault
 from anabranch.core.log.checkpoints import CLEAN_SHUTDOWN, parse_clean_shutdown
 from anabranch.core.log.files import Files
+from anabranch.core.types import UNKNOWN_BROKER_EPOCH
 from anabranch.core.wire.own_fields import FolderHistory, SeenFolder, tagged
 
 INCARNATIONS = ".broker-incarnations"
 MOST_ATTEMPTS = 16
 """Ids of processes that tried and were not answered. One of them may be registered; with more than
 these the oldest attempts are forgotten, and at worst a folder is taken for older than it is."""
-UNKNOWN_EPOCH = -1
 
 
 def previous_broker_epoch(files: Files, folders: Sequence[str]) -> int:
@@ -43,8 +43,8 @@ def previous_broker_epoch(files: Files, folders: Sequence[str]) -> int:
             parse_clean_shutdown(files.read(f"{folder}/{CLEAN_SHUTDOWN}")) for folder in folders
         }
     except StorageFault:
-        return UNKNOWN_EPOCH
-    return epochs.pop() if len(epochs) == 1 else UNKNOWN_EPOCH
+        return UNKNOWN_BROKER_EPOCH
+    return epochs.pop() if len(epochs) == 1 else UNKNOWN_BROKER_EPOCH
 
 
 class FolderNotes:
@@ -75,7 +75,7 @@ class FolderNotes:
                 SeenFolder(
                     directory_id=self._folders[folder],
                     incarnation_ids=[*ids, incarnation_id],
-                    broker_epoch=epochs.get(folder, UNKNOWN_EPOCH),
+                    broker_epoch=epochs.get(folder, UNKNOWN_BROKER_EPOCH),
                 )
                 for folder, ids in seen.items()
                 if ids is not None
@@ -84,7 +84,7 @@ class FolderNotes:
         for folder, ids in seen.items():
             if ids is not None:
                 ids = [*ids[:1], *ids[1:][1 - MOST_ATTEMPTS :], incarnation_id]
-                self._write(folder, ids, epochs.get(folder, UNKNOWN_EPOCH))
+                self._write(folder, ids, epochs.get(folder, UNKNOWN_BROKER_EPOCH))
 
     def registered(self, incarnation_id: bytes, broker_epoch: int) -> None:
         """It is registered: the others count no longer."""
@@ -102,7 +102,7 @@ class FolderNotes:
             if not self._files.exists(path):
                 return None
             account = json.loads(self._files.read(path))
-            self._epochs[folder] = int(account.get("epoch", UNKNOWN_EPOCH))
+            self._epochs[folder] = int(account.get("epoch", UNKNOWN_BROKER_EPOCH))
             return [bytes.fromhex(each) for each in account["ids"]]
         except StorageFault as fault:
             self.faults.append(f"{path} cannot be read: {fault}")

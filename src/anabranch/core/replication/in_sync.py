@@ -19,8 +19,9 @@ from anabranch.core.controller.brokers.full_folders import without_room
 from anabranch.core.errors import ErrorCode
 from anabranch.core.metadata.image import RECOVERED
 from anabranch.core.partition import UNKNOWN_OFFSET
-from anabranch.core.replication.progress import UNKNOWN_BROKER_EPOCH, Progress
+from anabranch.core.replication.progress import Progress
 from anabranch.core.replication.proposals import Proposal
+from anabranch.core.types import UNKNOWN_BROKER_EPOCH
 from anabranch.core.wire.messages.alter_partition import (
     AlterPartitionRequestPartitionData,
     AlterPartitionResponsePartitionData,

@@ -12,9 +12,7 @@ Source: KIP-16, KIP-227, KIP-903. Not here: what follows for the ISR (`in_sync`)
 from __future__ import annotations
 
 from anabranch.core.partition import UNKNOWN_OFFSET
-from anabranch.core.types import NO_TIME_MS
-
-UNKNOWN_BROKER_EPOCH = -1
+from anabranch.core.types import NO_TIME_MS, UNKNOWN_BROKER_EPOCH
 
 
 class Heard:

@@ -22,9 +22,9 @@ from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.metadata.image import RECOVERED
 from anabranch.core.partition import ACKS_ALL, READ_COMMITTED, UNKNOWN_OFFSET, Ticket
 from anabranch.core.replication.local_log import LocalLog
-from anabranch.core.replication.progress import UNKNOWN_BROKER_EPOCH, Progress
+from anabranch.core.replication.progress import Progress
 from anabranch.core.replication.throttles import is_listed
-from anabranch.core.types import NO_LEADER
+from anabranch.core.types import NO_LEADER, UNKNOWN_BROKER_EPOCH
 
 if TYPE_CHECKING:
     from anabranch.core.log.appends import AppendResult

@@ -25,6 +25,7 @@ import lz4.frame
 
 from anabranch.core.errors import ProtocolError
 from anabranch.core.types import Buffer
+from anabranch.core.wire.batch import BATCH_OVERHEAD, MAGIC
 
 XERIAL_HEAD = b"\x82SNAPPY\x00" + (1).to_bytes(4, "big") * 2
 XERIAL_MAGIC = XERIAL_HEAD[:8]
@@ -92,7 +93,8 @@ def decompress(codec: Codec, packed: Buffer, *, limit_bytes: int) -> Buffer:
 
 
 def _damaged(codec: Codec, detail: str) -> ProtocolError:
-    return ProtocolError("RecordBatch", 2, "records", 61, f"{codec.name.lower()}: {detail}")
+    where = f"{codec.name.lower()}: {detail}"
+    return ProtocolError("RecordBatch", MAGIC, "records", BATCH_OVERHEAD, where)
 
 
 def _too_large(codec: Codec, limit_bytes: int) -> ProtocolError:

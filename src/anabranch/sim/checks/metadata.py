@@ -235,11 +235,11 @@ class MetadataChecks:
                     {"partition": self.model.place(key), "replicas": now.replicas,
                      "folders": now.folders},
                 )  # fmt: skip
-            strangers = {*before.adding} - {*now.adding, *now.isr}
-            if strangers & set(now.replicas):
+            not_in_sync = {*before.adding} - {*now.adding, *now.isr}
+            if not_in_sync & set(now.replicas):
                 raise Violation(
                     "M3", "A replica that a move was adding stays, and is not in sync.",
-                    {"partition": self.model.place(key), "replicas": sorted(strangers)},
+                    {"partition": self.model.place(key), "replicas": sorted(not_in_sync)},
                 )  # fmt: skip
         if before is None or now.leader_epoch != before.leader_epoch:
             known = self.model.leaders.setdefault((key, now.leader_epoch), now.leader)

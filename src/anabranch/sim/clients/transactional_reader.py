@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from anabranch.core.partition import READ_COMMITTED
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.batch import crc_is_valid, walk
 from anabranch.core.wire.control import end_marker
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from anabranch.core.wire.messages.fetch import PartitionData
     from anabranch.sim.clients.fetcher import _Position
     from anabranch.sim.transaction_history import TransactionHistory
-
-READ_COMMITTED = 1
 
 
 class AbortedBatches:

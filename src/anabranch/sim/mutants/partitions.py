@@ -50,7 +50,7 @@ MUTANTS = (
         caught_by="M3",
     ),
     Mutant(
-        name="cancelled-move-keeps-the-stranger",
+        name="cancelled-move-keeps-the-added-replica",
         rule="a cancelled move restores the replicas from before it",
         module="anabranch.core.controller.moves.reassignment",
         old="    replicas = partition.former or Move.of(partition).original\n",

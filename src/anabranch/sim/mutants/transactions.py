@@ -366,7 +366,7 @@ MUTANTS = (
         "::test_late_transactions_are_named_in_the_log_up_to_a_number",
     ),
     Mutant(
-        name="next-producer-id-is-a-strangers",
+        name="next-producer-id-is-fenced-while-markers-are-written",
         rule="a producer with a new producer id may return while its markers are written",
         module=f"{TRANSACTIONS}.rules",
         old="    return producer == (before.next_producer_id, 0)\n",

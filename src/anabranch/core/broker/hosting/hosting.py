@@ -30,12 +30,11 @@ from anabranch.core.broker.hosting.states import HostedEvent, HostedState
 from anabranch.core.broker.hosting.syncs import Syncs
 from anabranch.core.errors import Bug, CorruptLog, StorageFault
 from anabranch.core.log.files import DiskFull
-from anabranch.core.log.incarnations import UNKNOWN_EPOCH
 from anabranch.core.log.upkeep import look_after
 from anabranch.core.metadata.image import RESOURCE_TOPIC, MetadataDelta, MetadataImage
 from anabranch.core.replication.replica import Replica
 from anabranch.core.settings.topic import log_config
-from anabranch.core.types import CLUSTER_METADATA_TOPIC, TopicPartition
+from anabranch.core.types import CLUSTER_METADATA_TOPIC, UNKNOWN_BROKER_EPOCH, TopicPartition
 
 if TYPE_CHECKING:
     from anabranch.core.broker.hosting.host import Host
@@ -51,7 +50,7 @@ class Hosting:
 
     def __init__(self, broker: Host) -> None:
         self.is_stopping = False
-        self.previous_epoch = UNKNOWN_EPOCH
+        self.previous_epoch = UNKNOWN_BROKER_EPOCH
         """What the folders said when this process began: see `previous_broker_epoch`."""
         self._broker = broker
         self._partitions = broker.partitions

@@ -61,8 +61,8 @@ from anabranch.core.broker.registration.requests import (
     untold,
 )
 from anabranch.core.errors import Bug, ErrorCode
-from anabranch.core.log.incarnations import UNKNOWN_EPOCH, FolderNotes
-from anabranch.core.types import NEVER_MS
+from anabranch.core.log.incarnations import FolderNotes
+from anabranch.core.types import NEVER_MS, UNKNOWN_BROKER_EPOCH
 
 if TYPE_CHECKING:
     from anabranch.core.settings.broker import BrokerConfig
@@ -131,7 +131,7 @@ class Registration:
         times: Times,
         *,
         notes: FolderNotes | None = None,
-        previous_broker_epoch: int = UNKNOWN_EPOCH,
+        previous_broker_epoch: int = UNKNOWN_BROKER_EPOCH,
         unreachable: Callable[[], str] = str,
     ) -> None:
         """`previous_broker_epoch` is of the last stop if that was clean; `unreachable` says why no
