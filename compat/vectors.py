@@ -41,7 +41,7 @@ EACH = 3
 LATER = {("WriteTxnMarkersRequest", 2), ("WriteTxnMarkersResponse", 2)}
 """What Anabranch knows and Kafka 4.1 does not yet; kio's schema is the oracle of these."""
 BITS = {
-    "int8": 7, "int16": 15, "uint16": 16, "uint32": 32, "int32": 31, "int64": 63,
+    "int8": 7, "int16": 15, "uint16": 16, "int32": 31, "int64": 63,
 }  # fmt: skip
 TEXTS = ("", "a", "topic-1", "ü€", "yyy")
 

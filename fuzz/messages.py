@@ -33,7 +33,7 @@ TEXTS = ("", "1", "-1", "0", "compact", "delete", "compact,delete", "zstd", "gzi
          "producer", "uncompressed", "LogAppendTime", "9223372036854775807", "abc", "1000", "true",
          "range", "roundrobin", "consumer", "Stable", "Empty", "classic", "1,2", "PLAINTEXT",
          "127.0.0.1", "metadata.version", "org.acme.reporter", "\0", "é", "x" * 300)  # fmt: skip
-SHORT = {"int8": 8, "int16": 16, "uint16": 16, "uint32": 32, "int32": 32, "int64": 64}
+SHORT = {"int8": 8, "int16": 16, "uint16": 16, "int32": 32, "int64": 64}
 
 BY_NAME: dict[str, tuple[Any, ...]] = {
     "partition": (0, 0, 0, 1, 2, -1), "partition_index": (0, 0, 0, 1, 2, -1),

@@ -248,7 +248,7 @@ def test_an_append_whose_outcome_is_unknown_makes_the_controller_read_again() ->
 def test_a_store_that_went_back_stops_nodes_instead_of_unlearning() -> None:
     scene = Scene(11)
     scene.create_topic()
-    scene.cluster.store.go_back(1)
+    del scene.cluster.store.batches[-1]
     scene.cluster.nodes[1].crash()
     scene.wait(1)
     scene.cluster.nodes[1].start()

@@ -186,10 +186,6 @@ class SimStore:
         epoch = max(self.held.epoch if self.held else 0, self.last_epoch) + 1
         self.held = Lease(epoch, NOBODY, "stolen", "", 0)
 
-    def go_back(self, count: int) -> None:
-        """The last batches are gone, as when a backup was put in place."""
-        del self.batches[max(0, len(self.batches) - count) :]
-
     def restore_backup(self, end_offset: int) -> bool:
         """An older copy of the store is put in place, lease and all: the log ends at or before
         `end_offset`. Whether there is one."""

@@ -41,7 +41,7 @@ from anabranch.core.metadata.following.effects import (
     WriteSnapshot,
 )
 from anabranch.core.metadata.following.following import Following
-from anabranch.core.metadata.image import MetadataImage
+from anabranch.core.metadata.image import MetadataDelta, MetadataImage
 from anabranch.core.metadata.replay import replay_batch
 from anabranch.core.metadata.snapshot import snapshot_records
 from anabranch.core.outcome import Wait
@@ -270,3 +270,9 @@ class Node:
             self.step(SnapshotFailed(str(fault)))
         else:
             self.step(SnapshotWritten())
+
+
+def changed_topics(delta: MetadataDelta) -> set[TopicId]:
+    """Every topic that was created, deleted or changed."""
+    deleted = {topic.topic_id for topic in delta.deleted_topics}
+    return {*delta.created_topics, *delta.changed_partitions, *deleted}

@@ -195,9 +195,3 @@ class MetadataDelta(msgspec.Struct, frozen=True):
     changed_configs: frozenset[ConfigKey] = frozenset()
     changed_brokers: frozenset[int] = frozenset()
     features_changed: bool = False
-
-    @property
-    def changed_topics(self) -> frozenset[TopicId]:
-        """Every topic that was created, deleted or changed."""
-        deleted = (topic.topic_id for topic in self.deleted_topics)
-        return frozenset(self.created_topics) | frozenset(self.changed_partitions) | set(deleted)

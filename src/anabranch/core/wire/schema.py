@@ -32,7 +32,6 @@ Bool = Annotated[bool, "bool"]
 Int8 = Annotated[int, "int8"]
 Int16 = Annotated[int, "int16"]
 Uint16 = Annotated[int, "uint16"]
-Uint32 = Annotated[int, "uint32"]
 Int32 = Annotated[int, "int32"]
 Int64 = Annotated[int, "int64"]
 Float64 = Annotated[float, "float64"]
@@ -50,7 +49,7 @@ NullableRecords = Annotated[Any | None, "records"]
 ZERO_UUID = bytes(16)
 HIGHEST_VERSION = 32767
 PRIMITIVES = frozenset(
-    ("bool", "int8", "int16", "uint16", "uint32", "int32", "int64", "float64")
+    ("bool", "int8", "int16", "uint16", "int32", "int64", "float64")
     + ("string", "uuid", "bytes", "records")
 )
 
