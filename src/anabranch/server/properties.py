@@ -19,7 +19,7 @@ from anabranch.core.settings.catalogue import (
     NEVER_EXISTED,
     WITHOUT_EFFECT,
 )
-from anabranch.core.settings.setting import ConfigFault, Setting
+from anabranch.core.settings.setting import ConfigFault, Setting, is_true
 from anabranch.core.settings.validation import Resource, setting_of
 
 COMMAND_LINE = "--set"
@@ -99,7 +99,7 @@ def without_aliases(entries: Mapping[str, Entry]) -> tuple[dict[str, Entry], lis
             warnings.append(f"{entry.origin}: {key} is ignored: {NEVER_EXISTED[key]}")
         else:
             known[key] = entry
-            if key in WITHOUT_EFFECT and entry.text.strip().lower() == "true":
+            if key in WITHOUT_EFFECT and is_true(entry.text):
                 warnings.append(f"{entry.origin}: {key} has no effect: {WITHOUT_EFFECT[key]}")
             if not is_known(key):
                 warnings.append(

@@ -35,7 +35,7 @@ def new_broker(broker_id, fenced):
             SimpleNamespace(name="t") if topic_id == KEY.topic_id else None
         ),
     )
-    config = SimpleNamespace(producer_id_expiration_ms=1000)
+    config = SimpleNamespace(diskless_producer_id_expiration_ms=1000)
     return SimpleNamespace(broker_id=broker_id, broker_epoch=5, image=image, config=config)
 
 

@@ -89,7 +89,7 @@ class CombiningPace(NamedTuple):
     """An attempt that takes longer is given up: others may have removed its parts."""
     part_ms: int = 86_400_000
     """Age of parts that are deleted because no root names them; no attempt lasts so long."""
-    idle_producer_ms: int = 86_400_000
+    idle_producer_ms: int = 604_800_000
 
 
 class ListPage(NamedTuple):

@@ -42,7 +42,7 @@ class Pace(NamedTuple):
     orphan_ms: int = 3_600_000
     """Age of an unknown object that is deleted; any put has ended long before. The store's clock
     says when it was put: it may differ from ours by less than that."""
-    idle_producer_ms: int = 86_400_000
+    idle_producer_ms: int = 604_800_000
 
 
 USUAL = Pace()

@@ -54,6 +54,7 @@ class BrokerConfig:
     diskless_managed_rf_rack_unavailable_threshold_ms: int
     diskless_produce_buffer_max_bytes: int
     diskless_produce_commit_interval_ms: int | None
+    diskless_producer_id_expiration_ms: int
     diskless_storage_system_enable: bool
     diskless_storage_url: str
     enable_under_replicated_topic_creation: bool

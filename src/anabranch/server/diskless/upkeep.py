@@ -37,10 +37,11 @@ class DisklessUpkeep:
         self._broker = broker
         notes = ManifestLog(cluster_id, broker.broker_id, broker.broker_epoch, self._name_of)
         self._manifests = Manifests(objects, notes, steady_ms)
-        pace = USUAL._replace(idle_producer_ms=broker.config.producer_id_expiration_ms)
+        idle_ms = broker.config.diskless_producer_id_expiration_ms
+        pace = USUAL._replace(idle_producer_ms=idle_ms)
         self._collector = Collector(coordinator, objects, cluster_id, GarbageRounds(pace))
         maker = Maker(cluster_id, broker.broker_id, broker.broker_epoch)
-        combining = CombiningPace(idle_producer_ms=broker.config.producer_id_expiration_ms)
+        combining = CombiningPace(idle_producer_ms=idle_ms)
         self._combiner = Combiner(coordinator, objects, maker, CombiningRounds(combining))
         self._started_ms: int | None = None
         self._tasks: list[asyncio.Task[None]] = []
