@@ -47,10 +47,7 @@ class Gaps:
         if seen is None or seen[0] != expected:
             self._seen.pop(epoch, None)
             seen = self._seen[epoch] = (expected, now_ms)
-        if now_ms - seen[1] < GAP_MS:
-            return GAP
-        is_unknown = verdict.expected_sequence < 0
-        return ErrorCode.UNKNOWN_PRODUCER_ID if is_unknown else verdict.code
+        return GAP if now_ms - seen[1] < GAP_MS else verdict.code
 
     def _forget(self, now_ms: int) -> None:
         while self._seen:

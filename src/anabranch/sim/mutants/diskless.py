@@ -215,7 +215,7 @@ MUTANTS = (
         "            self._put(upload, None, now_ms)\n"
         "        elif isinstance(fault, ObjectTaken):\n",
         seed=NO_SCHEDULE,
-        caught_by=f"{DATA_PATH_TESTS}::test_an_object_of_another_is_not_taken_for_its_own_and_stays[1]",
+        caught_by=f"{DATA_PATH_TESTS}::test_a_name_that_is_taken_by_other_bytes_shows_an_older_copy[1]",
     ),
     Mutant(
         name="diskless-objects-overtake",
