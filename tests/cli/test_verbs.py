@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import socket
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -173,6 +176,22 @@ def test_consume_continues_where_its_group_stopped(verb):
     told = json.loads(verb("groups", "describe", "--group", "readers", "--json").stdout)
     assert "readers" in str(told)
     refused(verb(*words, "--partition", "0"), "--group assigns partitions")
+
+
+def test_a_group_gets_again_what_could_not_be_printed(verb, node):
+    verb("topics", "create", "--topic", "unprinted")
+    verb("produce", "--topic", "unprinted", input="a\nb\n")
+    words = ("consume", "--topic", "unprinted", "--group", "careful", "--from-beginning")
+    reader, writer = os.pipe()
+    os.close(reader)
+    place = ("--bootstrap-server", node.bootstrap)
+    broken = subprocess.run(
+        [sys.executable, "-m", "anabranch", *words, *place, "--timeout", "20"],
+        stdout=writer, stderr=subprocess.DEVNULL, check=False, timeout=60,
+    )  # fmt: skip
+    os.close(writer)
+    assert broken.returncode != 0
+    assert lines(verb(*words, "--timeout", "1")) == ["a", "b"]
 
 
 def test_consume_shares_a_topic_with_members_of_another_client(verb, node):

@@ -189,10 +189,14 @@ def command(
             elif idle_seconds is not None and time.monotonic() - idle_since >= idle_seconds:
                 return
             shown = records if max_messages is None else records[: max_messages - seen]
-            if shown and form is not None:
-                click.echo("".join(form.line(topic, *each) for each in shown), nl=False)
-            elif shown:
-                click.echo("\n".join(shape.line(each, record) for each, record in shown))
+            try:
+                if shown and form is not None:
+                    click.echo("".join(form.line(topic, *each) for each in shown), nl=False)
+                elif shown:
+                    click.echo("\n".join(shape.line(each, record) for each, record in shown))
+            except BaseException:  # a full disk, a pipe that nobody reads: a group must get them
+                reader.shown(records, 0)
+                raise
             seen += len(shown)
             reader.shown(records, len(shown))
 
