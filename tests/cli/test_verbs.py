@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -192,6 +193,28 @@ def test_a_group_gets_again_what_could_not_be_printed(verb, node):
     os.close(writer)
     assert broken.returncode != 0
     assert lines(verb(*words, "--timeout", "1")) == ["a", "b"]
+
+
+def test_a_line_is_sent_before_the_next_one_comes_and_an_interrupt_ends_it(verb, node):
+    verb("topics", "create", "--topic", "slowly")
+    producing = subprocess.Popen(
+        [sys.executable, "-m", "anabranch", "produce", "--topic", "slowly",
+         "--bootstrap-server", node.bootstrap],
+        stdin=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        assert producing.stdin is not None
+        producing.stdin.write(b"first\nsec")
+        producing.stdin.flush()
+        read = ("consume", "--topic", "slowly", "--from-beginning", "--max-messages", "1")
+        assert lines(verb(*read, "--timeout", "20")) == ["first"]
+        producing.send_signal(signal.SIGINT)
+        assert producing.wait(10) == 1
+        assert producing.stderr is not None
+        assert producing.stderr.read().split() == [b"Aborted!"]
+    finally:
+        producing.kill()
+        producing.communicate()
 
 
 def test_consume_shares_a_topic_with_members_of_another_client(verb, node):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
+import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
@@ -178,11 +181,10 @@ class Sender:
 
     async def send_all(self, source: BinaryIO, line_format: LineFormat, size_bytes: int) -> int:
         """Read lines until the end; returns how many records were acknowledged."""
-        loop = asyncio.get_running_loop()
+        lines = Lines(source)
         count = done_bytes = 0
         with Progress(size_bytes) as progress:
-            lines = iter(source.readline, b"")
-            pending = loop.run_in_executor(None, next_lines, lines)
+            pending = lines.next_some()
             while True:
                 linger = LINGER_SECONDS if self._waiting_records else None
                 done, _ = await asyncio.wait([pending], timeout=linger)
@@ -202,9 +204,9 @@ class Sender:
                         await self.flush()
                     self.add(key, value)
                     count += 1
-                    done_bytes += len(line)
+                    done_bytes += len(line) + 1
                 progress.show(done_bytes, count)
-                pending = loop.run_in_executor(None, next_lines, lines)
+                pending = lines.next_some()
             await self.flush()
         return count
 
@@ -264,16 +266,54 @@ class Sender:
             await self._send(partition, rest)
 
 
-def next_lines(lines: Iterator[bytes]) -> list[bytes]:
-    """Some lines: as many as are there at once when the source is a file, one when it is typed."""
-    piece: list[bytes] = []
-    size = 0
-    for line in lines:
-        piece.append(line)
-        size += len(line)
-        if size >= BATCH_BYTES or len(piece) >= BATCH_RECORDS or sys.stdin.isatty():
-            break
-    return piece
+class Lines:
+    """The lines of a source, as they come.
+
+    Rules kept: a line is given as soon as it is whole, since it may be long until the next; and
+    nothing waits for a source that says nothing, hence a thread that ends with the process, and
+    reads without the buffer, whose lock it would keep.
+    """
+
+    def __init__(self, source: BinaryIO) -> None:
+        self._read: Callable[[int], bytes | None] = getattr(source, "raw", source).read
+        self._begun: list[bytes] = []
+
+    def next_some(self) -> asyncio.Future[list[bytes]]:
+        """The next lines, without their ends; none at the end of the source."""
+        loop = asyncio.get_running_loop()
+        found: asyncio.Future[list[bytes]] = loop.create_future()
+
+        def run() -> None:
+            told: Callable[[], None]
+            try:
+                told = partial(_settle, found, self._next_lines())
+            except OSError as fault:
+                told = partial(_settle, found, fault)
+            with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits
+                loop.call_soon_threadsafe(told)
+
+        threading.Thread(target=run, name="lines", daemon=True).start()
+        return found
+
+    def _next_lines(self) -> list[bytes]:
+        while piece := self._read(BATCH_BYTES):
+            first, *others = piece.split(b"\n")
+            self._begun.append(first)
+            if others:
+                lines = [b"".join(self._begun), *others[:-1]]
+                self._begun = [others[-1]]
+                return lines
+        last, self._begun = b"".join(self._begun), []
+        return [last] if last else []
+
+
+def _settle(found: asyncio.Future[list[bytes]], outcome: list[bytes] | OSError) -> None:
+    if found.done():
+        return
+    if isinstance(outcome, OSError):
+        found.set_exception(outcome)
+    else:
+        found.set_result(outcome)
 
 
 class Progress:
