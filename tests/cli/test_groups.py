@@ -93,6 +93,19 @@ def test_offsets_are_moved(verb, committed):
     assert verb("groups", "delete", "--group", "mover").stdout == "Group mover deleted.\n"
 
 
+def test_a_topic_may_be_named_once_for_each_partition(verb):
+    verb("topics", "create", "--topic", "wide", "--partitions", "3")
+    for places, indexes in (
+        (("wide:0", "wide:2"), [0, 2]),
+        (("wide:0", "wide:0,1"), [0, 1]),
+        (("wide", "wide:1"), [0, 1, 2]),
+        (("wide:1", "wide"), [0, 1, 2]),
+    ):
+        named = (word for place in places for word in ("--topic", place))
+        shown = verb("groups", "reset-offsets", "--group", "w", *named, "--to-earliest", "--json")
+        assert [each["partition"] for each in json.loads(shown.stdout)] == indexes
+
+
 def test_offsets_of_a_group_that_runs_are_left_to_its_members(verb, committed):
     consumer = Consumer({"bootstrap.servers": committed.bootstrap, "group.id": "busy"})
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -175,7 +176,7 @@ def reset_offsets(
             "Say where to: one of --to-earliest, --to-latest, --to-offset, --shift-by or "
             "--to-datetime."
         )
-    wanted = dict(map(_topic, topics))
+    wanted = _wanted(topics)
     timestamp = None if to_datetime is None else _milliseconds(to_datetime)
 
     async def work(cluster: Cluster) -> list[tuple[Place, int, int]]:
@@ -216,6 +217,15 @@ def reset_offsets(
     )
     if not execute:
         click.echo("Nothing was changed: add --execute to do it.")
+
+
+def _wanted(topics: Sequence[str]) -> dict[str, list[int] | None]:
+    """The partitions of each topic that was named; None for all. A topic may be named again."""
+    wanted: dict[str, list[int] | None] = {}
+    for name, indexes in map(_topic, topics):
+        before = wanted.get(name, [])
+        wanted[name] = None if indexes is None or before is None else [*before, *indexes]
+    return wanted
 
 
 def _topic(text: str) -> tuple[str, list[int] | None]:
@@ -260,7 +270,7 @@ async def _places(
                     f"{REMEDIES['UNKNOWN_TOPIC_OR_PARTITION']}"
                 )
         places += [(topic, index) for index in (known if indexes is None else indexes)]
-    return sorted(places)
+    return sorted(set(places))
 
 
 async def _bounds(
