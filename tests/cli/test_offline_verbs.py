@@ -186,6 +186,28 @@ def test_of_several_copies_the_longest_is_restored(written, copy, tmp_path):
     assert f"The longest copy is that in {copy}." in done.output
 
 
+def test_a_store_that_went_on_without_a_longer_copy_is_left_alone(written, copy, tmp_path):
+    longer = shutil.copytree(written, tmp_path / "longer")
+    for folder, topics in ((copy, ()), (longer, ("one", "two", "three"))):
+        node = ThreadNode(folder).start()
+        try:
+            for each in topics:
+                words = ("topics", "create", "--topic", each)
+                assert run(*words, "--bootstrap-server", node.bootstrap).exit_code == 0
+        finally:
+            node.stop()
+    store = copy / "metadata-store.db"
+    before = store.read_bytes()
+    done = run(
+        "metadata", "restore", "--dir", longer, "--set", f"metadata.store.url=sqlite:///{store}"
+    )
+    assert (done.exit_code, "has other records before offset" in done.output) == (1, True)
+    assert store.read_bytes() == before
+    new = f"metadata.store.url=sqlite:///{tmp_path}/new.db"
+    done = run("metadata", "restore", "--dir", copy, "--dir", longer, "--set", new)
+    assert (done.exit_code, f"{copy} has other records" in done.output) == (1, True)
+
+
 def test_copies_of_two_clusters_are_not_mixed(written, copy, tmp_path):
     other = shutil.copytree(written, tmp_path / "other")
     meta = other / "meta.properties"

@@ -124,7 +124,7 @@ def restore(
     """Fill a lost metadata store from a node's copy of the metadata log.
 
     Stop all nodes first, and run the command on the node with the longest copy. A store that has
-    more records than the copy, or belongs to another cluster, is not changed.
+    records that the copy lacks, or belongs to another cluster, is not changed.
     """
     from anabranch.cli.serve import configured, shorthand
     from anabranch.server.files import RealFiles

@@ -2,9 +2,9 @@
 
 What: `restore_store` reads copies of the metadata log (snapshot and segments) and makes the longest
 one the store's whole content. A copy may be one that Apache Kafka wrote: so a folder of Kafka's is
-taken over. Rule kept: a store that is longer than the copy, or another cluster's, is not touched,
-nor is the copy of a node that runs. All other nodes must be stopped, too; the command that calls
-this says so.
+taken over. Rule kept: a store that has something that the copy lacks, or is another cluster's, is
+not touched, nor is the copy of a node that runs. All other nodes must be stopped, too; the command
+that calls this says so.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from anabranch.core.errors import Bug, StorageFault
 from anabranch.core.log.checkpoints import META_PROPERTIES
 from anabranch.core.log.files import Files
 from anabranch.core.metadata.following.copy import PARTITION, MetadataCopy
-from anabranch.core.metadata.store import Snapshot, StoredBatch
+from anabranch.core.metadata.store import Snapshot, StoredBatch, StoreEnd
+from anabranch.core.metadata.store_check import restore_fault
 from anabranch.server.folders import lock
 from anabranch.server.metadata_store.engines import open_store
 
@@ -59,6 +60,8 @@ async def restore_store(files: Files, metadata_log_dirs: Sequence[str], store_ur
                 "cluster"
             )
         longest = max(copies, key=lambda copy: copy.end_offset)
+        for copy in copies:
+            _check_contained(copy, longest)
         store = await open_store(store_url)
         try:
             await store.restore(longest.cluster_id, longest.snapshot, longest.batches)
@@ -92,6 +95,16 @@ def _read(files: Files, metadata_log_dir: str, held: contextlib.ExitStack) -> _C
         return _Copy(metadata_log_dir, cluster_id, copy.end_offset, snapshot, batches)
     finally:
         copy.close()
+
+
+def _check_contained(copy: _Copy, longest: _Copy) -> None:
+    """Nobody but a person can say which of two histories is the right one."""
+    last = copy.batches[-1] if copy.batches else None
+    epoch = last.epoch if last else copy.snapshot.epoch if copy.snapshot else 0
+    end = StoreEnd(0, copy.end_offset, epoch)
+    fault = restore_fault(end, last, longest.snapshot, longest.batches)
+    if fault is not None:
+        raise StorageFault(f"{copy.folder} {fault} (the copy is that in {longest.folder})")
 
 
 def _check_seamless(folder: str, start: int, batches: list[StoredBatch]) -> None:

@@ -147,6 +147,31 @@ async def test_a_restore_refuses_a_longer_store(store: MetadataStore) -> None:
     assert (await first_lease(store, 2)).epoch == 4
 
 
+@pytest.mark.parametrize(
+    ("snapshot", "batches"),
+    [
+        (None, [batch(0, 3), batch(3, 9, 1)]),
+        (None, [batch(0, 9)]),
+        (Snapshot(5, 1, b"state"), [batch(5, 9, 1)]),
+    ],
+)
+async def test_a_restore_refuses_a_store_that_went_on_otherwise_than_the_copy(
+    store: MetadataStore, snapshot: Snapshot | None, batches: list[StoredBatch]
+) -> None:
+    """As after a restore of a shorter copy: what was committed since is not in the longer one."""
+    await store.restore("one", None, [batch(0, 3)])
+    lease = await first_lease(store, 2)
+    assert isinstance(await store.append(lease, 3, [batch(3, 5, 2)]), Committed)
+    with pytest.raises(StorageFault, match="has other records before offset 5 than the copy"):
+        await store.restore("one", snapshot, batches)
+    assert await store.end() == StoreEnd(0, 5, 2)
+    await store.restore("one", None, [batch(0, 3), batch(3, 5, 2), batch(5, 6, 2)])
+    await store.restore("one", Snapshot(6, 2, b"state"), [batch(6, 7, 2)])
+    await store.restore("one", Snapshot(7, 2, b"state"), [])
+    await store.restore("one", Snapshot(8, 2, b"state"), [])
+    assert await store.end() == StoreEnd(8, 8, 2)
+
+
 async def test_two_processes_race_for_the_lease(store: MetadataStore, url: str) -> None:
     """Offsets stay dense, epochs never go back, and both processes' counts add up."""
     script = str(Path(__file__).with_name("racer.py"))

@@ -168,7 +168,7 @@ class MetadataStore(Protocol):
     async def restore(
         self, cluster_id: str, snapshot: Snapshot | None, batches: list[StoredBatch]
     ) -> None:
-        """Put a node's copy in place of what is here; refused when what is here is longer."""
+        """Put a node's copy in place of what is here; refused when it lacks some of that."""
 
     async def close(self) -> None:
         """Let go of the store."""

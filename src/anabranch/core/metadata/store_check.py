@@ -9,9 +9,10 @@ the store's fault. Rule kept: the node stops and says so; nothing is repaired wi
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from anabranch.core.metadata.store import Lease
+from anabranch.core.metadata.store import Lease, Snapshot, StoredBatch, StoreEnd
 
 UNKNOWN_URL = "URL"
 """In the place of the store's address, for a node that does not talk to the store itself."""
@@ -78,6 +79,39 @@ def lease_fault(copy: CopyEnd, seen_epoch: int, lease: Lease | None, store_url: 
         f"{_the('(metadata.store.url)')} went back: it has {what}, but this node has seen epoch "
         f"{seen_epoch}; stop all nodes and run `{restore_command(copy.folder, store_url)}` where "
         "the copy is the longest"
+    )
+
+
+def restore_fault(
+    end: StoreEnd,
+    last: StoredBatch | None,
+    snapshot: Snapshot | None,
+    batches: Sequence[StoredBatch],
+) -> str | None:
+    """Why a copy must not replace a history that ends like this, None when it holds all of that.
+
+    `last` is the last batch of that history, None when it ends with a snapshot. A copy may be the
+    longer one and lack records all the same: those that were committed after a restore without it.
+    """
+    covered = snapshot.end_offset if snapshot is not None else 0
+    offered = batches[-1].end_offset if batches else covered
+    if end.end_offset > offered:
+        return (
+            f"ends at offset {end.end_offset}, the copy only at {offered}: nothing was changed; "
+            "restore from the node with the longest copy"
+        )
+    if end.end_offset <= covered:
+        same = end.end_offset == 0 or snapshot is None or end.epoch <= snapshot.epoch
+    else:
+        there = next(each for each in batches if each.end_offset >= end.end_offset)
+        ends = there.end_offset == end.end_offset and there.epoch == end.epoch
+        same = ends if last is None else there == last
+    if same:
+        return None
+    return (
+        f"has other records before offset {end.end_offset} than the copy, of epoch {end.epoch}: "
+        "nothing was changed; use a copy that has them, or, if this copy is right, move what has "
+        "them away"
     )
 
 

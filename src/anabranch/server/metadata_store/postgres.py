@@ -36,6 +36,7 @@ from anabranch.core.metadata.store import (
     Unknown,
     next_lease,
 )
+from anabranch.core.metadata.store_check import restore_fault
 from anabranch.server.metadata_store.postgres_schema import check_server, make_schema, make_session
 from anabranch.server.postgres_server import (
     LOST_TRACK,
@@ -235,13 +236,11 @@ class PostgresStore:
                 f"metadata store {self.name} belongs to cluster {stored}, the copy to cluster "
                 f"{cluster_id}; restore into the store of that cluster or into a new database"
             )
-        have = (await _end(on)).end_offset
-        offered = batches[-1].end_offset if batches else snapshot.end_offset if snapshot else 0
-        if have > offered:
-            raise StorageFault(
-                f"metadata store {self.name} ends at offset {have}, the copy only at {offered}: "
-                "nothing was changed; restore from the node with the longest copy"
-            )
+        end = await _end(on)
+        last = next(iter(await _read(on, end.end_offset - 1, 1)), None)
+        fault = restore_fault(end, last, snapshot, batches)
+        if fault is not None:
+            raise StorageFault(f"metadata store {self.name} {fault}")
 
 
 @asynccontextmanager

@@ -33,6 +33,7 @@ from anabranch.core.metadata.store import (
     Unknown,
     next_lease,
 )
+from anabranch.core.metadata.store_check import restore_fault
 from anabranch.server.sqlite_file import Kind, error_name, open_file, sentence, transaction
 
 ResultT = TypeVar("ResultT")
@@ -318,13 +319,11 @@ class SqliteStore:
                 f"metadata store {self.path} belongs to cluster {stored}, the copy to cluster "
                 f"{cluster_id}; restore into the store of that cluster or into a new file"
             )
-        have = self._end().end_offset
-        offered = batches[-1].end_offset if batches else snapshot.end_offset if snapshot else 0
-        if have > offered:
-            raise StorageFault(
-                f"metadata store {self.path} ends at offset {have}, the copy only at {offered}: "
-                "nothing was changed; restore from the node with the longest copy"
-            )
+        end = self._end()
+        last = next(iter(self._read(end.end_offset - 1, 1)), None)
+        fault = restore_fault(end, last, snapshot, batches)
+        if fault is not None:
+            raise StorageFault(f"metadata store {self.path} {fault}")
 
 
 REMEDIES = {
