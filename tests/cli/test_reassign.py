@@ -7,6 +7,9 @@ from functools import partial
 
 import pytest
 
+from anabranch.client import reassignments
+from anabranch.client.connection import ConnectionLost
+
 
 @pytest.fixture
 def anabranch(cluster_verb):
@@ -146,6 +149,55 @@ def test_a_throttled_move_off_a_broker_that_is_down(cluster, anabranch, verb, cr
     told = anabranch("configs", "describe", "--entity-type", "brokers", "--entity-name", "4")
     assert told.exit_code == 0, told.output
     assert "throttled" not in told.stdout
+
+
+def rates_of(anabranch):
+    words = ("configs", "describe", "--entity-type", "brokers", "--entity-name", "1", "--json")
+    return [each["value"] for each in json.loads(anabranch(*words).stdout)
+            if each["name"].endswith("replication.throttled.rate")]  # fmt: skip
+
+
+def test_moves_beside_one_of_an_unknown_partition_are_throttled(anabranch, verb, create, moves):
+    create("mixed", "1:2")
+    path = moves(("mixed", 0, [1, 3]), ("no-such", 0, [1]))
+    begun = verb("--execute", "--file", path, "--throttle", "1234567")
+    assert begun.exit_code == 1, begun.output
+    assert rates_of(anabranch) == ["1234567", "1234567"]
+    assert verified(verb, path).exit_code == 1
+    assert rates_of(anabranch) == []
+
+
+def test_the_throttle_stays_while_other_replicas_move(cluster, anabranch, verb, create, moves):
+    create("long", "1:2")
+    create("short", "1:2")
+    cluster.stop_broker(4)
+    try:
+        path = moves(("long", 0, [1, 4]))
+        assert verb("--execute", "--file", path, "--throttle", "1000000").exit_code == 0
+        other = moves(("short", 0, [1, 2]))
+        assert verb("--verify", "--file", other).exit_code == 0
+        assert rates_of(anabranch) == ["1000000", "1000000"]
+        path = moves(("long", 0, [1, 4]))
+        assert verb("--cancel", "--file", path).exit_code == 0
+        assert rates_of(anabranch) == []
+    finally:
+        cluster.start_broker(4)
+
+
+@pytest.mark.parametrize("words", [(), ("--json",)])
+def test_the_way_back_is_told_before_anything_moves(
+    anabranch, verb, create, moves, monkeypatch, words
+):
+    async def lost(*_args, **_kwargs):
+        raise ConnectionLost("the connection ended")
+
+    name = f"back{len(words)}"
+    create(name, "1:2")
+    monkeypatch.setattr(reassignments, "reassign", lost)
+    begun = verb("--execute", "--file", moves((name, 0, [1, 3])), *words)
+    assert begun.exit_code == 1
+    told = begun.stderr if words else begun.stdout
+    assert f'{{"topic": "{name}", "partition": 0, "replicas": [1, 2]' in told
 
 
 WRONG = [

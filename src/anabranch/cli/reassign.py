@@ -56,7 +56,7 @@ def _action(name: str, sentence: str) -> Callable[[F], F]:
 )
 @_action("execute", "Print the current replica lists, then start the moves of --file.")
 @_action(
-    "verify", "Show the progress of the moves of --file; remove the throttle when all are complete."
+    "verify", "Show the progress of the moves of --file; remove the throttle when no replica moves."
 )
 @_action("cancel", "Cancel the moves of --file that are not complete.")
 @_action("list", "List all moves that are not complete.")
@@ -176,9 +176,19 @@ def _execute(run: Any, moves: Moves, rate: int | None, holds_factor: bool, as_js
     async def work(cluster: Cluster) -> tuple[Moves, Cost, list[Asked]]:
         has = await before(cluster, moves)
         cost = await cost_of(cluster, moves, has)
-        if rate is not None and len(has) == len(moves):
-            await throttle(cluster, moves, has, rate)
-        return has, cost, await reassign(cluster, moves, may_change_factor=not holds_factor)
+        if has and not as_json:
+            click.echo("Current replicas; save this to be able to move back:")
+            click.echo(write_moves(has))
+            click.echo(_cost_sentence(cost, rate))
+        try:
+            if rate is not None:
+                await throttle(cluster, {place: moves[place] for place in has}, has, rate)
+            outcomes = await reassign(cluster, moves, may_change_factor=not holds_factor)
+        except BaseException:  # they may have begun all the same, and JSON tells only the fault
+            if has and as_json:
+                click.echo(write_moves(has), err=True)
+            raise
+        return has, cost, outcomes
 
     had, cost, outcomes = run(work)
     failed = [each for each in outcomes if each.code]
@@ -193,9 +203,6 @@ def _execute(run: Any, moves: Moves, rate: int | None, holds_factor: bool, as_js
             }
         )
     elif had:
-        click.echo("Current replicas; save this to be able to move back:")
-        click.echo(write_moves(had))
-        click.echo(_cost_sentence(cost, rate))
         click.echo(f"{len(outcomes) - len(failed)} move(s) started; --verify shows their progress.")
     _fail(failed)
 

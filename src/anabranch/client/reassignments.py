@@ -178,10 +178,10 @@ async def throttle(
 
 
 async def unthrottle(cluster: Cluster, topics: Iterable[str]) -> None:
-    """Take the throttle off every broker, also off those that are down, and these topics; that of a
-    plan, which the controller takes off, stays."""
+    """Take the throttle off every broker, also off those that are down, and these topics. It stays
+    while replicas move, whose throttle it may be, as does a plan's: the controller ends that."""
     plan = await newest(cluster)
-    if plan is not None and is_open(plan) and plan.throttle > 0:
+    if (plan is not None and is_open(plan) and plan.throttle > 0) or await under_way(cluster):
         return
     rates = [(ConfigOperation.DELETE, name, None) for name in RATES]
     for broker in (await describe_cluster(cluster)).brokers:
