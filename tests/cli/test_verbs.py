@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import signal
@@ -18,6 +19,7 @@ from tests.clients.members import until
 
 import anabranch.client.produce
 from anabranch.cli import cluster_command
+from anabranch.client.connection import ConnectionLost
 
 
 def lines(result) -> list[str]:
@@ -215,6 +217,26 @@ def test_a_line_is_sent_before_the_next_one_comes_and_an_interrupt_ends_it(verb,
     finally:
         producing.kill()
         producing.communicate()
+
+
+@pytest.mark.parametrize("lost", range(1, 4))
+def test_lines_whose_acknowledgement_was_lost_are_written_once(verb, monkeypatch, lost):
+    topic = f"once-{lost}"
+    verb("topics", "create", "--topic", topic, "--config", "max.message.bytes=10000")
+    produce_on = anabranch.client.produce.produce_on
+    calls = itertools.count(1)
+
+    async def losing(*args, **words):
+        done = await produce_on(*args, **words)
+        if next(calls) == lost:
+            raise ConnectionLost("the connection ended")
+        return done
+
+    monkeypatch.setattr(anabranch.client.produce, "produce_on", losing)
+    sent = [f"{number:090}" for number in range(200)]
+    assert verb("produce", "--topic", topic, input="\n".join(sent)).exit_code == 0
+    read = verb("consume", "--topic", topic, "--from-beginning", "--timeout", "0.5")
+    assert lines(read) == sent
 
 
 def test_consume_shares_a_topic_with_members_of_another_client(verb, node):

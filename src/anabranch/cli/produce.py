@@ -143,7 +143,11 @@ def format_of(properties: Iterable[str]) -> LineFormat:
 
 
 class Sender:
-    """Collects records by partition and sends each partition's as one batch."""
+    """Collects records by partition and sends each partition's as one batch.
+
+    Rule kept: with acks=all it is an idempotent producer (KIP-98), so that a batch whose
+    acknowledgement was lost is not written twice; each partition has one batch under way.
+    """
 
     def __init__(
         self, cluster: Cluster, topic: str, partition: int | None, acks: int, codec_name: str
@@ -155,6 +159,8 @@ class Sender:
         self._codec_name = codec_name
         self._partitions = 0
         self._sticky = 0
+        self._producer_id = self._producer_epoch = -1
+        self._sequences: dict[int, int] = {}
         self._waiting: dict[int, list[Record]] = {}
         self._waiting_bytes = 0
         self._waiting_records = 0
@@ -178,6 +184,16 @@ class Sender:
         self._partitions = len(found)
         if self._partition is not None:
             await self._cluster.partition(self._topic, self._partition)
+        if self._acks == ACKS["all"]:
+            await self._cluster.retrying(self._take_id)
+
+    async def _take_id(self) -> None:
+        from anabranch.client.cluster import check
+        from anabranch.core.wire.messages.init_producer_id import InitProducerIdRequest
+
+        answer = await self._cluster.send(InitProducerIdRequest(transactional_id=None))
+        check(answer.error_code)
+        self._producer_id, self._producer_epoch = answer.producer_id, answer.producer_epoch
 
     async def send_all(self, source: BinaryIO, line_format: LineFormat, size_bytes: int) -> int:
         """Read lines until the end; returns how many records were acknowledged."""
@@ -247,13 +263,23 @@ class Sender:
         """Send records as one batch; as two where the topic takes no batch so large, and so on."""
         from anabranch.client.produce import produce
         from anabranch.core.errors import ApiError, ErrorCode
+        from anabranch.core.log.producers import SEQUENCES
         from anabranch.core.wire.compression import Codec
         from anabranch.core.wire.records import build_batch
 
-        batch = build_batch(records, codec=Codec[self._codec_name.upper()])
+        is_idempotent = self._producer_id >= 0
+        sequence = self._sequences.get(partition, 0)
+        batch = build_batch(
+            records, codec=Codec[self._codec_name.upper()], producer_id=self._producer_id,
+            producer_epoch=self._producer_epoch, base_sequence=sequence if is_idempotent else -1,
+        )  # fmt: skip
         try:
             await produce(self._cluster, self._topic, partition, batch, acks=self._acks)
+            self._sequences[partition] = (sequence + len(records)) % SEQUENCES
         except ApiError as fault:
+            if fault.code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+                self._sequences[partition] = (sequence + len(records)) % SEQUENCES
+                return  # it is there, and its acknowledgement was lost
             if fault.code is not ErrorCode.MESSAGE_TOO_LARGE:
                 raise
             if len(records) == 1:

@@ -41,7 +41,7 @@ async def produce(
     """Send one record batch and wait for its acknowledgement (none with acks=0).
 
     Tried again while that can help; a batch without a producer id may then be written twice, as
-    with every Kafka client. Raises ApiError or ConnectionLost.
+    by every Kafka client that is not idempotent. Raises ApiError or ConnectionLost.
     """
 
     async def attempt() -> Produced:
