@@ -206,18 +206,6 @@ MUTANTS = (
         caught_by=f"{DATA_PATH_TESTS}::test_nothing_is_acknowledged_before_its_commit_is_known",
     ),
     Mutant(
-        name="diskless-foreign-object-taken-for-its-own",
-        rule="an object found under a taken name belongs to another broker, whatever happened "
-        "to earlier attempts",
-        module=f"{DISKLESS}.writer",
-        old="        if isinstance(fault, ObjectTaken):  # it is another's, and stays\n",
-        new="        if isinstance(fault, ObjectTaken) and upload.attempts:\n"
-        "            self._put(upload, None, now_ms)\n"
-        "        elif isinstance(fault, ObjectTaken):\n",
-        seed=NO_SCHEDULE,
-        caught_by=f"{DATA_PATH_TESTS}::test_a_name_that_is_taken_by_other_bytes_shows_an_older_copy[1]",
-    ),
-    Mutant(
         name="diskless-objects-overtake",
         rule="objects of one broker are committed in the order in which they were cut",
         module=f"{DISKLESS}.writer",
