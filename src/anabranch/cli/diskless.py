@@ -92,9 +92,9 @@ def restore(
 ) -> None:  # fmt: skip
     """Rebuild a lost coordinator from the checkpoint and the manifests in the store.
 
-    Stop all nodes first. The coordinator must be empty: a new database, or a file that does not
-    exist. Objects that are in no manifest are listed, and their records are omitted without
-    --append-unknown.
+    Stop all nodes first: what they commit while or after this runs is not in the new coordinator.
+    The coordinator must be empty: a new database, or a file that does not exist. Objects that are
+    in no manifest are listed, and their records are omitted without --append-unknown.
     """
     from anabranch.server.objects.verification import restore as rebuild
 

@@ -108,7 +108,8 @@ def check_recorded(held: Buffer, mark: str, place: str) -> None:
     if known != mark:
         raise StorageFault(
             f"{place} names coordinator {known}, and this is {mark}: another database, which "
-            "would assign offsets a second time; set the previous one in "
+            "would assign offsets a second time; set the one that is named in "
             "diskless.coordinator.url, or, if it is lost, rebuild it with `anabranch diskless "
-            "restore`"
+            "restore`; if it was restored by mistake while nodes used this one, stop all nodes and "
+            f"delete {place}"
         )
