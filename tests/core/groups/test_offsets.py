@@ -481,6 +481,22 @@ def test_a_group_keeps_its_offsets_until_it_was_empty_for_long(world):
     assert world.groups.groups == {}
 
 
+def test_what_is_committed_to_an_empty_group_is_kept_as_long(world):
+    """By an administrator, or by a client that assigns partitions itself under the group's name."""
+    member, generation = world.one_member()
+    world.commit({0: 7, 1: 8}, generation_id=generation, member_id=member)
+    world.leave((member, None))
+    world.advance(7 * DAY_MS - 1)
+    world.commit({0: 9})
+    world.advance(1)
+    world.restart()
+    expire(world)
+    assert world.fetch() == {0: 9, 1: -1, 2: -1}
+    world.advance(7 * DAY_MS)
+    expire(world)
+    assert world.groups.groups == {}
+
+
 def test_topics_that_are_no_longer_read_expire_while_the_group_lives(world):
     member, generation = world.one_member(session_ms=1_800_000)
     world.node.topic("other", 1)

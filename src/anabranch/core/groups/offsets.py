@@ -4,8 +4,9 @@ Rules kept: an offset is read back only once its record is committed; whatever f
 commits in flight; an offset belongs to the topic that it was committed for, by id. Expiry is
 Kafka's (KIP-211): a group with members keeps the offsets of the topics that it reads; from the
 moment it is empty, all of them for `offsets.retention.minutes`; offsets of a name that never had
-members, that long after each commit. An offset whose client set a retention (versions 2 to 4) lives
-that long.
+members, that long after each commit. Unlike in Kafka, what is committed to a group that is empty
+already is kept that long as well: who assigns partitions itself commits under such a name. An
+offset whose client set a retention (versions 2 to 4) lives that long.
 
 An offset that a transaction commits counts once the transaction is committed (`undecided`).
 
@@ -433,7 +434,7 @@ def _is_expired(group: Group, place: Place, retention_ms: int, now_ms: int) -> b
     since_ms = committed.commit_timestamp_ms
     if group.protocol_type:
         if group.state is EMPTY:
-            since_ms = max(group.state_since_ms, 0) or since_ms
+            since_ms = max(since_ms, group.state_since_ms)
         elif not (group.is_consumer and group.state is STABLE) or group.reads(topic):
             return False
     return now_ms - since_ms >= retention_ms
