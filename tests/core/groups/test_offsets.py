@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from struct import pack
+
 import pytest
 from tests.core.api.in_memory_node import Denying
 from tests.core.groups.group_world import GroupWorld, subscription
@@ -32,7 +34,7 @@ from anabranch.core.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from anabranch.core.wire.offsets_records import OffsetCommitValue, encode_value
-from anabranch.core.wire.records import decode_records
+from anabranch.core.wire.records import Record, build_batch, decode_records
 
 DAY_MS = 86_400_000
 NONE = ErrorCode.NONE
@@ -495,6 +497,40 @@ def test_what_is_committed_to_an_empty_group_is_kept_as_long(world):
     world.advance(7 * DAY_MS)
     expire(world)
     assert world.groups.groups == {}
+
+
+@pytest.mark.parametrize("type_id", [3, 17])
+def test_a_group_of_kafkas_newer_protocols_is_empty_from_when_it_is_read(world, type_id):
+    """Its members cannot come here: its old offsets stay while they learn the classic protocol."""
+    key = pack(">hh", type_id, 1) + b"g"
+    world.commit({0: 7})
+    write(world, Record(0, world.node.now_ms, key, pack(">hi", 0, 1)))
+    world.advance(8 * DAY_MS)
+    world.restart()
+    expire(world)
+    assert (world.fetch()[0], world.state()) == (7, "Empty")
+    world.advance(7 * DAY_MS)
+    expire(world)
+    world.restart()
+    assert world.groups.groups == {}
+
+
+def test_a_group_of_a_newer_protocol_that_kafka_deleted_is_a_mere_name(world):
+    key = pack(">hh", 3, 1) + b"g"
+    write(world, Record(0, world.node.now_ms, key, pack(">hi", 0, 1)))
+    write(world, Record(0, world.node.now_ms, key, None))
+    world.commit({0: 7})
+    world.restart()
+    world.advance(7 * DAY_MS)
+    expire(world)
+    assert world.groups.groups == {}
+
+
+def write(world, record):
+    """As a Kafka that led before."""
+    replica = world.groups.shard_of("g", world.node.now_ms).replica
+    batch = build_batch([record])
+    replica.append(batch, required_acks=-1, now_ms=world.node.now_ms, client=False)
 
 
 def test_topics_that_are_no_longer_read_expire_while_the_group_lives(world):

@@ -3,7 +3,9 @@
 What: what each record means; the log is read by `core.coordination.log_reader`. Rule kept: the last
 record of a key counts; offsets committed in a transaction count when its commit marker comes
 (Kafka writes those; a folder of Kafka's is read too). An offset whose record has no topic id is of
-the topic that had its name when this broker began to lead. Keys of KIP-848 groups are passed over.
+the topic that had its name when this broker began to lead. Keys of KIP-848 groups are passed over;
+such a group is one whose members left when it was read, for they cannot come here, and its offsets
+stay while they learn the classic protocol.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import TYPE_CHECKING
 from anabranch.core.coordination.log_reader import READ_BYTES, LogReader
 from anabranch.core.errors import ProtocolError
 from anabranch.core.groups.committed_offset import CommittedOffset
-from anabranch.core.groups.group import Group, Member
+from anabranch.core.groups.group import CONSUMER, Group, Member
 from anabranch.core.groups.in_flight import Place
 from anabranch.core.groups.offset_records import committed_offset
 from anabranch.core.groups.offsets import current_topic_id
@@ -31,6 +33,7 @@ from anabranch.core.wire.offsets_records import (
     OffsetCommitValue,
     decode_key,
     decode_value,
+    newer_group,
 )
 from anabranch.core.wire.records import Record
 
@@ -48,10 +51,15 @@ class Loader(LogReader):
         super().__init__(shard, read_bytes)
         self.groups: dict[str, Group] = {}
         self.undecided = Undecided()
+        self._newer: set[str] = set()
+        """Groups of a protocol that is not served."""
 
     def steps(self, now_ms: int) -> Iterator[ColdRead | None]:
         """Read everything; see LogReader."""
         yield from self.read(now_ms)
+        for group_id in self._newer & self.groups.keys():
+            newer = self.groups[group_id]
+            newer.protocol_type = newer.protocol_type or CONSUMER
         for group in self.groups.values():
             group.note_subscriptions()
 
@@ -61,6 +69,7 @@ class Loader(LogReader):
             key = decode_key(record.key or b"")
         except ProtocolError:
             self.unknown_keys += 1
+            self._note_newer(newer_group(record.key or b""), is_there=record.value is not None)
             return
         if isinstance(key, GroupMetadataKey):
             self._take_group(key.group, record.value, now_ms)
@@ -74,6 +83,10 @@ class Loader(LogReader):
         else:
             self.undecided.replace(key.group, (place,))
             self._take_offset(key.group, place, committed, now_ms)
+
+    def _note_newer(self, group_id: str | None, *, is_there: bool) -> None:
+        if group_id is not None:
+            (self._newer.add if is_there else self._newer.discard)(group_id)
 
     def decide(self, batches: Buffer, position: int, header: BatchHeader, now_ms: int) -> None:
         """See LogReader."""

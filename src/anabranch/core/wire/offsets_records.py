@@ -5,8 +5,8 @@ Each starts with an int16 and is then laid out by its schema:
     key    int16 type: 1 OffsetCommitKey (0 is its oldest form, same layout), 2 GroupMetadataKey
     value  int16 version of the schema
 
-A value that is absent (null) is a tombstone and never comes here. Keys of KIP-848 groups (3 and up)
-come with those groups.
+A value that is absent (null) is a tombstone and never comes here. Of the keys of KIP-848, share and
+streams groups (3 and up) only the names of groups that may have committed offsets are read.
 """
 
 from __future__ import annotations
@@ -72,6 +72,9 @@ class GroupMetadataValue(Message, type_id=2, versions="0-4", flexible="4+"):
 
 
 _TYPE = struct.Struct(">h")
+_NEWER_GROUPS = frozenset({3, 17})
+"""ConsumerGroupMetadataKey (KIP-848) and StreamsGroupMetadataKey (KIP-1071): a group, laid out as
+in GroupMetadataKey. Share groups commit no offsets here."""
 _KEYS: dict[int, type[OffsetCommitKey] | type[GroupMetadataKey]] = {
     0: OffsetCommitKey,
     1: OffsetCommitKey,
@@ -94,6 +97,16 @@ def decode_key(key: Buffer) -> OffsetsKey:
     if cls is None:
         raise ProtocolError("OffsetsKey", 0, "type", 0, f"no key has type {type_id}")
     return decode_exact(cls, key, 0, 2)
+
+
+def newer_group(key: Buffer) -> str | None:
+    """The group that a key says is of a protocol that is not served; None for any other key."""
+    try:
+        if first_int16(key, "OffsetsKey", "type") in _NEWER_GROUPS:
+            return decode_exact(GroupMetadataKey, key, 0, 2).group
+    except ProtocolError:
+        pass
+    return None
 
 
 def encode_value(value: OffsetsValue, version: int) -> bytes:
