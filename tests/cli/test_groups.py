@@ -10,6 +10,8 @@ import sys
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from anabranch.testing import LocalCluster
+
 
 @pytest.fixture(scope="module")
 def committed(node):
@@ -104,6 +106,21 @@ def test_a_topic_may_be_named_once_for_each_partition(verb):
         named = (word for place in places for word in ("--topic", place))
         shown = verb("groups", "reset-offsets", "--group", "w", *named, "--to-earliest", "--json")
         assert [each["partition"] for each in json.loads(shown.stdout)] == indexes
+
+
+def test_a_partition_without_a_leader_hides_no_other(against):
+    with LocalCluster(brokers=3) as cluster:
+        verb = against(cluster.bootstrap_servers)
+        cluster.create_topic("t", partitions=2, replication_factor=1)
+        how = ("reset-offsets", "--group", "g", "--execute", "--json", "--topic")
+        assert verb("groups", *how, "t", "--to-earliest").exit_code == 0
+        cluster.stop_broker(cluster.leader("t", 1))
+        told = json.loads(verb("groups", "describe", "--group", "g", "--json").stdout)
+        ends = [(each["committed"], each["end"], each["lag"]) for each in told["offsets"]]
+        assert ends == [(0, 0, 0), (0, -1, None)]
+        assert verb("groups", *how, "t:0", "--to-latest").exit_code == 0
+        refused = verb("groups", *how, "t", "--to-latest", "--timeout", "1")
+        assert refused.exit_code == 1 and "t-1 has no leader" in refused.output
 
 
 def test_offsets_of_a_group_that_runs_are_left_to_its_members(verb, committed):

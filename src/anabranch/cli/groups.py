@@ -262,7 +262,7 @@ async def _places(
         return sorted(committed)
     places: list[Place] = []
     for topic, indexes in wanted.items():
-        known = await cluster.leaders(topic)
+        known = [each.partition_index for each in (await cluster.topic(topic)).partitions]
         for index in indexes or ():
             if index not in known:
                 raise click.ClickException(

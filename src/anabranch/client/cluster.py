@@ -61,6 +61,11 @@ def check_there(code: int, topic: str) -> None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {topic!r}.")
 
 
+def no_leader(topic: str, partition: int) -> ApiError:
+    """What is raised while a partition cannot be asked."""
+    return ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"Partition {topic}-{partition} has no leader.")
+
+
 def parse_addresses(bootstrap_servers: str) -> list[tuple[str, int]]:
     """`host:port,host:port` as pairs; raises ClientFault that names the part it cannot read."""
     addresses = []
@@ -183,10 +188,7 @@ class Cluster:
         leaders = {}
         for partition in (await self.topic(name)).partitions:
             if partition.leader_id < 0:
-                raise ApiError(
-                    ErrorCode.LEADER_NOT_AVAILABLE,
-                    f"Partition {name}-{partition.partition_index} has no leader.",
-                )
+                raise no_leader(name, partition.partition_index)
             leaders[partition.partition_index] = partition.leader_id
         return leaders
 

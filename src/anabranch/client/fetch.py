@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from anabranch.client.cluster import Cluster, check
+from anabranch.client.cluster import Cluster, check, no_leader
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.types import Buffer
 from anabranch.core.wire.messages.fetch import (
@@ -119,7 +119,8 @@ async def list_offsets(
     """
 
     async def attempt() -> dict[int, int]:
-        leaders = await cluster.leaders(topic)
+        known = (await cluster.topic(topic)).partitions
+        leaders = {each.partition_index: each.leader_id for each in known}
         wanted = leaders if partitions is None else {each: leaders.get(each) for each in partitions}
         by_leader: dict[Any, list[ListOffsetsPartition]] = defaultdict(list)
         for partition, leader in wanted.items():
@@ -128,6 +129,8 @@ async def list_offsets(
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                     f"There is no partition {topic}-{partition}.",
                 )
+            if leader < 0:
+                raise no_leader(topic, partition)
             by_leader[leader].append(
                 ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
             )

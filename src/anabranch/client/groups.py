@@ -57,14 +57,16 @@ class Progress(NamedTuple):
     committed: int
     """-1 when the group has committed nothing there."""
     end: int
+    """-1 when the partition has no leader, or is no more."""
     member_id: str
     client_id: str
     client_host: str
 
     @property
     def lag(self) -> int | None:
-        """Records that are not read yet; None when nothing was committed."""
-        return None if self.committed < 0 else max(0, self.end - self.committed)
+        """Records that are not read yet; None without a committed offset or a known end."""
+        unknown = self.committed < 0 or self.end < 0
+        return None if unknown else max(0, self.end - self.committed)
 
 
 async def list_groups(cluster: Cluster) -> list[ListedGroup]:
@@ -166,7 +168,7 @@ async def progress(cluster: Cluster, group_id: str) -> tuple[DescribedGroup, lis
             for place in assigned_partitions(member.member_assignment):
                 readers[place] = member
     places = sorted({*committed, *readers})
-    ends = await offsets_at(cluster, places, LATEST)
+    ends = await offsets_at(cluster, places, LATEST, led_only=True)
     return group, [
         Progress(
             *place,
@@ -182,15 +184,19 @@ async def progress(cluster: Cluster, group_id: str) -> tuple[DescribedGroup, lis
     ]
 
 
-async def offsets_at(cluster: Cluster, places: Iterable[Place], timestamp: int) -> dict[Place, int]:
+async def offsets_at(
+    cluster: Cluster, places: Iterable[Place], timestamp: int, *, led_only: bool = False
+) -> dict[Place, int]:
     """The offset of the first record at or after a time (ms since 1970), or LATEST, EARLIEST.
 
-    Places that do not exist are left out."""
+    Places that do not exist are left out; with `led_only`, those that have no leader, too."""
     by_topic: dict[str, list[int]] = defaultdict(list)
     for topic, partition in places:
         by_topic[topic].append(partition)
     known = {
-        topic.name: {each.partition_index for each in topic.partitions}
+        topic.name: {
+            each.partition_index for each in topic.partitions if each.leader_id >= 0 or not led_only
+        }
         for topic in (await cluster.metadata(list(by_topic))).topics
     }
     found: dict[Place, int] = {}
