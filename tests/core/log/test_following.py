@@ -47,6 +47,19 @@ def test_a_cut_before_the_first_batch_of_a_segment_survives_a_clean_stop() -> No
     assert reopen(log, clean=True).end_offset == 0
 
 
+def test_a_batch_larger_than_a_segment_may_be_now_is_copied() -> None:
+    """`segment.bytes` was lowered since the leader took it: no follower could ever go on."""
+    log = new_log(segment_bytes=400)
+    large = batch(1, 3000, tag=1)
+    patch(memoryview(large), 0, 2, 0)
+    records = from_leader(0) + large + from_leader(3, tag=2)
+    log.append_as_follower(records, now_ms=NOW_MS)
+    assert (log.end_offset, tags(log)) == (5, [0, 1, 2])
+    assert [each.base_offset for each in log.segments] == [0, 2, 3]
+    sync(log)
+    assert tags(reopen(log)) == [0, 1, 2]
+
+
 def test_a_cut_forgets_an_epoch_that_was_never_written_in() -> None:
     log = new_log()
     append(log, batch(2))

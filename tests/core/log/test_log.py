@@ -24,7 +24,8 @@ from tests.core.log.support import (
 from anabranch.core.errors import ApiError, CorruptLog, ErrorCode
 from anabranch.core.log.config import LogConfig
 from anabranch.core.log.log import Log
-from anabranch.core.log.segment import IndexCache
+from anabranch.core.log.segment import IndexCache, Segment
+from anabranch.core.log.segment_roll import age_limit_ms
 from anabranch.core.wire.batch import patch, read_header, walk
 
 SMALL = {"segment_bytes": 3000, "index_interval_bytes": 200}
@@ -102,6 +103,23 @@ def test_segments_roll_by_size_age_and_index() -> None:
     for _ in range(10):
         append(full, batch())
     assert len(full.segments) > 2
+
+
+def test_jitter_takes_a_part_of_the_age_that_differs_by_segment_and_is_less_than_all() -> None:
+    """With more jitter than age, every batch would begin a segment."""
+    log = new_log(segment_ms=1000, segment_jitter_ms=5000)
+    for tag in range(20):
+        append(log, batch(timestamp=NOW_MS, tag=tag))
+        assert not log.roll_if_due(NOW_MS)
+    assert len(log.segments) == 1
+    ages = set()
+    for first in range(1000, 1100):
+        segment = Segment(log.files, FOLDER, first, NOW_MS)
+        ages.add(age_limit_ms(log, segment))
+    assert len(ages) > 50
+    assert 1 <= min(ages) < 200
+    assert 800 < max(ages) <= 1000
+    assert age_limit_ms(new_log(segment_ms=1000), segment) == 1000
 
 
 def test_a_rolled_segment_asks_for_a_sync() -> None:

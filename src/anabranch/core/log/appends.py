@@ -17,7 +17,7 @@ from anabranch.core.log.files import DiskFull
 from anabranch.core.log.indexes import INT32_MAX, NO_TIMESTAMP
 from anabranch.core.log.producer_replay import note_batch
 from anabranch.core.log.segment import Segment
-from anabranch.core.log.segment_roll import roll
+from anabranch.core.log.segment_roll import age_limit_ms, roll
 from anabranch.core.log.side_files import assign_epoch
 from anabranch.core.log.state import LogState
 from anabranch.core.types import Buffer
@@ -61,6 +61,12 @@ def as_leader(
         duplicate = _duplicate(log, batches)
         if duplicate is not None:
             return duplicate
+    if len(view) > config.segment_bytes:
+        raise ApiError(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"{len(view)} bytes for {log.topic_partition} do not fit into a segment of "
+            f"{config.segment_bytes} bytes.",
+        )
     offset = first_offset = log.end_offset
     log_append_time = config.message_timestamp_type == "LogAppendTime"
     entries = []
@@ -83,8 +89,10 @@ def as_follower(log: LogState, records: Buffer, now_ms: int) -> AppendResult:
     """Append whole batches as the leader wrote them; an incomplete batch at the end is left
     out.
 
-    What begins a log gives its epoch the log's start: where compaction left out offsets between,
-    the batches that were there were of this epoch, since its first ones were deleted."""
+    A batch that is larger than a segment may be is taken, into a segment of its own: the leader
+    has it since segments were larger. What begins a log gives its epoch the log's start: where
+    compaction left out offsets between, the batches that were there were of this epoch, since its
+    first ones were deleted."""
     if log.fault is not None:
         raise log.fault
     view, begins_log = memoryview(records), log.end_offset == log.start_offset
@@ -155,12 +163,6 @@ def _write(log: LogState, view: memoryview, entries: list[Entry], now_ms: int) -
     size = len(view)
     _, last_header, last_base, newest = entries[-1]
     end_offset = last_base + last_header.last_offset_delta + 1
-    if size > log.config.segment_bytes:
-        raise ApiError(
-            ErrorCode.RECORD_LIST_TOO_LARGE,
-            f"{size} bytes for {log.topic_partition} do not fit into a segment of "
-            f"{log.config.segment_bytes} bytes.",
-        )
     segment = log.active
     if segment is None or _must_roll(log, segment, size, end_offset, newest, now_ms):
         is_far = end_offset - 1 - log.end_offset > INT32_MAX
@@ -216,9 +218,7 @@ def _must_roll(
         waited_ms = newest - segment.first_timestamp
     else:
         waited_ms = now_ms - segment.created_ms
-    return waited_ms > config.segment_ms - config.segment_jitter_ms or segment.index_full(
-        config.segment_index_bytes
-    )
+    return waited_ms > age_limit_ms(log, segment) or segment.index_full(config.segment_index_bytes)
 
 
 def writable(records: Buffer) -> memoryview:

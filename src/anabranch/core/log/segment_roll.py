@@ -6,6 +6,8 @@ neither a roll nor an append because of it. Not here: when a segment is full (`a
 
 from __future__ import annotations
 
+from zlib import crc32
+
 from anabranch.core.errors import StorageFault
 from anabranch.core.log.files import DiskFull
 from anabranch.core.log.segment import Segment
@@ -45,11 +47,22 @@ def roll_if_due(log: LogState, now_ms: int) -> bool:
     segment = log.active
     if segment is None or segment.size == 0 or log.fault is not None:
         return False
-    config = log.config
-    if now_ms - segment.created_ms <= config.segment_ms - config.segment_jitter_ms:
+    if now_ms - segment.created_ms <= age_limit_ms(log, segment):
         return False
     roll(log, now_ms)
     return True
+
+
+def age_limit_ms(log: LogState, segment: Segment) -> int:
+    """The age from which a segment is closed: `segment.ms` less a part below `segment.jitter.ms`
+    that differs by partition and segment, the same at every replica. It is never all of the age, as
+    in Kafka: else each batch would begin a segment."""
+    config = log.config
+    most_ms = min(config.segment_jitter_ms, config.segment_ms)
+    if most_ms <= 0:
+        return config.segment_ms
+    which = f"{log.topic_partition} {segment.base_offset}".encode()
+    return config.segment_ms - crc32(which) % most_ms
 
 
 def close_segment(log: LogState, segment: Segment) -> None:
