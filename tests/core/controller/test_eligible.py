@@ -36,6 +36,16 @@ def sets(state: PartitionImage) -> tuple[tuple[int, ...], tuple[int, ...], tuple
     return state.isr, state.elr, state.last_known_elr
 
 
+@pytest.mark.parametrize("value", [" 2", "02", "+2"])
+def test_the_same_minimum_in_another_spelling_clears_nothing(world: World, value: str) -> None:
+    alter(world, 1)
+    assert alter_config(world, TOPIC, "t", MINIMUM, value) == (0, None)
+    assert world.image.config(TOPIC, "t")[MINIMUM] == value
+    assert sets(world.partition("t")) == ((1,), (2, 3), ())
+    assert alter_config(world, TOPIC, "t", MINIMUM, "3") == (0, None)
+    assert sets(world.partition("t")) == ((1,), (), ())
+
+
 def test_new_clusters_have_it_on(world: World) -> None:
     assert world.image.features[ELR_VERSION] == 1
     assert world.image.config(BROKER, "")[MINIMUM] == "1"

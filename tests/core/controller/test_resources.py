@@ -16,7 +16,7 @@ from anabranch.core.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 
-CLIENT_METRICS, GROUP, LOGGER = 16, 32, 8
+TOPIC, CLIENT_METRICS, GROUP, LOGGER = 2, 16, 32, 8
 SET, DELETE, APPEND = 0, 1, 2
 
 
@@ -34,6 +34,14 @@ def test_a_subscription_is_kept_until_its_last_setting_goes():
     assert dict(world.image.config(CLIENT_METRICS, "w")) == {"metrics": "a,b"}
     assert alter(world, CLIENT_METRICS, "w", "metrics", None, DELETE) == (0, None)
     assert (CLIENT_METRICS, "w") not in world.image.configs
+
+
+def test_a_topic_s_list_is_appended_to_what_the_brokers_give_it():
+    world = World(settings={"log.cleanup.policy": "compact"})
+    world.start(1)
+    world.create("t", [1])
+    assert alter(world, TOPIC, "t", "cleanup.policy", "delete", APPEND) == (0, None)
+    assert dict(world.image.config(TOPIC, "t")) == {"cleanup.policy": "compact,delete"}
 
 
 def test_a_group_needs_not_exist_to_have_settings():

@@ -110,6 +110,20 @@ def test_append_begins_from_what_is_in_effect_and_adds_once():
     assert changed(Operation.APPEND, "0:1,0:2", {name: "0:1"}, name) == "0:1,0:2"
 
 
+def test_a_topic_s_list_begins_from_the_broker_s_value():
+    """What was compacted alone would else be deleted by age."""
+    broker = BrokerConfig.of({"log.cleanup.policy": "compact"})
+    change = (Resource.TOPIC, {}, "cleanup.policy", Operation.APPEND, "delete", broker)
+    assert apply_operation(*change) == {"cleanup.policy": "compact,delete"}
+
+
+def test_blanks_around_entries_count_for_nothing():
+    spaced = {"cleanup.policy": " compact, delete"}
+    assert changed(Operation.SUBTRACT, "delete", spaced) == "compact"
+    assert changed(Operation.SUBTRACT, " compact ", spaced) == "delete"
+    assert changed(Operation.APPEND, " delete", spaced) == "compact,delete"
+
+
 def test_subtract_takes_away_what_is_there():
     assert changed(Operation.SUBTRACT, "delete") == ""
     assert changed(Operation.SUBTRACT, "x", {"cleanup.policy": "compact"}) == "compact"

@@ -33,6 +33,7 @@ from anabranch.core.settings.resources import (
     validate_client_metrics_configs,
     validate_group_configs,
 )
+from anabranch.core.settings.topic import TopicConfig
 from anabranch.core.settings.validation import (
     Resource,
     apply_operation,
@@ -83,8 +84,10 @@ def change_configs(
     _check_request(operations)
     _check_name(resource_type, name)
     values = dict(image.config(resource_type, name))
+    # this node's own settings are the defaults of topics, and say nothing of another broker's
+    default_of = broker if resource_type == RESOURCE_TOPIC else None
     for key, kind, value in operations:
-        values = apply_operation(resource_type, values, key, kind, value)
+        values = apply_operation(resource_type, values, key, kind, value, default_of)
     return _records(image, broker, resource_type, name, values)
 
 
@@ -172,7 +175,7 @@ def _records(
         )
         for key in changed
     ]
-    if MIN_INSYNC in changed and elr_enabled(image):
+    if MIN_INSYNC in changed and elr_enabled(image) and _other_minimum(before, values, broker):
         topic = name if resource_type == RESOURCE_TOPIC else ""
         records += clear_elr(image, topic)
     return tuple(records)
@@ -180,6 +183,14 @@ def _records(
 
 def _changed(before: Mapping[str, str], values: Mapping[str, str]) -> list[str]:
     return sorted(key for key in {*before, *values} if before.get(key) != values.get(key))
+
+
+def _other_minimum(
+    before: Mapping[str, str], values: Mapping[str, str], broker: BrokerConfig
+) -> bool:
+    """Whether `min.insync.replicas` means another number than before, not only another text."""
+    old, new = (TopicConfig.of(each, broker).min_insync_replicas for each in (before, values))
+    return old != new
 
 
 def _check_racks(image: MetadataImage, text: str) -> None:

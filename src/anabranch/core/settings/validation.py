@@ -190,7 +190,7 @@ def apply_operation(
         changed[name] = _edited_list(
             _current_list(resource_type, overrides, name, Operation(operation), broker),
             Operation(operation),
-            (value or "").split(","),
+            [each.strip() for each in (value or "").split(",")],
         )
     too_long = len(changed.get(name, "").encode()) > MAX_VALUE_SIZE_BYTES
     if too_long and operation in (Operation.SET, Operation.APPEND):
@@ -215,14 +215,19 @@ def _current_list(
             f"Can't {operation.name} to key {name} because its type is not LIST.", name=name
         )
     if name in overrides:
-        return [each for each in overrides[name].split(",") if each]
+        return _entries(overrides[name])
     if resource_type not in (Resource.TOPIC, Resource.BROKER):
-        return [each for each in (setting.default or "").split(",") if each]
+        return _entries(setting.default or "")
     config = broker or BrokerConfig.of()
     in_effect = (
         broker_default(name, config) if resource_type == Resource.TOPIC else config[setting.name]
     )
     return list(in_effect) if isinstance(in_effect, tuple) else []
+
+
+def _entries(text: str) -> list[str]:
+    """Without the blanks around them, as `parse` reads them: else none could be taken away."""
+    return [each.strip() for each in text.split(",") if each.strip()]
 
 
 def _edited_list(elements: list[str], operation: Operation, given: list[str]) -> str:
