@@ -201,6 +201,7 @@ def test_line_numbers_count_continued_lines(load):
         (["log.dirs="], "At least one log directory"),
         (["log.dirs=/a,/a"], "appears twice"),
         (["log.retention.ms=0"], "must be unlimited (-1) or"),
+        (["log.roll.ms=0"], "must be greater than or equal to 1"),
         (["broker.session.timeout.ms=1000"], "broker.heartbeat.interval.ms"),
         (["cordoned.log.dirs=*"], "run `anabranch cluster cordon --broker ID`"),
         (["cordoned.log.dirs=/d"], "folders cannot be cordoned one by one"),

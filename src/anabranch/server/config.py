@@ -27,6 +27,7 @@ from anabranch.core.settings.listeners import (
     refuse_unmeant_plaintext,
 )
 from anabranch.core.settings.setting import ConfigFault
+from anabranch.core.settings.validation import LEAST, RETENTIONS, unmet_requirement
 from anabranch.core.wire.compression import Codec
 from anabranch.server.properties import (
     ConfigError,
@@ -343,9 +344,10 @@ def _http(broker: BrokerConfig) -> tuple[str, int]:
 
 def _refuse_contradictions(broker: BrokerConfig) -> None:
     """Settings that are fine alone and not together (Kafka's validateValues)."""
-    for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
-        if broker[name] == 0:
-            raise ConfigFault("must be unlimited (-1) or, greater than or equal to 1", name=name)
+    for name in (*RETENTIONS, *LEAST):
+        unmet = unmet_requirement(name, broker[name])
+        if unmet is not None:
+            raise ConfigFault(unmet, name=name)
     if broker.cordoned_log_dirs:
         raise ConfigFault(
             "is stored in the metadata; remove it here and run `anabranch cluster cordon --broker "

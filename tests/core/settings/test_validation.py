@@ -70,6 +70,22 @@ def test_tiering_needs_a_broker_that_tiers():
             "Invalid value abc for configuration log.retention.ms: Not a number of type LONG",
         ),
         (
+            {"log.retention.ms": " 0"},
+            False,
+            "requirement failed: log.retention.ms must be unlimited (-1) or, greater than or equal "
+            "to 1",
+        ),
+        (
+            {"log.roll.ms": "0"},
+            True,
+            "requirement failed: log.roll.ms must be greater than or equal to 1",
+        ),
+        (
+            {"log.roll.jitter.ms": "-1"},
+            True,
+            "requirement failed: log.roll.jitter.ms must be greater than or equal to 0",
+        ),
+        (
             {"listener.name.plaintext.max.connections": "x"},
             True,
             "Invalid value x for configuration max.connections: Not a number of type INT",
@@ -90,6 +106,10 @@ def test_key_stores_change_only_for_a_listener():
 
 def test_a_broker_keeps_names_that_a_plug_in_may_know():
     validate_broker_configs({"foo": "5", "message.max.bytes": "9"}, per_broker=False)
+
+
+def test_retention_of_all_topics_may_be_unlimited():
+    validate_broker_configs({"log.retention.ms": "-1", "log.roll.ms": "1"}, per_broker=False)
 
 
 def changed(operation, value, overrides=None, name="cleanup.policy"):

@@ -15,13 +15,17 @@ from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.settings.catalogue import BROKER_SETTINGS, TOPIC_SETTINGS
 from anabranch.core.settings.resources import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
-from anabranch.core.settings.setting import ConfigFault, Scope, Setting, Type, parse
+from anabranch.core.settings.setting import ConfigFault, Scope, Setting, Type, Value, parse
 from anabranch.core.settings.topic import broker_default
 
 MAX_VALUE_SIZE_BYTES = 32_767
 """Longest text of one setting, the longest string of the metadata record (Kafka's limit)."""
 
 LISTENER_PREFIX = "listener.name."
+
+RETENTIONS = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
+"""0 would delete every record of every topic that sets nothing itself."""
+LEAST = {"log.roll.ms": 1, "log.roll.jitter.ms": 0}
 
 
 class Resource(IntEnum):
@@ -130,14 +134,28 @@ def validate_broker_configs(values: Mapping[str, str], *, per_broker: bool) -> N
     for name, text in values.items():
         setting = setting_of(Resource.BROKER, name)
         if setting is not None:
-            _parse_dynamic(setting, text)
+            _check_dynamic(setting, text)
 
 
-def _parse_dynamic(setting: Setting, text: str) -> None:
+def _check_dynamic(setting: Setting, text: str) -> None:
     try:
-        parse(setting, text)
+        unmet = unmet_requirement(setting.name, parse(setting, text))
     except ConfigFault as fault:
         raise ClientFault(ErrorCode.INVALID_REQUEST, fault.message) from fault
+    if unmet is not None:
+        sentence = f"requirement failed: {setting.name} {unmet}"
+        raise ClientFault(ErrorCode.INVALID_REQUEST, sentence)
+
+
+def unmet_requirement(name: str, value: Value) -> str | None:
+    """What a broker's setting must be and is not, beyond its definition's limits, in a file as well
+    as later (Kafka's `KafkaConfig.validateValues`)."""
+    if name in RETENTIONS and value == 0:
+        return "must be unlimited (-1) or, greater than or equal to 1"
+    least = LEAST.get(name)
+    if least is not None and isinstance(value, int) and value < least:
+        return f"must be greater than or equal to {least}"
+    return None
 
 
 def _scope(name: str) -> Scope | None:
