@@ -16,7 +16,7 @@ from anabranch.core.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 
-TOPIC, CLIENT_METRICS, GROUP, LOGGER = 2, 16, 32, 8
+TOPIC, BROKER, CLIENT_METRICS, GROUP, LOGGER = 2, 4, 16, 32, 8
 SET, DELETE, APPEND = 0, 1, 2
 
 
@@ -42,6 +42,16 @@ def test_a_topic_s_list_is_appended_to_what_the_brokers_give_it():
     world.create("t", [1])
     assert alter(world, TOPIC, "t", "cleanup.policy", "delete", APPEND) == (0, None)
     assert dict(world.image.config(TOPIC, "t")) == {"cleanup.policy": "compact,delete"}
+
+
+def test_a_broker_s_settings_are_kept_by_its_number():
+    """A broker looks for "1" alone: what is kept of "01" would have no effect."""
+    world = World()
+    world.start(1)
+    for name, value in (("01", "5"), ("+1", "6")):
+        assert alter(world, BROKER, name, "log.retention.ms", value) == (0, None)
+        assert dict(world.image.config(BROKER, "1")) == {"log.retention.ms": value}
+    assert (BROKER, "01") not in world.image.configs
 
 
 def test_a_group_needs_not_exist_to_have_settings():

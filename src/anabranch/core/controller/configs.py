@@ -66,7 +66,7 @@ def replace_configs(
 ) -> tuple[MetadataRecord, ...]:
     """AlterConfigs: `wanted` becomes the whole set. Raises ClientFault."""
     _check_request([Operation(key, SET, value) for key, value in wanted])
-    _check_name(resource_type, name)
+    name = _checked_name(resource_type, name)
     values = {key: value for key, value in wanted if value is not None}
     if resource_type == RESOURCE_TOPIC and is_diskless(image, name):
         values.setdefault(DISKLESS, "true")  # a tool that replaces all settings cannot know it
@@ -82,7 +82,7 @@ def change_configs(
 ) -> tuple[MetadataRecord, ...]:
     """IncrementalAlterConfigs: the operations in order. Raises ClientFault."""
     _check_request(operations)
-    _check_name(resource_type, name)
+    name = _checked_name(resource_type, name)
     values = dict(image.config(resource_type, name))
     # this node's own settings are the defaults of topics, and say nothing of another broker's
     default_of = broker if resource_type == RESOURCE_TOPIC else None
@@ -106,7 +106,8 @@ def _check_request(operations: Sequence[Operation]) -> None:
             )
 
 
-def _check_name(resource_type: int, name: str) -> None:
+def _checked_name(resource_type: int, name: str) -> str:
+    """The name by which a resource's settings are kept and found. Raises ClientFault."""
     if resource_type == RESOURCE_TOPIC:
         if not name:
             sentence = "Default topic resources are not allowed."
@@ -115,15 +116,19 @@ def _check_name(resource_type: int, name: str) -> None:
         if illegal is not None:
             raise ClientFault(ErrorCode.INVALID_TOPIC_EXCEPTION, illegal)
     elif resource_type == RESOURCE_BROKER:
-        if name != CLUSTER_DEFAULT and _broker_id(name) is None:
-            sentence = f"Node id must be an integer, but it is: {name}"
-            raise ClientFault(ErrorCode.INVALID_REQUEST, sentence)
+        if name != CLUSTER_DEFAULT:
+            broker_id = _broker_id(name)
+            if broker_id is None:
+                sentence = f"Node id must be an integer, but it is: {name}"
+                raise ClientFault(ErrorCode.INVALID_REQUEST, sentence)
+            return str(broker_id)
     elif resource_type in NAMELESS:
         if not name:
             sentence = f"Default {NAMELESS[resource_type]} resources are not allowed."
             raise ClientFault(ErrorCode.INVALID_REQUEST, sentence)
     else:
         raise ClientFault(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}")
+    return name
 
 
 def _broker_id(name: str) -> int | None:
