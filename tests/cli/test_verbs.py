@@ -203,6 +203,8 @@ def test_a_line_is_sent_before_the_next_one_comes_and_an_interrupt_ends_it(verb,
         [sys.executable, "-m", "anabranch", "produce", "--topic", "slowly",
          "--bootstrap-server", node.bootstrap],
         stdin=subprocess.PIPE, stderr=subprocess.PIPE,
+        # a shell starts what is in the background with SIGINT ignored
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     try:
         assert producing.stdin is not None
