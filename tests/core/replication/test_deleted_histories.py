@@ -98,3 +98,44 @@ def test_deleted_records_that_come_back_are_those_that_were_committed(tail, comm
         after = shown(peers[1])
         assert after == {at: before[at] for at in after}, deleted
     assert joined
+
+
+@pytest.mark.parametrize("length", [1, 3, 4, 6])
+@pytest.mark.parametrize("start", [1, 2, 3, 4])
+def test_a_copy_without_records_is_in_sync_only_with_all_that_its_leader_has(start, length):
+    """A power cut took the records of both; only one log still knows where it began, at what was
+    deleted before. The other was elected, and gives the same offsets again."""
+    for lost in range(MESSAGES):
+        peers = Peers(2)
+        peers.lose_all()
+        peers.brokers[1] = broker_image(1, fenced=True)
+        peers.change(leader=2, isr=(2,))
+        peers.publish(2)
+        peers[1].replica.log.truncate_fully(start)
+        for _ in range(length):
+            peers[2].produce()
+        peers.brokers[1] = broker_image(1)
+        peers.publish()
+        for message in range(MESSAGES):
+            if peers.mail:
+                peers.deliver(lose_answer=message == lost)
+            if 1 in peers.state.isr:
+                high = peers[2].high_watermark
+                assert peers[1].bytes_upto(high) == peers[2].bytes_upto(high), (lost, message)
+        peers.settle()
+        assert 1 in peers.state.isr
+        assert peers[1].bytes_upto(length) == peers[2].bytes_upto(length)
+
+
+@pytest.mark.parametrize("counts", [{"isr": (1, 2)}, {"isr": (1,), "elr": (2,)}])
+def test_a_copy_without_records_that_may_lead_gives_up_no_offset(counts):
+    """Its leader lost where its log begins; were this one elected, it must not give those again."""
+    peers = Peers(2)
+    peers.lose_all()
+    peers[1].produce(3, acks=1)
+    peers[2].replica.log.truncate_fully(3)  # all was deleted
+    peers.change(**counts)
+    peers.publish()
+    peers.settle()
+    assert peers[2].replica.log.start_offset == peers[2].end == 3
+    assert set(peers.state.isr) == {1, 2}

@@ -5,10 +5,10 @@ touches the log. A log is cut where its history leaves the leader's, as the lead
 and nowhere else; never to the high watermark, and not at all when the log knows newer leader epochs
 than the metadata does. The one exception: a copy that was left behind is cut to where its first
 open transaction begins, when compaction may have taken that transaction's marker from the leader's
-log meanwhile. When the leader's log begins after this one ends (or this one is empty), the
-copy begins anew at the leader's start; also a log of which compaction took records and committed
-ones are to be cut, and one that the leader has deleted whole and that may hold what was never
-committed.
+log meanwhile. When the leader's log begins after this one ends (or this one is empty, or has no
+history), the copy begins anew at the leader's start; also a log of which compaction took records
+and committed ones are to be cut, and one that the leader has deleted whole and that may hold what
+was never committed.
 Source: KIP-101, KIP-279, KIP-320, KIP-595 (the epoch rides on the fetch). Not here: sessions and
 sending (`fetcher`).
 """
@@ -74,6 +74,7 @@ class FollowedPartition:
         "copies_again",
         "kept_to",
         "key",
+        "knows_start",
         "leader_epoch",
         "leader_id",
         "obstacle",
@@ -96,6 +97,8 @@ class FollowedPartition:
         """Where the log ended when it was last cut for that: what lies before is copied again."""
         self.copies_again = False
         """Whether the last answer had the log cut to where a transaction begins."""
+        self.knows_start = False
+        """Whether the leader has said where a log without history begins."""
         self.obstacle = ""
         """Why the last answer could not be used, for people."""
         self.pauses = 0
@@ -115,13 +118,15 @@ class FollowedPartition:
         return min(longest_ms, FIRST_PAUSE_MS << 2 * (self.pauses - 1))
 
     def asked(self, max_bytes: int) -> FetchPartition:
-        """The question: everything from the log's end on."""
+        """The question: everything from the log's end on, or from the leader's start on."""
         log = self.replica.log
         self.sent_offset, self.sent_start = log.end_offset, log.start_offset
+        if self._has_no_history():
+            self.sent_offset = 0
         return FetchPartition(
             partition=self.key[1],
             current_leader_epoch=self.leader_epoch,
-            fetch_offset=log.end_offset,
+            fetch_offset=self.sent_offset,
             last_fetched_epoch=log.epochs.latest,
             log_start_offset=log.start_offset,
             partition_max_bytes=max_bytes,
@@ -138,7 +143,8 @@ class FollowedPartition:
         self.copies_again = False
         if not self.is_current:
             return Next.UNCHANGED
-        if self.sent_offset != log.end_offset:
+        has_no_history = self._has_no_history()
+        if self.sent_offset != (0 if has_no_history else log.end_offset):
             return Next.FETCH
         if replica.is_ahead:
             raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH, self._older_metadata())
@@ -148,6 +154,8 @@ class FollowedPartition:
             diverging = answer.diverging_epoch
             self._part(truncation_offset(log, diverging.epoch, diverging.end_offset))
             return Next.FETCH
+        if has_no_history:
+            self._begin_at(0)
         if self._cannot_be_compared(answer.log_start_offset):
             self._begin_at(log.end_offset)
         if answer.records:
@@ -280,8 +288,21 @@ class FollowedPartition:
         self._begin_at(answer.log_start_offset)
         return Next.FETCH
 
+    def _has_no_history(self) -> bool:
+        """Whether this log has neither records nor epochs, and begins where nobody can tell why.
+
+        Its start may be of a history that is gone: a leader that an unclean election found without
+        records gives the same offsets again. One that is in sync, or eligible to lead, never goes
+        back: it has had what is committed, and its start is how far that was deleted."""
+        replica, log = self.replica, self.replica.log
+        if self.knows_start or not 0 < log.start_offset == log.end_offset:
+            return False
+        may_lead = (*replica.in_sync_replicas, *replica.eligible)
+        return log.epochs.latest < 0 and replica.broker_id not in may_lead
+
     def _begin_at(self, offset: int) -> None:
         """Drop the whole log and go on at an offset."""
+        self.knows_start = True
         try:
             self.replica.log.truncate_fully(offset)
         finally:

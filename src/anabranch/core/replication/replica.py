@@ -63,6 +63,7 @@ class Replica(LocalLog):
         "broker_id",
         "config",
         "confirmed",
+        "eligible",
         "epoch_start_offset",
         "flushed_counts",
         "folder",
@@ -121,6 +122,8 @@ class Replica(LocalLog):
         """Replicas that no broker has yet."""
         self.observers: tuple[int, ...] = ()
         self.in_sync_replicas: tuple[int, ...] = ()
+        self.eligible: tuple[int, ...] = ()
+        """The eligible leader replicas: not in sync, and have what was committed then."""
         self.left: tuple[int, ...] = ()
         self.told_count = 0
         self.recovery_state = RECOVERED
@@ -165,6 +168,7 @@ class Replica(LocalLog):
         self.replication_factor = state.replication_factor
         self.missing = state.missing
         self.observers = tuple(state.observers)
+        self.eligible = tuple(state.elr)
         self.recovery_state = state.recovery_state
         led, self.is_leader = self.is_leader, state.leader == self.broker_id
         self.is_ahead = self.is_ahead or state.leader_epoch < self.log.epochs.latest

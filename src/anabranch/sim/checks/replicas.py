@@ -39,8 +39,8 @@ class ReplicaChecks:
             partition = self._known.model.partitions.get(copy.truth.key)
             copy.was_in_sync = partition is not None and copy.node.node_id in partition.isr
         was_cut = copy.cut_to != NOT_SEEN or log.end_offset < copy.end
-        if copy.cut_to == 0 and copy.truth.reset_epoch != NEVER:
-            copy.start = NOT_SEEN  # begins anew under a leader that may have less
+        if copy.cut_to == 0 and (copy.truth.reset_epoch != NEVER or self._may_begin_anew(copy)):
+            copy.start = NOT_SEEN  # under a leader that may have less, or deletes later
         if was_cut or copy.is_exchanged:
             copy.cut_to, copy.is_exchanged = NOT_SEEN, False
             gone = copy.reload()
@@ -63,6 +63,12 @@ class ReplicaChecks:
                 "L5", "A high watermark went back without its log.",
                 {**copy.told(), "high": high, "before": before},
             )  # fmt: skip
+
+    def _may_begin_anew(self, copy: Copy) -> bool:
+        """Whether a copy had no record, and its broker may not be elected cleanly."""
+        partition = self._known.model.partitions.get(copy.truth.key)
+        may_lead = () if partition is None else (*partition.isr, *partition.elr)
+        return copy.start == copy.end and copy.node.node_id not in may_lead
 
     def _check_marks(self, copy: Copy, replica: Replica) -> None:
         log = replica.log

@@ -63,7 +63,7 @@ MUTANTS = (
         name="answer-to-an-older-question",
         rule="a fetch answer counts only if the log still ends at the offset that was asked for",
         module=FOLLOWING,
-        old="        if self.sent_offset != log.end_offset:\n",
+        old="        if self.sent_offset != (0 if has_no_history else log.end_offset):\n",
         new="        if False:\n",
         seed=13000000031,
         caught_by="liveness",
@@ -225,6 +225,25 @@ MUTANTS = (
         seed=NO_SCHEDULE,
         caught_by="tests/core/replication/test_deleted_histories.py"
         "::test_what_was_never_committed_is_not_shown_where_records_were_deleted",
+    ),
+    Mutant(
+        name="copy-without-history-keeps-its-start",
+        rule="a log without records and epochs begins where its leader's log does",
+        module=FOLLOWING,
+        old="        if self.knows_start or not 0 < log.start_offset == log.end_offset:\n",
+        new="        if True:\n",
+        seed=39_000_713,
+        caught_by="L3",
+    ),
+    Mutant(
+        name="in-sync-copy-gives-up-offsets",
+        rule="a follower that may be elected never ends before what was committed",
+        module=FOLLOWING,
+        old=" and replica.broker_id not in may_lead\n",
+        new="\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/replication/test_deleted_histories.py"
+        "::test_a_copy_without_records_that_may_lead_gives_up_no_offset",
     ),
     Mutant(
         name="own-log-start-not-told",
