@@ -82,8 +82,8 @@ MUTANTS = (
         name="cancel-puts-the-first-in-sync",
         rule="cancelling a move adds no replica to the ISR",
         module="anabranch.core.controller.moves.reassignment",
-        old="isr = _without(partition.isr, partition.adding)",
-        new="isr = _without(partition.isr, partition.adding) or replicas[:1]",
+        old="return Move(replicas), isr, set(holders).isdisjoint(replicas)",
+        new="return Move(replicas), isr or replicas[:1], False",
         seed=NO_SCHEDULE,
         caught_by=f"{LEADERS}"
         "::test_a_move_taken_back_to_a_replica_out_of_sync_is_an_unclean_election",
