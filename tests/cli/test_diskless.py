@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from anabranch.cli.main import main
+from anabranch.server import running_nodes
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "server" / "objects"))
 
@@ -19,6 +20,12 @@ from stored_kit import CLUSTER, DELTA, RIVER, new_writer
 
 from anabranch.server.coordinator.engines import open_coordinator
 from anabranch.server.objects.engines import open_objects
+
+
+@pytest.fixture(autouse=True)
+def short_watch(monkeypatch):
+    """Nobody writes here."""
+    monkeypatch.setattr(running_nodes, "WATCH_S", 0.0)
 
 
 async def write(folder: Path) -> list[str]:

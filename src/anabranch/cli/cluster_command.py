@@ -78,11 +78,19 @@ bootstrap_option = click.option(
     help="Brokers to connect to first, separated by commas.",
 )  # fmt: skip
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+force_option = click.option(
+    "--force", is_flag=True, help="Restore without looking for running nodes: all are stopped."
+)
 timeout_option = click.option(
     "--timeout", "timeout_seconds", type=Seconds(0, min_open=True),
     default=DEFAULT_TIMEOUT_SECONDS, show_default=True, metavar="SECONDS",
     help="Give up after this time.",
 )  # fmt: skip
+
+
+def say_unseen(what: str) -> None:
+    """What could not be looked at, for people, beside the output."""
+    click.echo(f"not checked: {what}", err=True)
 
 
 class ExampleFormatter(click.HelpFormatter):

@@ -5,18 +5,27 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from anabranch.cli.cluster_command import VerbGroup, json_option, print_json, print_table
+from anabranch.cli.cluster_command import (
+    VerbGroup,
+    force_option,
+    json_option,
+    print_json,
+    print_table,
+    say_unseen,
+)
 
 if TYPE_CHECKING:
     from anabranch.core.diskless.coordinator import Coordinator
     from anabranch.core.diskless.findings import Finding
     from anabranch.core.diskless.objects import ObjectStore
     from anabranch.server.objects.verification import Held
+
+    Check = Callable[[ObjectStore, ExitStack], Awaitable[None]]
 
 T = TypeVar("T")
 
@@ -85,16 +94,22 @@ def verify(
     "--append-unknown", is_flag=True,
     help="Include objects that are in no manifest; the order of their records is a guess.",
 )  # fmt: skip
+@force_option
 @json_option
 def restore(
     properties_file: str | None, storage_url: str | None, coordinator_url: str | None,
-    append_unknown: bool, as_json: bool,
+    append_unknown: bool, force: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Rebuild a lost coordinator from the checkpoint and the manifests in the store.
 
     Stop all nodes first: what they commit while or after this runs is not in the new coordinator.
     The coordinator must be empty: a new database, or a file that does not exist. Objects that are
     in no manifest are listed, and their records are omitted without --append-unknown.
+
+    The command refuses if it notices a running node: one that holds a folder of --config or beside
+    a store or coordinator that is a file, that answers at an address in --config or in the metadata
+    log of these folders, or that writes to the store within 12 seconds. It cannot notice a broker
+    without writes whose address is in neither, or cannot be reached from this machine.
     """
     from anabranch.server.objects.verification import restore as rebuild
 
@@ -102,7 +117,8 @@ def restore(
         now_ms = time.time_ns() // 1_000_000
         return await rebuild(store, coordinator, held, with_unknown=append_unknown, now_ms=now_ms)
 
-    done = _run(properties_file, storage_url, coordinator_url, work, makes=True)
+    beside = None if force else _beside_brokers(properties_file, storage_url, coordinator_url)
+    done = _run(properties_file, storage_url, coordinator_url, work, makes=True, check=beside)
     _say(done._asdict(), done.findings, as_json=as_json)
     if not as_json:
         _say_restored(done)
@@ -135,7 +151,9 @@ def _run(
     work: Callable[[ObjectStore, Coordinator, Held], Awaitable[T]],
     *,
     makes: bool,
+    check: Check | None = None,
 ) -> T:
+    """Do the work with store and coordinator; `check` comes before anything is made."""
     from anabranch.server.coordinator.engines import open_coordinator
     from anabranch.server.objects.engines import open_objects
     from anabranch.server.objects.verification import read_store
@@ -146,12 +164,43 @@ def _run(
         async with AsyncExitStack() as stack:
             store = await open_objects(storage)
             stack.push_async_callback(store.close)
+            if check is not None:
+                await check(store, stack.enter_context(ExitStack()))
             held = await read_store(store)
             coordinator = await open_coordinator(at, held.cluster_id, makes=makes)
             stack.push_async_callback(coordinator.close)
             return await work(store, coordinator, held)
 
     return asyncio.run(run())
+
+
+def _beside_brokers(
+    properties_file: str | None, storage_url: str | None, coordinator_url: str | None
+) -> Check:
+    """What refuses to restore while brokers are noticed."""
+    from anabranch.cli.serve import configured
+    from anabranch.server import running_nodes as nodes
+    from anabranch.server.objects.verification import owner_of
+
+    folders = nodes.folders_beside(*_urls(properties_file, storage_url, coordinator_url))
+    told = []
+    if properties_file is not None:
+        config = configured(properties_file, [])
+        folders += nodes.folders_of(config)
+        told = nodes.addresses_told(config)
+
+    async def check(store: ObjectStore, held: ExitStack) -> None:
+        cluster_id = await owner_of(store)
+        await nodes.refuse_beside_brokers(
+            store, cluster_id, folders, told, held, say_unseen, _watching
+        )
+
+    return check
+
+
+async def _watching(seconds: float) -> None:
+    click.echo(f"Watching for {seconds:g} s whether brokers write to the store.", err=True)
+    await asyncio.sleep(seconds)
 
 
 def _urls(

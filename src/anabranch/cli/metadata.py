@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from anabranch.cli.cluster_command import VerbGroup, json_option, tell
+from anabranch.cli.cluster_command import VerbGroup, force_option, json_option, say_unseen, tell
 
 PARTITION = "__cluster_metadata-0"
 
@@ -117,18 +117,25 @@ def _plain(value: Any) -> Any:
     "--set", "settings", multiple=True, metavar="KEY=VALUE",
     help="A setting that overrides the file's, such as metadata.store.url.",
 )  # fmt: skip
+@force_option
 @json_option
 def restore(
-    properties_file: str | None, folders: tuple[str, ...], settings: tuple[str, ...], as_json: bool
-) -> None:
+    properties_file: str | None, folders: tuple[str, ...], settings: tuple[str, ...], force: bool,
+    as_json: bool,
+) -> None:  # fmt: skip
     """Fill a lost metadata store from a node's copy of the metadata log.
 
     Stop all nodes first, and run the command on the node with the longest copy. A store that has
     records that the copy lacks, or belongs to another cluster, is not changed.
+
+    The command refuses if a node holds one of the folders, or answers at an address in the copies
+    or in --config. It cannot notice a node at another address, or one that cannot be reached from
+    this machine.
     """
     from anabranch.cli.serve import configured, shorthand
     from anabranch.server.files import RealFiles
     from anabranch.server.metadata_restore import restore_store
+    from anabranch.server.running_nodes import addresses_told
 
     if properties_file is None and not folders:
         raise click.UsageError("Name the node: --config FILE, or --dir DIR.")
@@ -140,7 +147,12 @@ def restore(
     if len(urls) > 1:
         raise click.UsageError("Name the store of these nodes: --set metadata.store.url=URL.")
     copies = [config.metadata_log_dir for config in configs]
-    done = asyncio.run(restore_store(RealFiles(), copies, urls.pop()))
+    told = [] if properties_file is None else addresses_told(configs[0])
+    done = asyncio.run(
+        restore_store(
+            RealFiles(), copies, urls.pop(), addresses=told, is_sure=force, tell=say_unseen
+        )
+    )
     longest = f"The longest copy is that in {done.folder}.\n" if len(copies) > 1 else ""
     tell(
         f"{longest}The store of cluster {done.cluster_id} holds the copy's records up to offset "

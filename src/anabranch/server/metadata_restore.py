@@ -3,8 +3,8 @@
 What: `restore_store` reads copies of the metadata log (snapshot and segments) and makes the longest
 one the store's whole content. A copy may be one that Apache Kafka wrote: so a folder of Kafka's is
 taken over. Rule kept: a store that has something that the copy lacks, or is another cluster's, is
-not touched, nor is the copy of a node that runs. All other nodes must be stopped, too; the command
-that calls this says so.
+not touched, nor is the copy of a node that runs, nor anything while another node of the cluster
+answers at an address that the copies know (`running_nodes.py`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from anabranch.core.errors import Bug, StorageFault
@@ -21,8 +21,10 @@ from anabranch.core.log.files import Files
 from anabranch.core.metadata.following.copy import PARTITION, MetadataCopy
 from anabranch.core.metadata.store import Snapshot, StoredBatch, StoreEnd
 from anabranch.core.metadata.store_check import restore_fault
+from anabranch.core.running_nodes import TWO_STORES, NodeAddress, addresses_of, refuse
 from anabranch.server.folders import lock
 from anabranch.server.metadata_store.engines import open_store
+from anabranch.server.running_nodes import answering
 
 
 class Restored(NamedTuple):
@@ -43,13 +45,25 @@ class _Copy(NamedTuple):
     end_offset: int
     snapshot: Snapshot | None
     batches: list[StoredBatch]
+    addresses: list[NodeAddress]
+    """Of the cluster's nodes."""
 
 
-async def restore_store(files: Files, metadata_log_dirs: Sequence[str], store_url: str) -> Restored:
+async def restore_store(
+    files: Files,
+    metadata_log_dirs: Sequence[str],
+    store_url: str,
+    *,
+    addresses: Sequence[NodeAddress] = (),
+    is_sure: bool = False,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Restored:
     """Make the longest of the copies in these folders the content of the store.
 
-    Each is the log folder of a node: it holds `__cluster_metadata-0` and `meta.properties`.
-    Raises StorageFault, and FolderFault while a node uses one of them.
+    Each is the log folder of a node: it holds `__cluster_metadata-0` and `meta.properties`. Nodes
+    are looked for at the addresses in the copies and at `addresses`, unless it `is_sure` that all
+    are stopped; `tell` is given what could not be looked at. Raises StorageFault, and FolderFault
+    while a node uses one of the folders.
     """
     with contextlib.ExitStack() as held:
         copies = [_read(files, folder, held) for folder in metadata_log_dirs]
@@ -62,6 +76,10 @@ async def restore_store(files: Files, metadata_log_dirs: Sequence[str], store_ur
         longest = max(copies, key=lambda copy: copy.end_offset)
         for copy in copies:
             _check_contained(copy, longest)
+        if not is_sure:
+            known = [each for copy in copies for each in copy.addresses]
+            found = await answering([*known, *addresses], longest.cluster_id, tell)
+            refuse(found, TWO_STORES)
         store = await open_store(store_url)
         try:
             await store.restore(longest.cluster_id, longest.snapshot, longest.batches)
@@ -92,7 +110,8 @@ def _read(files: Files, metadata_log_dir: str, held: contextlib.ExitStack) -> _C
         snapshot, batches = copy.content()
         start = snapshot.end_offset if snapshot is not None else 0
         _check_seamless(folder, start, batches)
-        return _Copy(metadata_log_dir, cluster_id, copy.end_offset, snapshot, batches)
+        known = addresses_of(copy.image)
+        return _Copy(metadata_log_dir, cluster_id, copy.end_offset, snapshot, batches, known)
     finally:
         copy.close()
 

@@ -13,6 +13,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from anabranch.cli.main import main
+from anabranch.server import running_nodes
 from anabranch.server.one_machine import COORDINATOR, OBJECTS
 from anabranch.testing import ClusterError, LocalCluster
 
@@ -71,6 +72,12 @@ def read(servers, count):
     finally:
         consumer.close()
     return found
+
+
+@pytest.fixture(autouse=True)
+def short_watch(monkeypatch):
+    """All brokers are stopped here; who would write is in `tests/cli/test_restore_beside_nodes`."""
+    monkeypatch.setattr(running_nodes, "WATCH_S", 0.1)
 
 
 @pytest.fixture
