@@ -11,11 +11,13 @@ from contextlib import suppress
 
 import pytest
 from bad_kit import SECONDS, RunningNode, eventually
+from click.testing import CliRunner
 from cluster_kit import IDS, TOPIC, ThreeNodes, refusal
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 from postgres_kit import PostgresServer
 
+from anabranch.cli.main import main
 from anabranch.core.types import topic_id_text
 from anabranch.core.wire.records import Record, build_batch
 
@@ -249,6 +251,26 @@ def test_a_node_whose_metadata_store_cannot_be_opened(tmp_path, small_disk):
         finally:
             node.close()
         assert str(small_disk / name) in line and "; " in line, "what and what to do"
+
+
+def test_a_metadata_store_restored_beside_running_nodes(cluster, tmp_path):
+    """From the folder of the one node that is stopped: its copy says where the others listen."""
+    node_id = follower_of(cluster)
+    stopped(cluster, node_id)
+    new = tmp_path / "new.db"
+    done = CliRunner().invoke(main, [
+        "metadata", "restore", "--dir", str(cluster.folder / str(node_id)),
+        "--set", f"metadata.store.url=sqlite://{new}",
+    ])  # fmt: skip
+    assert done.exit_code == 1 and "Traceback" not in done.output
+    for other in set(IDS) - {node_id}:
+        assert f"node {other} answers at" in done.output
+    for each in ("twice", "stop all nodes", "--force"):
+        assert each in done.output
+    assert not new.exists()
+    started(cluster, node_id)
+    cluster.in_sync()
+    assert cluster.is_well()
 
 
 @pytest.fixture(scope="module")

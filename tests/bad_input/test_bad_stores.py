@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from bad_kit import SECONDS, Raw, RunningNode, batch, code_of, eventually
 from bench.s3_moto import s3_endpoint
+from click.testing import CliRunner
 from cluster_kit import refusal
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -28,6 +29,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from confluent_kafka.cimpl import NewTopic
 from node_kit import free_port
 
+from anabranch.cli.main import main
 from anabranch.core.diskless.garbage import GarbageRounds
 from anabranch.core.errors import ErrorCode, StorageFault
 from anabranch.core.wire.messages.create_topics import (
@@ -409,6 +411,22 @@ def test_an_object_that_is_cut_overwritten_or_gone(diskless):
         assert diskless_end(diskless, name) == 1, "no offset is given back"
         with Raw(diskless) as client:
             assert code_of(client, name, batch(value=b"later")) == 0
+
+
+def test_a_coordinator_restored_beside_a_running_node(diskless, tmp_path):
+    new = tmp_path / "new.db"
+    before = files(diskless.objects)
+    done = CliRunner().invoke(main, [
+        "diskless", "restore", "--storage-url", f"file://{diskless.objects}",
+        "--coordinator-url", f"sqlite://{new}",
+    ])  # fmt: skip
+    assert done.exit_code == 1 and "Traceback" not in done.output
+    for each in ("node 1 runs", str(diskless.folder), "twice", "stop all nodes", "--force"):
+        assert each in done.output
+    assert files(diskless.objects) == before and not new.exists()
+    create(diskless, "beside", num_partitions=1)
+    with Raw(diskless) as client:
+        eventually(lambda: code_of(client, "beside", batch()) == 0, "a record")
 
 
 def test_an_older_copy_of_the_coordinator(diskless):

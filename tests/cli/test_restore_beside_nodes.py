@@ -125,9 +125,9 @@ def test_an_idle_node_of_this_machine_is_noticed_by_its_folder(cluster):
     assert files(cluster.folder / "shared") == before
 
 
-@pytest.mark.parametrize("place", ["", "broker-1"])
+@pytest.mark.parametrize("place", ["", "broker-1", "node"])
 def test_a_node_of_up_is_noticed_without_a_file_of_settings(tmp_path, place):
-    """As `anabranch up` has them: the folders of nodes beside the objects and the coordinator."""
+    """As `anabranch up` and small set-ups have them: folders of nodes beside the objects."""
     (tmp_path / "diskless-objects").mkdir()
     storage = f"file://{tmp_path}/diskless-objects"
     node = ThreadNode(

@@ -2,7 +2,7 @@
 
 What: whether a node holds a folder of this machine, answers at an address that is known here, or
 writes to the object store. What is known here: the settings of the command, the copies of the
-metadata log in the folders, and the folders beside the store and the coordinator, as `up` has them.
+metadata log in the folders, and the folders beside the store and the coordinator.
 Rules kept: nothing is written; a folder or an answer of another cluster is no sign; what could not
 be looked at is told. Not here: what follows (`core/running_nodes.py`).
 """
@@ -64,16 +64,18 @@ Tell = Callable[[str], None]
 
 
 def folders_beside(storage_url: str, coordinator_url: str) -> list[str]:
-    """Folders that are those of nodes where `up` has put objects and coordinator: the one that they
-    are in, and each `broker-N` in it."""
+    """Folders of nodes beside objects and coordinator on this machine, as `up` and small set-ups
+    have them: the folder that these are in, and those in it."""
     file = coordinator_url.removeprefix(SQLITE)
     paths = [] if "://" in file else [file]
     if storage_url.startswith(FOLDER):
         paths.append(storage_url.removeprefix(FOLDER).rstrip("/"))
-    homes = dict.fromkeys(os.path.dirname(os.path.abspath(each)) for each in paths)
-    return [
-        str(each) for home in homes for each in (home, *sorted(Path(home).glob("broker-[0-9]*")))
-    ]
+    found: list[str] = []
+    for home in dict.fromkeys(os.path.dirname(os.path.abspath(each)) for each in paths):
+        found.append(home)
+        with contextlib.suppress(OSError):
+            found += sorted(each.path for each in os.scandir(home) if each.is_dir())
+    return [each for each in found if os.path.exists(os.path.join(each, META_PROPERTIES))]
 
 
 def folders_of(config: NodeConfig) -> list[str]:
