@@ -14,6 +14,7 @@ from anabranch.core.errors import CorruptLog
 from anabranch.core.log import cleanable
 from anabranch.core.wire.batch import read_header
 from anabranch.core.wire.compression import Codec
+from anabranch.core.wire.control import EndMarker, end_marker
 from anabranch.core.wire.records import Record, build_batch, decode_records
 
 DAY_MS = 86_400_000
@@ -119,6 +120,23 @@ def test_a_tombstone_stays_until_its_horizon():
     assert len(records(log)) == 2
     compact(log, NOW_MS + DAY_MS)
     assert records(log) == [(1, b"other", b"1")]
+
+
+@pytest.mark.parametrize("for_ever_ms", [2**62, 2**63 - 1])
+def test_tombstones_and_markers_that_are_kept_for_ever_stay_readable(for_ever_ms: int):
+    """`delete.retention.ms` may be any long: now and that together may be none."""
+    log = new_log(**{**COMPACTED, "delete_retention_ms": for_ever_ms})
+    put_records(log, (b"gone", None), now_ms=-1)
+    put_records(log, (b"gone", None))
+    log.append_as_leader(marker(7, committed=True), leader_epoch=0, now_ms=NOW_MS, client=False)
+    put_records(log, (b"end", b""))
+    close_segment(log)
+    for now_ms in (NOW_MS, NOW_MS + 1000 * DAY_MS):
+        compact(log, now_ms)
+        assert records(log) == [(1, b"gone", None), (3, b"end", b"")]
+        assert log.offset_for_timestamp(NOW_MS, upto=4) == (NOW_MS, 1, 0)
+        (control,) = [each for each in batches_of(log) if read_header(each).is_control]
+        assert end_marker(control) == EndMarker(committed=True, coordinator_epoch=0)
 
 
 def test_records_of_an_aborted_transaction_go_and_then_its_marker():

@@ -49,10 +49,14 @@ from anabranch.core.wire.batch import (
     crc_is_valid,
     read_header,
 )
+from anabranch.core.wire.records import FARTHEST_TIME
 
 CLEANED = ".cleaned"
 SMALLEST_BUFFER_BYTES = 4096
 """A chunk holds more than a batch's header, whatever the settings say."""
+LATEST_HORIZON_MS = FARTHEST_TIME // 2
+"""For ever. A horizon is a base timestamp, from which those of the records are to be within reach,
+and `delete.retention.ms` may be any long."""
 
 
 # The job.
@@ -287,7 +291,7 @@ class _Cleaner:
             return self._emptied(header)
         horizon_ms = None
         if not header.has_delete_horizon and not all(place.has_value for place in kept):
-            horizon_ms = self._job.now_ms + self._job.delete_retention_ms
+            horizon_ms = _horizon_ms(self._job)
         if len(kept) == header.record_count and horizon_ms is None:
             return whole
         return rewritten(header, plain[0], kept, horizon_ms)
@@ -313,8 +317,7 @@ class _Cleaner:
             return whole
         if not header.has_delete_horizon:
             plain, found = self._survivors(header, chunk, at, {}, keep_deletes=True)
-            horizon_ms = self._job.now_ms + self._job.delete_retention_ms
-            return rewritten(header, plain[0], found, horizon_ms)
+            return rewritten(header, plain[0], found, _horizon_ms(self._job))
         if self._job.now_ms < header.base_timestamp:
             return whole
         return self._emptied(header)
@@ -390,6 +393,11 @@ class _Cleaner:
                 max_timestamp_offset=segment.max_timestamp_offset,
             )
         )
+
+
+def _horizon_ms(job: Job) -> int:
+    """When a tombstone or marker may go that is seen for the first time."""
+    return min(job.now_ms + job.delete_retention_ms, LATEST_HORIZON_MS)
 
 
 def _rot(folder: str, header: BatchHeader, why: str) -> CorruptLog:
