@@ -21,6 +21,7 @@ from zlib import crc32
 
 from anabranch.core.errors import StorageFault
 from anabranch.core.log.files import DiskFull
+from anabranch.core.log.memory_files import refuse_long
 from anabranch.core.types import Buffer
 
 PAGE_BYTES = 4096
@@ -444,6 +445,7 @@ class SimDisk:
         """See Files. What is in a folder belongs to it, whatever its name. A longer name may need a
         block of its own, which a full disk does not have: with every second one it is so."""
         self.step("rename", source)
+        refuse_long(target)
         if self.rooms or self.free < UNLIMITED:
             is_longer = target not in self.names and len(target) > len(source)
             if is_longer and not self.free_bytes(source) and crc32(target.encode()) & 1:

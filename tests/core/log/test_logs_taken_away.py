@@ -9,7 +9,9 @@ from tests.core.log.support import KEY, NOW_MS, append, batch, sync
 
 from anabranch.core.log.config import LogConfig
 from anabranch.core.log.logs import MOST_RETURNING, LogFolder
+from anabranch.core.log.memory_files import MemoryFiles
 from anabranch.core.types import TopicId, TopicPartition
+from anabranch.server.files import RealFiles
 from anabranch.sim.disk import SimDisk
 
 CONFIG = LogConfig(file_delete_delay_ms=0)
@@ -48,6 +50,37 @@ def test_no_power_cut_brings_an_unnamed_log_back_to_its_place(is_deleted, begins
         if any(name.endswith(".log") for name in left & old):
             again = LogFolder(disk, "data")
             assert [one.topic_id for one in again.partitions()] == [OLD], (seed, left)
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+@pytest.mark.parametrize("disk", ["real", "memory", "simulated"])
+@pytest.mark.parametrize("topic", ["t" * 213, "t" * 214, "t" * 249])
+def test_a_log_of_a_topic_with_the_longest_name_is_taken_away(topic, disk, is_deleted, tmp_path):
+    """With a name of its own and a suffix it would be longer than disks take, and a name that is
+    refused takes the folder offline."""
+    path = str(tmp_path) if disk == "real" else "data"
+    files = {"real": RealFiles, "memory": MemoryFiles, "simulated": lambda: SimDisk(Random(1))}
+    folder = LogFolder(files[disk](), path)
+    unique = "f" * 32
+    for partition in (0, 99_999):
+        place = TopicPartition(topic, partition)
+        append(folder.create_log(place, OLD, CONFIG, now_ms=NOW_MS), batch(1))
+        if is_deleted:
+            folder.delete_log(place, unique=unique, now_ms=NOW_MS)
+        else:
+            folder.logs.pop(place).close(clean=False)
+            folder.set_aside(place, unique=unique)
+    names = [each for each in folder.files.list(path) if each.startswith("t")]
+    suffix = "-delete" if is_deleted else "-stray"
+    assert {each[each.index("-") :] for each in names} == {
+        f"-0.{unique}{suffix}",
+        f"-99999.{unique}{suffix}",
+    }
+    folder.remove_deleted(NOW_MS)
+    again = LogFolder(folder.files, path)
+    assert not again.partitions()
+    left = [each for each in folder.files.list(path) if each.startswith("t")]
+    assert bool(left) is not is_deleted
 
 
 @pytest.mark.parametrize("begins", [0, 7])

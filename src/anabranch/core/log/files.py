@@ -18,6 +18,9 @@ from typing import Protocol
 from anabranch.core.errors import StorageFault
 from anabranch.core.types import Buffer, Loan
 
+LONGEST_NAME_BYTES = 255
+"""Of a file or folder in its folder: every disk takes as many, hardly one takes more."""
+
 
 class DiskFull(StorageFault):
     """No space was left. The file is as it was before the call; the log stays usable."""

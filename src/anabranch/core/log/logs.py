@@ -32,7 +32,7 @@ from anabranch.core.log.checkpoints import (
     parse_partition_metadata,
 )
 from anabranch.core.log.config import LogConfig
-from anabranch.core.log.files import Files
+from anabranch.core.log.files import LONGEST_NAME_BYTES, Files
 from anabranch.core.log.log import Log
 from anabranch.core.log.room import Room
 from anabranch.core.log.segment import IndexCache
@@ -219,7 +219,7 @@ class LogFolder:
         if log is not None:
             log.close(clean=False)
             delay_ms = log.config.file_delete_delay_ms
-        target = f"{self.path}/{key}.{unique}{DELETED_FOLDER}"
+        target = self._aside(key, f".{unique}{DELETED_FOLDER}")
         if self.files.exists(f"{self.path}/{key}"):
             is_named = log is not None and log.is_named and not log.names_syncing
             self._take_away(key, target, is_named=is_named)
@@ -227,9 +227,15 @@ class LogFolder:
 
     def set_aside(self, key: TopicPartition, *, unique: str) -> str:
         """Rename a log that lies in a partition's place; what it is called now."""
-        target = f"{self.path}/{key}.{unique}{STRAY_FOLDER}"
+        target = self._aside(key, f".{unique}{STRAY_FOLDER}")
         self._take_away(key, target, is_named=False)
         return target
+
+    def _aside(self, key: TopicPartition, suffix: str) -> str:
+        """Where a log goes that is taken away. Of a long topic's name the end is left out, as Kafka
+        does: with the suffix no disk would take it."""
+        suffix = f"-{key.partition}{suffix}"
+        return f"{self.path}/{key.topic[: LONGEST_NAME_BYTES - len(suffix)]}{suffix}"
 
     def _take_away(self, key: TopicPartition, target: str, *, is_named: bool) -> None:
         """Rename a log. One whose name was never synced (not `is_named`) may not say whose it is:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from anabranch.core.errors import StorageFault
+from anabranch.core.log.files import LONGEST_NAME_BYTES
 from anabranch.core.types import Buffer
 
 
@@ -70,6 +71,12 @@ class MemoryFile:
         """See File."""
 
 
+def refuse_long(path: str) -> None:
+    """Refuse a name that is longer than disks take. Raises StorageFault."""
+    if len(path.rpartition("/")[2]) > LONGEST_NAME_BYTES:
+        raise StorageFault(f"{path}: the name is too long")
+
+
 class MemoryFiles:
     """A tree of files: `contents` by path, and the folders that were made."""
 
@@ -109,6 +116,7 @@ class MemoryFiles:
 
     def rename(self, source: str, target: str) -> None:
         """See Files."""
+        refuse_long(target)
         if source in self.contents:
             self.contents[target] = self.contents.pop(source)
             return
