@@ -68,6 +68,21 @@ def test_batches_larger_than_the_buffers_are_compacted(io_bytes, size):
     assert records(log) == [(4, b"k0", b"4" * size), (5, b"k1", b"5" * size)]
 
 
+@pytest.mark.parametrize("map_bytes", [-1, 0, 1])
+def test_every_pass_gets_on_however_small_the_key_map_is(map_bytes):
+    """Else the next pass begins at once, and does the same: `log.cleaner.dedupe.buffer.size` and
+    the load factor may be 0."""
+    log = new_log(**COMPACTED)
+    for number in range(4):
+        put_records(log, (b"k", b"%d" % number))
+    close_segment(log)
+    upto = 0
+    for _ in range(4):
+        before, upto = upto, compact(log, NOW_MS, upto, map_bytes=map_bytes)
+        assert upto > before
+    assert records(log) == [(3, b"k", b"3")]
+
+
 def test_the_active_segment_and_what_is_undecided_stay():
     log = new_log(**{**COMPACTED, "segment_bytes": 1 << 20})
     put_records(log, (b"k", b"1"))

@@ -2,8 +2,8 @@
 
 What: a dictionary that knows how much memory it takes. Why whole keys and not a hash of them as
 Kafka has: a collision would lose a record, and nothing has to be hashed twice. The rule it keeps:
-it takes no more than its budget, but for the last batch; what does not fit is left for the next
-pass.
+it takes no more than its budget, but for the last batch, and has room for one batch whatever its
+budget is; what does not fit is left for the next pass.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class KeyMap:
     @property
     def is_full(self) -> bool:
         """Whether the budget is used up; then no more batches may be noted."""
-        return self._used_bytes >= self._budget_bytes
+        return self._used_bytes >= max(1, self._budget_bytes)
 
     def note(self, plain: bytes, position: int, header: BatchHeader) -> None:
         """Take the records of a batch; batches come in the order of the log."""
