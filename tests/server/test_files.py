@@ -283,6 +283,32 @@ def test_small_files_and_folders(tmp_path: Path) -> None:
     assert not files.exists(f"{root}/a")
 
 
+def test_a_link_to_a_folder_is_removed_and_not_what_it_names(tmp_path):
+    """A partition's folder may have been moved to another disk by hand."""
+    elsewhere, link = tmp_path / "elsewhere", tmp_path / "flights-0"
+    elsewhere.mkdir()
+    (elsewhere / "kept").write_bytes(b"")
+    link.symlink_to(elsewhere)
+    RealFiles().remove_tree(str(link))
+    assert not link.is_symlink() and (elsewhere / "kept").exists()
+
+
+def test_what_another_removes_meanwhile_is_no_fault(tmp_path, monkeypatch):
+    """As the next process does with what this one is removing."""
+    for name in ("1", "2"):
+        (tmp_path / "flights-0" / name).mkdir(parents=True)
+        (tmp_path / "flights-0" / name / "log").write_bytes(b"")
+    unlink = os.unlink
+
+    def unlinked_already(path, **how):
+        unlink(path, **how)
+        unlink(path, **how)
+
+    monkeypatch.setattr(os, "unlink", unlinked_already)
+    RealFiles().remove_tree(str(tmp_path / "flights-0"))
+    assert not (tmp_path / "flights-0").exists()
+
+
 def test_threads_bring_no_removed_file_back(tmp_path):
     """A warm read or a sync that comes after retention must not leave an empty segment."""
     files = RealFiles()

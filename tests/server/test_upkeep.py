@@ -118,6 +118,74 @@ async def test_a_disk_that_does_not_answer_holds_nothing_up(world, monkeypatch):
     await world.shell.stop()
 
 
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_a_disk_that_gives_space_back_slowly_holds_nothing_up(world, monkeypatch, is_deleted):
+    """A file of a gigabyte takes half a second, and a topic has hundreds of them."""
+    world.configs[RESOURCE_TOPIC, "t"] = Map({"file.delete.delay.ms": "0", "segment.ms": "10"})
+    world.publish(world.create("t", 1))
+    for _ in range(3):
+        world.append()
+        world.now_ms += 100
+    if is_deleted:
+        world.publish(world.delete("t"))
+    else:
+        world.replica().log.delete_records_before(2)
+        await world.upkeep.clean()
+    doomed = {each for each in world.files.contents if "delete" in each}
+    assert len(doomed) > 5
+    answers, asked = threading.Event(), collections.Counter()
+    remove = world.files.remove
+
+    def remove_slowly(path):
+        if path in doomed:
+            asked[path] += 1
+            assert threading.current_thread() is not threading.main_thread(), "it holds the loop up"
+            assert answers.wait(20)
+        remove(path)
+
+    monkeypatch.setattr(world.files, "remove", remove_slowly)
+    world.upkeep.start()
+    await eventually(lambda: asked)
+    world.publish(world.create("other", 1))
+    world.append(3, name="other")
+    await eventually(
+        lambda: (
+            sum(
+                each.high_watermarks.get(TopicPartition("other", 0), 0)
+                for each in world.shell.folders.values()
+            )
+            == 3
+        )
+    )
+    assert sum(asked.values()) == 1, "one at a time"
+    answers.set()
+    await eventually(lambda: not doomed & world.files.contents.keys())
+    assert set(asked.values()) == {1}
+    world.upkeep.stop()
+    await world.shell.stop()
+
+
+@pytest.mark.parametrize(
+    ("fault", "is_offline"), [(DiskFull("-"), False), (StorageFault("-"), True)]
+)
+async def test_what_a_disk_refuses_to_remove_is_acted_on(world, monkeypatch, fault, is_offline):
+    world.configs[RESOURCE_TOPIC, "t"] = Map({"file.delete.delay.ms": "0"})
+    world.publish(world.create("t", 1))
+    world.append()
+    world.publish(world.delete("t"))
+
+    def remove_tree(path):
+        raise fault
+
+    monkeypatch.setattr(world.files, "remove_tree", remove_tree)
+    world.upkeep.start()
+    partitions = world.broker.partitions
+    await eventually(lambda: partitions.offline_folders or partitions.full_folders)
+    assert ("/a" in partitions.offline_folders) is is_offline
+    world.upkeep.stop()
+    await world.shell.stop()
+
+
 async def test_checkpoints_are_written_when_the_wall_clock_goes_back(world):
     world.publish(world.create("t", 1))
     world.upkeep.start()

@@ -16,7 +16,7 @@ import shutil
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from anabranch.client.buffers import BufferPool
 from anabranch.core.errors import StorageFault
@@ -333,7 +333,7 @@ class RealFiles:
 
     def remove_tree(self, path: str) -> None:
         """See Files."""
-        self._attempt(path, lambda: shutil.rmtree(path) if os.path.isdir(path) else None)
+        self._attempt(path, lambda: remove_folder(path))
 
     def sync_dir(self, path: str) -> None:
         """See Files."""
@@ -411,6 +411,20 @@ class RealFiles:
             return call()
         except OSError as problem:
             raise _fault(path, problem) from None
+
+
+def remove_folder(path: str) -> None:
+    """Remove a folder and what is in it, of a link the link alone. What is not there, or goes
+    meanwhile, is no fault. Raises OSError."""
+    if os.path.islink(path):
+        os.unlink(path)
+    elif os.path.isdir(path):
+        shutil.rmtree(path, onerror=_unless_gone)
+
+
+def _unless_gone(_call: object, _path: str, fault: Any) -> None:
+    if not isinstance(fault[1], FileNotFoundError):
+        raise fault[1]
 
 
 def replace_by_part(path: str, handle: int, size: int) -> None:

@@ -4,7 +4,8 @@ What: one task that wakes every second and performs what `core/broker/hosting` f
 looked at some at a time, so that many do not delay other work. High watermarks are written a folder
 at a time, where one moved, in a thread; then the folder is synced, whether anything was written or
 not: the system says so where a volume is gone, or gave up after an error, though nothing is written
-there. Rule kept: the loop is held for a few milliseconds at a time. Not here: what is due when, and
+there. Deleted files are removed in a thread: a disk takes half a second to give a gigabyte back.
+Rule kept: the loop is held for a few milliseconds at a time. Not here: what is due when, and
 compaction (`cleaner.py`).
 """
 
@@ -15,13 +16,14 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
-from anabranch.core.broker.hosting.effects import CleanLogs, SaveHighWatermarks
+from anabranch.core.broker.hosting.effects import CleanLogs, RemoveDeleted, SaveHighWatermarks
 from anabranch.core.broker.hosting.events import Refused
 from anabranch.core.errors import StorageFault
-from anabranch.core.log.files import DiskFull
-from anabranch.core.log.logs import LogFolder
+from anabranch.core.log.files import DiskFull, Files
+from anabranch.core.log.logs import Due, LogFolder
 from anabranch.server.clocks import steady_ms
 from anabranch.server.logs import logger
+from anabranch.server.partitions import NOT_REMOVED
 from anabranch.server.restarts import restarted
 
 if TYPE_CHECKING:
@@ -55,8 +57,11 @@ class Upkeep:
         self._ticking: asyncio.Task[None] | None = None
         self._cleaning: asyncio.Task[None] | None = None
         self._writing: dict[LogFolder, asyncio.Task[None]] = {}
+        self._removing: dict[LogFolder, asyncio.Task[None]] = {}
+        self._is_stopping = False
         shell.performs(SaveHighWatermarks, self._begin_writing)
         shell.performs(CleanLogs, self._begin_cleaning)
+        shell.performs(RemoveDeleted, self._begin_removing)
 
     def start(self) -> None:
         """Begin to write checkpoints, apply retention and remove deleted files."""
@@ -66,7 +71,9 @@ class Upkeep:
 
     def stop(self) -> None:
         """Do nothing more; the logs are closed next, with their checkpoints."""
-        for each in (self._ticking, self._cleaning, *self._writing.values()):
+        self._is_stopping = True
+        others = (*self._writing.values(), *self._removing.values())
+        for each in (self._ticking, self._cleaning, *others):
             if each is not None:
                 each.cancel()
 
@@ -137,6 +144,41 @@ class Upkeep:
         offsets.update(others)  # also of those that have just failed
         is_news = any(written.get(place) != others[place] for place in others)
         return moved or is_news or len(offsets) != len(written)
+
+    def _begin_removing(self, effect: RemoveDeleted) -> None:
+        """Unless the last time has not ended."""
+        folder = self._shell.folders[effect.path]
+        if folder in self._removing:
+            return
+        due = folder.take_due(self._clock_ms())
+        if due.folders or due.files:
+            task = asyncio.get_running_loop().create_task(self._remove(folder, due))
+            self._removing[folder] = task
+            task.add_done_callback(lambda _: self._removing.pop(folder))
+
+    async def _remove(self, folder: LogFolder, due: Due) -> None:
+        try:
+            await asyncio.to_thread(self._remove_all, folder.files, due)
+        except DiskFull as fault:
+            LOG.error(NOT_REMOVED, path=folder.path, why=str(fault))
+            self._shell.answer(Refused(folder.path, fault))
+        except StorageFault as fault:
+            self._shell.folder_failed(folder.path, fault)
+
+    def _remove_all(self, files: Files, due: Due) -> None:
+        """Remove a file at a time, so that a node that stops does not wait for long: the next start
+        removes the rest."""
+        for path in due.folders:
+            for name in files.list(path):
+                if self._is_stopping:
+                    return
+                if not files.is_dir(f"{path}/{name}"):
+                    files.remove(f"{path}/{name}")
+            files.remove_tree(path)
+        for path in due.files:
+            if self._is_stopping:
+                return
+            files.remove(path)
 
     def _begin_cleaning(self, _effect: CleanLogs) -> None:
         if self._cleaning is None or self._cleaning.done():

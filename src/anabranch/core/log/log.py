@@ -215,9 +215,14 @@ class Log(LogState):
         """Drop the oldest segments by time, size and log start; the paths that will be removed."""
         return truncation.apply_retention(self, now_ms, high_watermark)
 
+    def take_due(self, now_ms: int) -> list[str]:
+        """Files whose delay (`file.delete.delay.ms`) is over: whoever takes them removes them."""
+        return truncation.take_due(self, now_ms)
+
     def remove_deleted_files(self, now_ms: int) -> None:
-        """Remove files whose delay (`file.delete.delay.ms`) is over."""
-        truncation.remove_deleted_files(self, now_ms)
+        """Remove files whose delay is over."""
+        for path in self.take_due(now_ms):
+            self.files.remove(path)
 
     def expire_producers(self, now_ms: int) -> int:
         """Forget idle producer ids (`producer.id.expiration.ms`)."""

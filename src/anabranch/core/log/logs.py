@@ -60,6 +60,13 @@ class Draft(NamedTuple):
     offsets: dict[TopicPartition, int]
 
 
+class Due(NamedTuple):
+    """What may be removed now: folders of partitions, and files of logs that are there."""
+
+    folders: list[str]
+    files: list[str]
+
+
 class LogFolder:
     """The logs of one folder, by partition.
 
@@ -259,15 +266,21 @@ class LogFolder:
         self.files.sync_dir(self.path)
         self._may_return.clear()
 
-    def remove_deleted(self, now_ms: int) -> None:
-        """Remove folders and segment files whose delay is over."""
+    def take_due(self, now_ms: int) -> Due:
+        """What has waited for its delay: whoever takes it removes it, in any thread. Nobody else
+        looks at it before the next process, which removes what is left of it."""
         due = [path for due_ms, path in self.doomed if due_ms <= now_ms]
         self.doomed = [one for one in self.doomed if one[0] > now_ms]
-        for path in due:
+        logs = [log for log in self.logs.values() if log.deleted]
+        return Due(due, [path for log in logs for path in log.take_due(now_ms)])
+
+    def remove_deleted(self, now_ms: int) -> None:
+        """Remove folders and segment files whose delay is over."""
+        due = self.take_due(now_ms)
+        for path in due.folders:
             self.files.remove_tree(path)
-        for log in self.logs.values():
-            if log.deleted:
-                log.remove_deleted_files(now_ms)
+        for path in due.files:
+            self.files.remove(path)
 
     def checkpoint(self) -> None:
         """Write recovery points and log starts where they moved."""

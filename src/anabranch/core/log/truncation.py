@@ -278,9 +278,8 @@ def _drop_snapshots(log: LogState, doomed: Callable[[int], bool]) -> None:
             log.files.remove(f"{log.folder}/{name}")
 
 
-def remove_deleted_files(log: LogState, now_ms: int) -> None:
-    """Remove files whose delay is over."""
+def take_due(log: LogState, now_ms: int) -> list[str]:
+    """Files whose delay is over: whoever takes them removes them."""
     due = [path for due_ms, path in log.deleted if due_ms <= now_ms]
     log.deleted = [one for one in log.deleted if one[0] > now_ms]
-    for path in due:
-        log.files.remove(path)
+    return due
