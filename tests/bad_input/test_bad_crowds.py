@@ -11,7 +11,17 @@ import pytest
 from bad_kit import HELLO, SECONDS, Raw, batch, code_of, eventually, framed
 from node_kit import ThreadNode
 
+from anabranch.core.settings.validation import Operation, Resource
+from anabranch.core.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
 from anabranch.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from anabranch.core.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from anabranch.core.wire.messages.metadata import MetadataRequest
 
 MANY = 1000
@@ -164,3 +174,30 @@ def test_more_connections_of_an_address_than_may_be(small_node):
         assert first.ask(HELLO, 3).error_code == 0
         assert second.ask(HELLO, 3).error_code == 0
         assert third.ended()
+
+
+def test_limits_of_connections_change_while_a_node_runs(small_node):
+    """Those who are connected stay; the limit counts for whoever comes next, also a lifted one."""
+    node = small_node()
+    with Raw(node) as first, Raw(node) as second:
+        assert second.ask(HELLO, 3).error_code == 0
+        for limit in ("max.connections", "max.connections.per.ip"):
+            set_for_all_brokers(first, limit, "2")
+            with Raw(node) as third:
+                assert third.ended(), limit
+            set_for_all_brokers(first, limit, "3")
+            with Raw(node) as third:
+                assert third.ask(HELLO, 3).error_code == 0, limit
+
+
+def set_for_all_brokers(client, name, value):
+    alter = AlterableConfig(name=name, config_operation=Operation.SET, value=value)
+    resource = AlterConfigsResource(
+        resource_type=Resource.BROKER, resource_name="", configs=[alter]
+    )
+    answer = client.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    assert [each.error_code for each in answer.responses] == [0]
+    described = DescribeConfigsResource(resource_type=Resource.BROKER, resource_name="1")
+    described.configuration_keys = [name]
+    asked = DescribeConfigsRequest(resources=[described])
+    eventually(lambda: client.ask(asked, 4).results[0].configs[0].value == value, f"{name}={value}")

@@ -77,7 +77,9 @@ class Host:
 
     async def listen(self) -> None:
         """Accept connections, on the port of before if there was one."""
-        self.acceptor = Acceptor("CONTROLLER", self.dispatcher, ReceiveMemory(), self.config)
+        self.acceptor = Acceptor(
+            "CONTROLLER", self.dispatcher, ReceiveMemory(), lambda: self.config
+        )
         self.port = await self.acceptor.bind("127.0.0.1", self.port)
 
     async def hang_up(self) -> None:

@@ -83,7 +83,8 @@ class Service:
         self.world = SimpleNamespace(changed=self.changed)
         self.dispatcher = Dispatcher("broker", self.world, handlers, self.shell, self.mailbox)
         self.memory = ReceiveMemory(changed.pop("queued_max_request_bytes", -1))
-        self.acceptor = Acceptor("TEST", self.dispatcher, self.memory, limits(**changed))
+        settings = limits(**changed)
+        self.acceptor = Acceptor("TEST", self.dispatcher, self.memory, lambda: settings)
         self.port = 0
         self.clients = []
 

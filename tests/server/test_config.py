@@ -206,6 +206,7 @@ def test_line_numbers_count_continued_lines(load):
         (["cordoned.log.dirs=*"], "run `anabranch cluster cordon --broker ID`"),
         (["cordoned.log.dirs=/d"], "folders cannot be cordoned one by one"),
         (["offsets.topic.compression.codec=5"], "offsets.topic.compression.codec"),
+        (["max.connections.per.ip.overrides=h:x"], "as in 10.0.0.1:5"),
         (["queued.max.request.bytes=100"], "socket.request.max.bytes"),
         (["replica.selector.class=com.example.Own"], "write org.apache.kafka.common.replica.Rack"),
         (["process.roles=controller", "listeners=PLAINTEXT://127.0.0.1:1"], "controller"),

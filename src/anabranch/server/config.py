@@ -27,7 +27,12 @@ from anabranch.core.settings.listeners import (
     refuse_unmeant_plaintext,
 )
 from anabranch.core.settings.setting import ConfigFault
-from anabranch.core.settings.validation import LEAST, RETENTIONS, unmet_requirement
+from anabranch.core.settings.validation import (
+    LEAST,
+    PER_ADDRESS,
+    RETENTIONS,
+    unmet_requirement,
+)
 from anabranch.core.wire.compression import Codec
 from anabranch.server.properties import (
     ConfigError,
@@ -344,7 +349,7 @@ def _http(broker: BrokerConfig) -> tuple[str, int]:
 
 def _refuse_contradictions(broker: BrokerConfig) -> None:
     """Settings that are fine alone and not together (Kafka's validateValues)."""
-    for name in (*RETENTIONS, *LEAST):
+    for name in (*RETENTIONS, *LEAST, PER_ADDRESS):
         unmet = unmet_requirement(name, broker[name])
         if unmet is not None:
             raise ConfigFault(unmet, name=name)

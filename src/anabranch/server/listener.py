@@ -13,10 +13,10 @@ import asyncio
 import contextlib
 import errno
 import socket
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from anabranch.core.settings.validation import limits_by_address
 from anabranch.server.clocks import steady_ms
 from anabranch.server.connection import Connection
 from anabranch.server.dispatch import Dispatcher
@@ -36,7 +36,8 @@ not fill the disk with it."""
 
 
 class Limits(Protocol):
-    """The settings of a broker that a listener follows; read anew at each use."""
+    """The settings of a broker that a listener follows. It asks for them at each use: some change
+    while the broker runs."""
 
     socket_request_max_bytes: int
     max_connections: int
@@ -57,14 +58,18 @@ class Acceptor:
     """Accepts the connections of one listener."""
 
     def __init__(
-        self, name: str, dispatcher: Dispatcher, memory: ReceiveMemory, limits: Limits
+        self,
+        name: str,
+        dispatcher: Dispatcher,
+        memory: ReceiveMemory,
+        limits_now: Callable[[], Limits],
     ) -> None:
         self.name = name
         self.connections: set[Connection] = set()
         self.accepted_total = 0
         self.refused_total = 0
         self.bad_total = 0
-        self._limits = limits
+        self._limits_now = limits_now
         self._dispatcher = dispatcher
         self._memory = memory
         self._by_host: dict[str, int] = {}
@@ -74,7 +79,11 @@ class Acceptor:
         self._bad_since = 0
         self._bad_lines = 0
         self._unsaid = 0
-        self.largest_request_bytes = limits.socket_request_max_bytes
+        self.largest_request_bytes = self._limits.socket_request_max_bytes
+
+    @property
+    def _limits(self) -> Limits:
+        return self._limits_now()
 
     async def bind(self, host: str, port: int, *, serving: bool = True) -> int:
         """Take a port and return it (0: a free one); `serve` lets clients in. Raises BindFault."""
@@ -148,7 +157,7 @@ class Acceptor:
         count = self._by_host.get(host, 0)
         if len(self.connections) >= limits.max_connections:
             return self._refuse(connection, f"max.connections={limits.max_connections}")
-        overrides = overrides_of(limits.max_connections_per_ip_overrides)
+        overrides = limits_by_address(limits.max_connections_per_ip_overrides) or {}
         most = overrides.get(host, limits.max_connections_per_ip)
         if count >= most:
             return self._refuse(connection, f"max.connections.per.ip={most}")
@@ -219,13 +228,6 @@ class Acceptor:
             "bad_total": self.bad_total,
             "unsent_bytes": sum(each.unsent_bytes for each in self.connections),
         }
-
-
-@cache
-def overrides_of(text: str) -> dict[str, int]:
-    """`max.connections.per.ip.overrides`: `host:count`, separated by commas."""
-    pairs = (each.rpartition(":") for each in text.split(",") if ":" in each)
-    return {host.strip(): int(count) for host, _, count in pairs}
 
 
 def bind_sentence(name: str, host: str, port: int, fault: Exception) -> str:

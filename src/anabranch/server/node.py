@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
     from anabranch.core.metadata.image import MetadataDelta, MetadataImage
+    from anabranch.core.settings.broker import BrokerConfig
     from anabranch.core.settings.listeners import Listener
     from anabranch.server.config import NodeConfig
 
@@ -251,11 +252,18 @@ class Node:
     async def _listen(self, listener: Any, dispatcher: Dispatcher, *, serving: bool = True) -> None:
         # What brokers ask of controllers does not wait for the clients whose requests it is about.
         memory = ReceiveMemory() if dispatcher is self.controller_dispatcher else self.memory
-        acceptor = Acceptor(listener.name, dispatcher, memory, self.config.broker)
+        acceptor = Acceptor(listener.name, dispatcher, memory, partial(self._limits, dispatcher))
         self.acceptors.append(acceptor)
         self._ports[listener.name] = await acceptor.bind(
             listener.host, listener.port, serving=serving
         )
+
+    def _limits(self, dispatcher: Dispatcher) -> BrokerConfig:
+        """The settings that hold now. For controllers, those of the file: a limit of connections
+        that shut brokers out of them could not be lifted again."""
+        if self.broker is None or dispatcher is not self.broker.dispatcher:
+            return self.config.broker
+        return self.broker.broker.config
 
     async def _serve_clients(self) -> None:
         for acceptor in self.acceptors:

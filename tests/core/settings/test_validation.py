@@ -12,6 +12,7 @@ from anabranch.core.settings.validation import (
     Resource,
     apply_operation,
     is_sensitive,
+    limits_by_address,
     validate_broker_configs,
     validate_topic_configs,
 )
@@ -85,6 +86,15 @@ def test_tiering_needs_a_broker_that_tiers():
             True,
             "requirement failed: log.roll.jitter.ms must be greater than or equal to 0",
         ),
+        *(
+            (
+                {"max.connections.per.ip.overrides": text},
+                False,
+                "requirement failed: max.connections.per.ip.overrides must be addresses with the "
+                "number of their connections, as in 10.0.0.1:5,10.0.0.2:9",
+            )
+            for text in ("10.0.0.1:x", "10.0.0.1", "10.0.0.1:-1", "10.0.0.1:5,:6", "10.0.0.1:")
+        ),
         (
             {"listener.name.plaintext.max.connections": "x"},
             True,
@@ -110,6 +120,13 @@ def test_a_broker_keeps_names_that_a_plug_in_may_know():
 
 def test_retention_of_all_topics_may_be_unlimited():
     validate_broker_configs({"log.retention.ms": "-1", "log.roll.ms": "1"}, per_broker=False)
+
+
+def test_addresses_may_have_limits_of_their_own():
+    texts = "", " 10.0.0.1 : 5 ,host:0,", "::1:7"
+    for text in texts:
+        validate_broker_configs({"max.connections.per.ip.overrides": text}, per_broker=False)
+    assert list(map(limits_by_address, texts)) == [{}, {"10.0.0.1": 5, "host": 0}, {"::1": 7}]
 
 
 def changed(operation, value, overrides=None, name="cleanup.policy"):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
+from functools import lru_cache
 
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.settings.broker import BrokerConfig
@@ -25,6 +26,7 @@ LISTENER_PREFIX = "listener.name."
 
 RETENTIONS = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
 """0 would delete every record of every topic that sets nothing itself."""
+PER_ADDRESS = "max.connections.per.ip.overrides"
 LEAST = {"log.roll.ms": 1, "log.roll.jitter.ms": 0}
 
 
@@ -155,7 +157,23 @@ def unmet_requirement(name: str, value: Value) -> str | None:
     least = LEAST.get(name)
     if least is not None and isinstance(value, int) and value < least:
         return f"must be greater than or equal to {least}"
+    if name == PER_ADDRESS and limits_by_address(str(value)) is None:
+        return "must be addresses with the number of their connections, as in 10.0.0.1:5,10.0.0.2:9"
     return None
+
+
+@lru_cache(1)
+def limits_by_address(text: str) -> Mapping[str, int] | None:
+    """What `max.connections.per.ip.overrides` says: how many connections an address may have. None
+    for a text that says something else."""
+    found = {}
+    for entry in text.split(","):
+        address, _, count = map(str.strip, entry.rpartition(":"))
+        if address and count.isdecimal():
+            found[address] = int(count)
+        elif entry.strip():
+            return None
+    return found
 
 
 def _scope(name: str) -> Scope | None:
