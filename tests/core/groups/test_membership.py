@@ -313,3 +313,13 @@ def test_requests_are_told_to_wait_while_the_log_is_read(world):
     assert world.join(member).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     world.restart()
     assert world.fetch()[0] == 5
+
+
+def test_an_id_that_was_given_to_a_dynamic_member_joins_as_no_static_one(world):
+    static = world.join(instance_id="i")
+    given = world.join().member_id
+    answer = world.join(given, instance_id="i")
+    assert answer.error_code == ErrorCode.FENCED_INSTANCE_ID
+    assert world.join(given, instance_id="j").error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert world.group().static_members == {"i": static.member_id}
+    assert list(world.group().members) == [static.member_id]

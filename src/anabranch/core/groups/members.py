@@ -197,7 +197,7 @@ def _go_on(coordinator: Groups, group: Group, now_ms: int) -> None:
 def _join_known(
     coordinator: Groups, group: Group, asked: Join, now_ms: int
 ) -> JoinGroupResponse | Answer:
-    if asked.member_id in group.pending_members:
+    if asked.member_id in group.pending_members and asked.instance_id is None:
         return _add(coordinator, group, asked, asked.member_id, now_ms)
     fault = member_fault(group, asked.member_id, asked.instance_id)
     if fault is not None:
