@@ -309,6 +309,120 @@ def test_a_gap_of_sequences_is_waited_for_before_it_is_told(cluster):
     assert produced(node, far) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
 
 
+def numbered(value: bytes, sequence: int, *, producer_id: int = 7, epoch: int = 0) -> bytes:
+    """A batch of one record of an idempotent producer."""
+    return batch(value, producer_id=producer_id, epoch=epoch, sequence=sequence)
+
+
+def forgets(cluster) -> None:
+    """The coordinator forgets all producers."""
+    cluster.now_ms += 10_000
+    assert cluster.coordinator.forget_producers(10_000, 100)
+
+
+def test_a_forgotten_producer_goes_on_after_a_wait(cluster):
+    node = cluster.node()
+    cluster.topic()
+    assert produced(node, numbered(b"0", 0)) == (NONE, 0)
+    forgets(cluster)
+    for _ in range(2):
+        assert produced(node, numbered(b"1", 1)) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+        node.pass_time(9_999)
+    node.pass_time(2)
+    assert produced(node, numbered(b"1", 1)) == (NONE, 1)
+    assert produced(node, numbered(b"2", 2)) == (NONE, 2)
+    assert produced(node, numbered(b"1", 1)) == (NONE, 1), "it is known again"
+
+
+@pytest.mark.parametrize("sequence", [1, 2**30 + 1, 2**31 - 1])
+def test_a_producer_goes_on_in_a_topic_that_was_made_again(cluster, sequence):
+    node = cluster.node()
+    former = cluster.topic()
+    assert produced(node, numbered(b"0", 0)) == (NONE, 0)
+    cluster.coordinator.delete_topics(1, [former])
+    key = LogKey(cluster.topic("again", rows=False), 0)
+    cluster.coordinator.create_logs(1, [NewLogs(key.topic_id, "t", 0, 1)])
+    sent = numbered(b"1", sequence)
+    assert produced(node, sent, topic="again") == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+    node.pass_time(10_001)
+    assert produced(node, sent, topic="again") == (NONE, 0)
+    following = numbered(b"2", (sequence + 1) % 2**31)
+    assert produced(node, following, topic="again") == (NONE, 1)
+
+
+def test_a_producer_that_was_never_forgotten_does_not_go_on(cluster):
+    node = cluster.node()
+    cluster.topic()
+    assert produced(node, numbered(b"0", 0, producer_id=6)) == (NONE, 0)
+    forgets(cluster)
+    assert produced(node, numbered(b"1", 1)) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+    node.pass_time(10_001)
+    assert produced(node, numbered(b"1", 1)) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+
+
+def test_what_may_be_behind_a_late_first_batch_is_never_taken_before_it(cluster):
+    """The producer waits for its first batch, which another broker has: the batches behind it come
+    one after another, and none comes again."""
+    one, two = cluster.node(), cluster.node()
+    cluster.topic()
+    assert produced(two, numbered(b"x", 0, producer_id=9)) == (NONE, 0)
+    forgets(cluster)  # as far as ids tell, the producer may have been forgotten
+    late = produce(one, numbered(b"0", 0))
+    refused = (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+    for sequence in (1, 2, 3, 4):
+        assert produced(two, numbered(b"%d" % sequence, sequence)) == refused
+        two.pass_time(6_000)
+    one.settle()
+    assert told(one.polled(late)) == (NONE, 1)
+    for sequence in (1, 2, 3, 4):
+        assert produced(two, numbered(b"%d" % sequence, sequence)) == (NONE, 1 + sequence)
+
+
+def test_the_earliest_batch_of_a_forgotten_producer_is_the_one_that_is_waited_with(cluster):
+    node = cluster.node()
+    cluster.topic()
+    assert produced(node, numbered(b"0", 0)) == (NONE, 0)
+    forgets(cluster)
+    refused = (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+    assert produced(node, numbered(b"2", 2)) == refused
+    node.pass_time(9_000)
+    assert produced(node, numbered(b"1", 1)) == refused
+    node.pass_time(9_000)
+    for sequence in (2, 1):
+        assert produced(node, numbered(b"%d" % sequence, sequence)) == refused
+    node.pass_time(1_001)
+    assert produced(node, numbered(b"2", 2)) == refused
+    assert produced(node, numbered(b"1", 1)) == (NONE, 1)
+    assert produced(node, numbered(b"2", 2)) == (NONE, 2)
+
+
+def test_a_batch_that_came_before_the_wait_was_over_shows_nothing(cluster):
+    """Its client may have sent it before it was refused; the object is committed late."""
+    node = cluster.node()
+    cluster.topic()
+    assert produced(node, numbered(b"0", 0)) == (NONE, 0)
+    forgets(cluster)
+    assert produced(node, numbered(b"1", 1)) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+    node.pass_time(9_000)
+    waits = produce(node, numbered(b"1", 1), timeout_ms=60_000)
+    node.broker.steady_ms += 2_000
+    node.settle()
+    assert told(node.polled(waits)) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+    assert produced(node, numbered(b"1", 1)) == (NONE, 1)
+
+
+def test_a_known_producer_never_jumps_however_long_it_waits(cluster):
+    node = cluster.node()
+    cluster.topic()
+    assert produced(node, numbered(b"0", 0)) == (NONE, 0)
+    forgets(cluster)
+    assert produced(node, numbered(b"0", 0)) == (NONE, 1)
+    for sent in (numbered(b"9", 9), numbered(b"1", 1, epoch=1)):
+        assert produced(node, sent) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+        node.pass_time(10_001)
+        assert produced(node, sent) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+
+
 def test_ids_that_were_asked_for_before_a_new_registration_are_not_used(cluster):
     """The coordinator refuses what another epoch prepared, for as many objects as there are ids."""
     one = cluster.node()

@@ -28,6 +28,7 @@ from anabranch.core.diskless.contents import Contents, HeldLog, HeldObject
 from anabranch.core.diskless.coordinator import Coordinator, Deposed
 from anabranch.core.diskless.rows import (
     VERDICTS_KEPT_MS,
+    Batch,
     Change,
     CommitState,
     Committed,
@@ -197,6 +198,71 @@ async def test_a_producer_is_forgotten_when_it_has_been_silent(
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
         ErrorCode.NONE,
     ]
+
+
+async def waited(on: Coordinator, *batches: Batch) -> list[ErrorCode]:
+    """The verdicts of batches whose broker has waited for what comes before."""
+    commit = placed(await prepare(on), *batches)
+    answer = await on.commit(commit._replace(waited_for=frozenset(range(len(batches)))))
+    return [each.code for each in answer.verdicts]
+
+
+async def test_a_forgotten_producer_goes_on_once_its_broker_has_waited(
+    engine: Engine, coordinator: Coordinator
+) -> None:
+    await commit(
+        coordinator, *(batch(producer=each, sequence=0) for each in (6, 4, 5)), batch(DELTA)
+    )
+    engine.advance(5000)
+    await commit(coordinator, batch(producer=4, sequence=1))
+    assert await coordinator.forget_producers(5000, 9) == 2
+    (refused,) = (await commit(coordinator, batch(producer=5, sequence=1))).verdicts
+    assert refused == Verdict(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    again = await engine.connect()
+    taken, gap = ErrorCode.NONE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert await waited(again, batch(producer=6, sequence=70), batch(producer=6, sequence=71)) == [
+        taken,
+        taken,
+    ]
+    assert await waited(
+        again,
+        batch(producer=6, sequence=73),  # a gap of one that is known
+        batch(producer=5, sequence=2**31 - 1),
+        batch(producer=5, sequence=0),
+        batch(producer=4, sequence=3),  # was not forgotten
+        batch(producer=7, sequence=1),  # is younger than all that were
+        batch(DELTA, producer=6, sequence=70),  # another partition
+        batch(producer=2, sequence=-5),
+    ) == [gap, taken, taken, gap, gap, gap, gap]
+
+
+async def test_forgetting_less_than_before_takes_nothing_back(
+    engine: Engine, coordinator: Coordinator
+) -> None:
+    await commit(coordinator, batch(producer=6, sequence=0))
+    engine.advance(5000)
+    assert await coordinator.forget_producers(5000, 9) == 1
+    await commit(coordinator, batch(producer=4, sequence=0))
+    engine.advance(5000)
+    assert await coordinator.forget_producers(5000, 9) == 1
+    assert await waited(coordinator, batch(producer=6, sequence=70)) == [ErrorCode.NONE]
+
+
+async def test_producers_of_a_deleted_topic_go_on_in_one_of_its_name(
+    engine: Engine, coordinator: Coordinator
+) -> None:
+    await commit(coordinator, batch(DELTA, producer=6, sequence=0), batch(producer=5, sequence=0))
+    taken, gap = ErrorCode.NONE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    for former, made in ((TOPICS[0], TOPICS[1]), (TOPICS[1], TOPICS[2])):  # the second: unused
+        await coordinator.delete_topics(1, [former])
+        new = [NewLogs(made, "river", 0, 2), NewLogs(TOPICS[3], "lake", 0, 1)]
+        await coordinator.create_logs(1, new)
+    assert await waited(
+        await engine.connect(),
+        batch(LogKey(TOPICS[2], 0), producer=6, sequence=70),
+        batch(LogKey(TOPICS[2], 1), producer=7, sequence=70),
+        batch(LogKey(TOPICS[3], 0), producer=6, sequence=70),
+    ) == [taken, gap, gap]
 
 
 async def test_names_of_objects_are_unlike_and_name_the_cluster(coordinator: Coordinator) -> None:

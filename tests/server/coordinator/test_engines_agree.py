@@ -87,8 +87,11 @@ class Script:
             await self.prepare()
         pair = self.objects[-1] if self.random.random() < 0.9 else self.random.choice(self.objects)
         batches = [self.batch() for _ in range(self.random.randint(1, 12))]
+        waited_for = frozenset(self.random.sample(range(len(batches)), len(batches) // 2))
         answers = [
-            await on.commit(placed(each, *batches, epoch=self.epoch))
+            await on.commit(
+                placed(each, *batches, epoch=self.epoch)._replace(waited_for=waited_for)
+            )
             for on, each in zip(self.both, pair, strict=True)
         ]
         assert answers[0] == answers[1]

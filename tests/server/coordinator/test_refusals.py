@@ -13,7 +13,10 @@ from coordinator_kit import CLUSTER
 
 from anabranch.client.ports import free_ports
 from anabranch.core.diskless.coordinator import CoordinatorAway
+from anabranch.core.diskless.rows import LogKey, LogState
 from anabranch.core.errors import StorageFault
+from anabranch.core.types import TopicId
+from anabranch.server.coordinator import migrations
 from anabranch.server.coordinator.engines import open_coordinator
 from anabranch.server.coordinator.migrations import NEWEST
 from anabranch.server.metadata_store.engines import open_store
@@ -70,6 +73,27 @@ async def test_a_newer_schema_is_refused_and_left_alone(url: str) -> None:
         await open_coordinator(url, CLUSTER)
     found = execute(url, "SELECT value FROM facts WHERE name = 'schema.version'")
     assert found == [(str(NEWEST + 1),)]
+
+
+async def test_rows_of_the_first_schema_are_kept_by_a_newer_one(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = TopicId(b"t" * 16)
+    with monkeypatch.context() as older:
+        older.setattr(migrations, "MIGRATIONS", migrations.MIGRATIONS[:1])
+        older.setattr(migrations, "NEWEST", 1)
+        await opened_once(url)
+    columns = "(topic_id, partition, topic_name, high_watermark)"
+    raw = "X'%s'" if url.startswith("sqlite") else "decode('%s', 'hex')"
+    execute(url, f"INSERT INTO logs {columns} VALUES ({raw % topic.hex()}, 0, 'river', 5)")
+    on = await open_coordinator(url, CLUSTER)
+    assert await on.states([LogKey(topic, 0)]) == [LogState(0, 5)]
+    await on.take_control(1)
+    await on.delete_topics(1, [topic])
+    assert await on.states([LogKey(topic, 0)]) == [None]
+    await on.close()
+    found = execute(url, "SELECT value FROM facts WHERE name = 'schema.version'")
+    assert found == [(str(NEWEST),)]
 
 
 async def test_the_coordinator_of_another_cluster_is_refused(url: str) -> None:

@@ -6,13 +6,16 @@ most once, before its lease is over, by the broker that prepared it in its curre
 a partition have neither holes nor repeats; each batch has its own verdict; a batch of an idempotent
 producer that comes again succeeds with its first offset (the last five are known); a gap is
 refused, with the sequence number that is next. A producer that is not known must begin with 0: its
-earlier batches may lie in an object of another broker. Source: KIP-98 for sequences. Not here: SQL.
+earlier batches may lie in an object of another broker. One that the partition may have forgotten,
+or that wrote to a deleted topic of the same name, goes on with any number, once its broker has
+waited for what comes before. Sources: KIP-98 for sequences, KIP-360. Not here: SQL.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
+from itertools import starmap
 from typing import NamedTuple
 
 from anabranch.core.diskless.rows import (
@@ -136,9 +139,11 @@ def decide(
     logs: Mapping[LogKey, LogState],
     producers: Mapping[ProducerKey, Producer],
     now_ms: int,
+    forgotten: Mapping[LogKey, int] | None = None,
 ) -> Decided:
     """Commit an object, given its row, its broker's registered epoch and the rows of its partitions
-    and producers (those that there are)."""
+    and producers (those that there are). `forgotten` has the greatest producer id that a partition
+    may have forgotten, where `commit.waited_for` asks."""
     if found is None or found.object_key != commit.object_key:
         return Decided(_refused("it was never prepared, or is deleted"))
     if (found.broker_id, found.broker_epoch) != (commit.broker_id, commit.broker_epoch):
@@ -148,8 +153,8 @@ def decide(
     if broker_epoch != commit.broker_epoch:
         why = f"broker {commit.broker_id} has registered anew"
         return Decided(_refused(why), ObjectState.REFUSED)
-    taking = _ObjectBatches(commit, dict(logs), dict(producers))
-    verdicts = tuple(taking.take(batch) for batch in commit.batches)
+    taking = _ObjectBatches(commit, dict(logs), dict(producers), forgotten or {})
+    verdicts = tuple(starmap(taking.take, enumerate(commit.batches)))
     state = ObjectState.COMMITTED if taking.runs else ObjectState.UNUSED
     return Decided(
         Committed(CommitState.COMMITTED, verdicts), state, *taking.changed(), tuple(taking.runs)
@@ -168,21 +173,23 @@ class _ObjectBatches:
         commit: Commit,
         logs: dict[LogKey, LogState],
         producers: dict[ProducerKey, Producer],
+        forgotten: Mapping[LogKey, int],
     ) -> None:
         self._commit, self._logs, self._producers = commit, logs, producers
+        self._forgotten = forgotten
         self._moved: set[ProducerKey] = set()
         self._last_run: dict[LogKey, int] = {}
         self.runs: list[Run] = []
 
-    def take(self, batch: Batch) -> Verdict:
-        """Give a batch its offset, or refuse it."""
+    def take(self, place: int, batch: Batch) -> Verdict:
+        """Give the batch at a place its offset, or refuse it."""
         log = self._logs.get(batch.key)
         if log is None:
             return Verdict(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if batch.record_count < 1 or batch.byte_size < 1:
             return Verdict(ErrorCode.INVALID_RECORD)
         if batch.producer_id != NO_PRODUCER:
-            answered = self._check(batch, log)
+            answered = self._check(place, batch, log)
             if answered is not None:
                 return answered
         self._append(batch, log)
@@ -193,10 +200,11 @@ class _ObjectBatches:
         logs = {key: self._logs[key] for key in self._last_run}
         return logs, {key: self._producers[key] for key in self._moved}
 
-    def _check(self, batch: Batch, log: LogState) -> Verdict | None:
+    def _check(self, place: int, batch: Batch, log: LogState) -> Verdict | None:
         """The verdict of a batch that is not written; else its producer moves on."""
         known = ProducerKey(batch.key, batch.producer_id)
         producer = self._producers.get(known)
+        goes_on = producer is None and self._may_go_on(place, batch)
         if producer is not None and producer.epoch > batch.producer_epoch:
             return Verdict(ErrorCode.INVALID_PRODUCER_EPOCH)
         expected = -1 if producer is None else 0
@@ -208,13 +216,19 @@ class _ObjectBatches:
         for written in producer.written:
             if written[:2] == sequences:
                 return Verdict(ErrorCode.NONE, written.base_offset, log.start_offset, True)
-        if batch.base_sequence != producer.next_sequence:
+        if batch.base_sequence != producer.next_sequence and not goes_on:
             code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
             return Verdict(code, expected_sequence=expected)
         newest = (*producer.written, Written(*sequences, log.high_watermark))[-BATCHES_KEPT:]
         self._producers[known] = Producer(batch.producer_epoch, newest)
         self._moved.add(known)
         return None
+
+    def _may_go_on(self, place: int, batch: Batch) -> bool:
+        """Whether a batch of a producer that is not known may have any sequence number."""
+        if place not in self._commit.waited_for or batch.base_sequence < 0:
+            return False
+        return batch.producer_id <= self._forgotten.get(batch.key, NO_PRODUCER)
 
     def _append(self, batch: Batch, log: LogState) -> None:
         end_offset = log.high_watermark + batch.record_count

@@ -55,7 +55,8 @@ class Coordinator(Protocol):
         """(topic id, partitions) that have rows, by id: compared with the metadata log."""
 
     async def create_logs(self, controller_epoch: int, new: Sequence[NewLogs]) -> None:
-        """Make what is not there; what is, stays. A topic id that was deleted stays refused."""
+        """Make what is not there; what is, stays. A topic id that was deleted stays refused. A
+        partition may have forgotten the producers that a deleted topic of its name knew."""
 
     async def delete_topics(self, controller_epoch: int, topic_ids: Sequence[TopicId]) -> None:
         """Delete rows for good. Objects without rows are left to be collected."""
@@ -118,7 +119,8 @@ class Coordinator(Protocol):
         topics go, old verdicts are forgotten. How many rows; 0 when nothing is left to do."""
 
     async def forget_producers(self, idle_ms: int, limit: int) -> int:
-        """Forget producers that have written nothing to a partition for so long; how many."""
+        """Forget producers that have written nothing to a partition for so long; how many. The
+        partition keeps the greatest id of them: a producer with a greater one was not forgotten."""
 
     async def to_delete(self, grace_ms: int, limit: int) -> list[tuple[int, str]]:
         """(id, key) of objects that have waited for so long."""

@@ -30,6 +30,7 @@ from anabranch.core.diskless.keys import object_key
 from anabranch.core.diskless.rows import (
     MOST_RUNS_DROPPED,
     MOST_RUNS_FOUND,
+    NO_PRODUCER,
     VERDICTS_KEPT_MS,
     Change,
     Commit,
@@ -81,11 +82,14 @@ class _Object:
 
 @dataclass(slots=True)
 class _Log:
-    """A partition: its row, its runs in order, its producers and when they last wrote."""
+    """A partition: its row, its runs in order, its producers and when they last wrote, and the
+    greatest id of one that it may have forgotten."""
 
     state: LogState
+    topic: str
     runs: list[Run] = field(default_factory=list)
     producers: dict[int, tuple[Producer, int]] = field(default_factory=dict)
+    forgotten: int = NO_PRODUCER
 
 
 class MemoryCoordinator:
@@ -97,6 +101,8 @@ class MemoryCoordinator:
         self._brokers: dict[int, int] = {}
         self._logs: dict[LogKey, _Log] = {}
         self._deleted: set[TopicId] = set()
+        self._former: dict[str, int] = {}
+        """Name of a deleted topic -> the greatest producer id that it knew, or had forgotten."""
         self._swept: list[Run] = []
         """Runs of deleted topics, dropped in bounded steps."""
         self._objects: dict[int, _Object] = {}
@@ -130,10 +136,11 @@ class MemoryCoordinator:
         """See `Coordinator.create_logs`."""
         self._check_controller(controller_epoch)
         changes = []
-        for topic_id, _, first, end in new:
+        for topic_id, topic, first, end in new:
+            forgotten = self._former.get(topic, NO_PRODUCER)
             for key in (LogKey(topic_id, partition) for partition in range(first, end)):
                 if topic_id not in self._deleted and key not in self._logs:
-                    self._logs[key] = _Log(LogState(0, 0))
+                    self._logs[key] = _Log(LogState(0, 0), topic, forgotten=forgotten)
                     changes.append(Change(key, LogState(0, 0)))
         self._tell(changes)
 
@@ -143,7 +150,10 @@ class MemoryCoordinator:
         self._deleted.update(topic_ids)
         gone = sorted(key for key in self._logs if key.topic_id in set(topic_ids))
         for key in gone:
-            self._swept += self._logs.pop(key).runs
+            log = self._logs.pop(key)
+            former = self._former.get(log.topic, NO_PRODUCER)
+            self._former[log.topic] = max(former, log.forgotten, *log.producers, NO_PRODUCER)
+            self._swept += log.runs
         self._tell([Change(key, None) for key in gone])
 
     # Brokers: writing.
@@ -184,7 +194,8 @@ class MemoryCoordinator:
         found = self._objects.get(commit.object_id)
         epoch = self._brokers.get(commit.broker_id)
         row = None if found is None else found.row()
-        decided = decide(commit, row, epoch, logs, producers, self._clock())
+        forgotten = {key: self._logs[key].forgotten for key in logs}
+        decided = decide(commit, row, epoch, logs, producers, self._clock(), forgotten)
         if found is not None:
             self._write(found, decided)
         return decided.answer
@@ -297,6 +308,7 @@ class MemoryCoordinator:
         ][:limit]
         for log, producer_id in idle:
             del log.producers[producer_id]
+            log.forgotten = max(log.forgotten, producer_id)
         return len(idle)
 
     def to_delete(self, grace_ms: int, limit: int) -> list[tuple[int, str]]:
@@ -355,7 +367,7 @@ class MemoryCoordinator:
             raise StorageFault(NOT_EMPTY.format(self._mark))
         now_ms = self._clock()
         for log in contents.logs:
-            self._logs[log.key] = _Log(log.state)
+            self._logs[log.key] = _Log(log.state, log.topic)
         for run in contents.runs:
             self._logs[run.key].runs.append(run)
         for each, producer in contents.producers:

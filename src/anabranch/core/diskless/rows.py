@@ -82,6 +82,9 @@ class Commit(NamedTuple):
     broker_id: int
     broker_epoch: int
     batches: tuple[Batch, ...]
+    waited_for: frozenset[int] = frozenset()
+    """Places in `batches` of those that may be the first of a producer that was forgotten: the
+    broker has waited for what comes before them (`gaps.py`)."""
 
 
 class Verdict(NamedTuple):

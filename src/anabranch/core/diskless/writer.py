@@ -356,9 +356,11 @@ class DisklessWriter:
         if upload.commit is None:
             batches = tuple(map(DisklessTicket.batch, upload.tickets, upload.encoded.positions))
             _, broker_id, broker_epoch = self.identity
+            waited_for = self._gaps.waited_for(zip(batches, upload.tickets, strict=True))
             upload.commit = Commit(
-                *upload.prepared[:2], upload.encoded.byte_size, broker_id, broker_epoch, batches
-            )
+                *upload.prepared[:2], upload.encoded.byte_size, broker_id, broker_epoch, batches,
+                waited_for,
+            )  # fmt: skip
         return upload.commit
 
     def _commit_next(self, now_ms: int) -> None:
@@ -421,12 +423,13 @@ class DisklessWriter:
         commit = self._commit_of(upload)
         self.uploads.remove(upload)
         self._on_committed(upload, commit, answer)
-        for ticket, batch, verdict in zip(
-            upload.tickets, commit.batches, answer.verdicts, strict=True
+        for place, (ticket, batch, verdict) in enumerate(
+            zip(upload.tickets, commit.batches, answer.verdicts, strict=True)
         ):
             ticket.decided(verdict)
             if verdict.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-                ticket.code = self._gaps.told(batch, verdict, now_ms)
+                waited = place in commit.waited_for
+                ticket.code = self._gaps.told(batch, verdict, now_ms, waited=waited)
             self._settle(ticket)
 
     def _give_up(self, upload: Upload, code: ErrorCode) -> None:

@@ -7,8 +7,10 @@ cluster. Rule kept: a step that was released is never changed; there is no way b
     facts            the schema's version, the cluster, the database's mark, the controller's epoch,
                      the store's id
     brokers          the newest epoch of each broker
-    logs             one row a partition: its offsets; the lock of all that belongs to it
-    deleted_topics   ids that stay refused; `swept` when no run of them is left
+    logs             one row a partition: its offsets, the greatest id of a producer that it may
+                     have forgotten; the lock of all that belongs to it
+    deleted_topics   ids that stay refused; `swept` when no run of them is left; the greatest id of
+                     their producers, for a topic that is made again under the name
     wal_objects      one row an object; `live_runs` makes it garbage without counting rows;
                      `verdicts` of its commit until they are old; states as in `ObjectState`
     runs             committed batches, side by side in an object, of one partition
@@ -87,7 +89,17 @@ FIRST = (
 )
 """`end_offset` and `tiered_end_offset` are exclusive; times are milliseconds since 1970."""
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (FIRST,)
+FORGOTTEN_PRODUCERS = (
+    "ALTER TABLE logs ADD COLUMN forgotten_producer_id BIGINT NOT NULL DEFAULT -1",
+    "ALTER TABLE deleted_topics ADD COLUMN topic_name TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE deleted_topics ADD COLUMN last_producer_id BIGINT NOT NULL DEFAULT -1",
+    "CREATE INDEX deleted_topics_by_name ON deleted_topics (topic_name, last_producer_id) "
+    "WHERE last_producer_id >= 0",
+)
+"""The greatest id of a producer that a partition may have forgotten, and of those that a deleted
+topic knew; -1: none."""
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (FIRST, FORGOTTEN_PRODUCERS)
 """Step n brings version n to n + 1."""
 NOT_THERE = (
     "coordinator {}: there is none; correct diskless.coordinator.url, or, if it is lost, rebuild "

@@ -61,6 +61,12 @@ OLDEST = (
     "(SELECT committed_ms FROM wal_objects o WHERE o.object_id = runs.object_id) END"
 )
 """An object is looked at only for records without a timestamp."""
+FORMER = (
+    "SELECT coalesce(max(topic_name), ''), coalesce(max(forgotten_producer_id), -1), "
+    "coalesce(max((SELECT max(producer_id) FROM producers p WHERE p.topic_id = l.topic_id "
+    "AND p.partition = l.partition)), -1) FROM logs l WHERE topic_id = ?"
+)
+"""A topic's name, and the greatest ids of producers that its partitions have forgotten and know."""
 RUNS = (
     "SELECT base_offset, end_offset, object_id, object_key, byte_offset, runs.byte_size, "
     "max_timestamp, timestamp_type FROM runs JOIN wal_objects USING (object_id) "
@@ -188,9 +194,15 @@ class SqlTables(ABC):
                 if self._one("SELECT 1 FROM deleted_topics WHERE topic_id = ?", (topic_id,)):
                     continue
                 missing = sorted(set(range(first, end)) - set(self._partitions(topic_id)))
+                (forgotten,) = self.rows(
+                    "SELECT coalesce(max(last_producer_id), -1) FROM deleted_topics "
+                    "WHERE topic_name = ? AND last_producer_id >= 0",
+                    (topic,),
+                )
                 self.many(
-                    "INSERT INTO logs (topic_id, partition, topic_name) VALUES (?, ?, ?)",
-                    ((topic_id, partition, topic) for partition in missing),
+                    "INSERT INTO logs (topic_id, partition, topic_name, forgotten_producer_id) "
+                    "VALUES (?, ?, ?, ?)",
+                    ((topic_id, partition, topic, *forgotten) for partition in missing),
                 )
                 made += (LogKey(topic_id, partition) for partition in missing)
             self.tell([Change(key, LogState(0, 0)) for key in made])
@@ -202,12 +214,13 @@ class SqlTables(ABC):
             now_ms = self.now_ms()
             gone: list[LogKey] = []
             for topic_id in sorted(topic_ids):
-                self.do(
-                    "INSERT INTO deleted_topics (topic_id, deleted_ms) VALUES (?, ?) "
-                    "ON CONFLICT DO NOTHING",
-                    (topic_id, now_ms),
-                )
                 gone += (LogKey(topic_id, number) for number in self._partitions(topic_id))
+                (former,) = self.rows(FORMER, (topic_id,))
+                self.do(
+                    "INSERT INTO deleted_topics (topic_id, deleted_ms, topic_name, "
+                    "last_producer_id) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                    (topic_id, now_ms, former[0], max(former[1:])),
+                )
                 self.do("DELETE FROM logs WHERE topic_id = ?", (topic_id,))
             self.tell([Change(key, None) for key in gone])
 
@@ -255,7 +268,8 @@ class SqlTables(ABC):
         """See `Coordinator.commit`."""
         with self.transaction():
             found, broker_epoch, logs, producers, now_ms = self.to_commit(commit)
-            decided = decide(commit, found, broker_epoch, logs, producers, now_ms)
+            forgotten = self._forgotten(logs) if commit.waited_for else {}
+            decided = decide(commit, found, broker_epoch, logs, producers, now_ms, forgotten)
             if decided.object_state is not None:
                 self._write(commit, decided, now_ms)
         return decided.answer
@@ -354,12 +368,26 @@ class SqlTables(ABC):
         """See `Coordinator.forget_producers`."""
         with self.transaction():
             until_ms = self.now_ms() - idle_ms
-            return self.count(
-                "DELETE FROM producers WHERE (topic_id, partition, producer_id) IN (SELECT "
-                "topic_id, partition, producer_id FROM producers WHERE written_ms <= ? LIMIT ?) "
-                "AND written_ms <= ?",
-                (until_ms, limit, until_ms),
+            idle = self.rows(
+                "SELECT topic_id, partition, producer_id FROM producers WHERE written_ms <= ? "
+                "LIMIT ?",
+                (until_ms, limit),
             )
+            newest: dict[LogKey, int] = {}
+            for topic_id, partition, producer_id in idle:
+                key = LogKey(TopicId(topic_id), partition)
+                newest[key] = max(producer_id, newest.get(key, producer_id))
+            self.locked_logs(sorted(newest))  # first, as commits do; one that waits will read anew
+            self.many(
+                f"DELETE FROM producers WHERE {OF_LOG} AND producer_id = ? AND written_ms <= ?",
+                ((*each, until_ms) for each in idle),
+            )
+            self.many(
+                f"UPDATE logs SET forgotten_producer_id = ? WHERE {OF_LOG} "
+                "AND forgotten_producer_id < ?",
+                ((newest[key], *key, newest[key]) for key in sorted(newest)),
+            )
+            return len(idle)
 
     def to_delete(self, grace_ms: int, limit: int) -> list[tuple[int, str]]:
         """See `Coordinator.to_delete`."""
@@ -469,6 +497,11 @@ class SqlTables(ABC):
         stored = self._controller_epoch()
         if epoch != stored:
             raise _deposed("controller", epoch, stored)
+
+    def _forgotten(self, keys: Iterable[LogKey]) -> dict[LogKey, int]:
+        """The greatest producer id that each of these partitions may have forgotten."""
+        query = f"SELECT forgotten_producer_id FROM logs WHERE {OF_LOG}"
+        return {key: int(number) for key in keys for (number,) in self.rows(query, key)}
 
     def _partitions(self, topic_id: TopicId) -> list[int]:
         """Of a topic, locked."""

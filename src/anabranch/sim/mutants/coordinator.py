@@ -29,7 +29,7 @@ MUTANTS = (
         "            if written[:2] == sequences:\n"
         "                return Verdict(ErrorCode.NONE, written.base_offset, log.start_offset, "
         "True)\n"
-        "        if batch.base_sequence != producer.next_sequence:\n",
+        "        if batch.base_sequence != producer.next_sequence and not goes_on:\n",
         new="        if batch.base_sequence > producer.next_sequence:\n",
         seed=100,
         caught_by="D5",
@@ -38,7 +38,7 @@ MUTANTS = (
         name="diskless-gap-written",
         rule="a batch that leaves a gap in an idempotent producer's sequence is not written",
         module=f"{DISKLESS}.commit",
-        old="        if batch.base_sequence != producer.next_sequence:\n",
+        old="        if batch.base_sequence != producer.next_sequence and not goes_on:\n",
         new="        if batch.base_sequence < producer.next_sequence:\n",
         seed=100,
         caught_by="D5",
@@ -111,7 +111,7 @@ MUTANTS = (
         name="gap-is-written",
         rule="a gap in a producer's sequence is refused, and the expected number is returned",
         module=DISKLESS_COMMIT,
-        old="if batch.base_sequence != producer.next_sequence:",
+        old="if batch.base_sequence != producer.next_sequence and not goes_on:",
         new="if False:",
         seed=NO_SCHEDULE,
         caught_by=f"{COMMIT_TESTS}"
