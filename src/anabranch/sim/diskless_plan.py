@@ -45,10 +45,12 @@ MORE_SINCE = 200
 that are made again twice."""
 MINUTES_US = (70 * SECOND_US, 150 * SECOND_US)
 """How long the store, or the coordinator, is away where that takes minutes."""
+IDLE_SINCE = 800
+"""From this seed on, some have producers that are idle until the coordinator forgets them."""
 ONLY_LATE = 3
 """Of a fault of flaky calls: none gets lost, and none is done in time and not answered."""
 MADE_AGAIN = 0.35
-LOOK = "look"
+LOOK, REST = "look", "rest"
 THRESHOLD = "diskless.managed.rf.rack.unavailable.threshold.ms"
 
 
@@ -74,6 +76,8 @@ def with_diskless(plan: Plan) -> Plan:
     plan = replace(plan, diskless=diskless, faults=faults, config=tuple(sorted(config.items())))
     if seed >= MORE_SINCE:
         plan = _with_more(plan, diskless, Random(f"{seed}/more-diskless"))
+    if seed >= IDLE_SINCE:
+        plan = _with_idle_producers(plan, Random(f"{seed}/idle-producers"))
     kept = _that_keep_ids_apart(plan)
     return replace(plan, faults=tuple(sorted(kept, key=lambda fault: fault.at_us)))
 
@@ -144,6 +148,24 @@ def _with_outage(diskless: DisklessPlan, random: Random) -> tuple[DisklessPlan, 
     ]
     operations = sorted((*diskless.operations, *more), key=lambda operation: operation.at_us)
     return replace(diskless, operations=tuple(operations)), outage
+
+
+def _with_idle_producers(plan: Plan, random: Random) -> Plan:
+    """Producers rest in partitions, and may write again soon after that."""
+    diskless = plan.diskless
+    assert diskless is not None
+    if random.random() < 0.5:
+        return plan
+    producers = [each.name for each in diskless.clients if each.manner and each.manner.idempotent]
+    rests = [
+        Operation(
+            random.randrange(SETTLED_US + 2 * SECOND_US, SAFETY_US),
+            REST, random.choice(producers), random.choice(diskless.places), 0,
+        )
+        for _ in range(random.choice((10, 20, 40)))
+    ]  # fmt: skip
+    operations = sorted((*diskless.operations, *rests), key=lambda operation: operation.at_us)
+    return replace(plan, diskless=replace(diskless, operations=tuple(operations)))
 
 
 def _config(random: Random) -> dict[str, str]:

@@ -18,6 +18,7 @@ from anabranch.core.diskless.commit import (
     ObjectRow,
     ObjectState,
     Producer,
+    ProducerKey,
     decide,
     is_uncommitted,
     outcome,
@@ -310,6 +311,13 @@ class MemoryCoordinator:
             del log.producers[producer_id]
             log.forgotten = max(log.forgotten, producer_id)
         return len(idle)
+
+    def set_back(self, each: ProducerKey, by_ms: int) -> None:
+        """For the simulator: a producer, if it is known, wrote last so much earlier."""
+        log = self._logs.get(each.key)
+        if log is not None and each.producer_id in log.producers:
+            producer, written_ms = log.producers[each.producer_id]
+            log.producers[each.producer_id] = (producer, written_ms - by_ms)
 
     def to_delete(self, grace_ms: int, limit: int) -> list[tuple[int, str]]:
         """See `Coordinator.to_delete`."""

@@ -163,9 +163,11 @@ class DisklessChecks:
         self._may_commit(commit, found)
         found.answer = result
         data = self.store.objects[commit.object_key].data
-        for batch, verdict in zip(commit.batches, result.verdicts, strict=True):
+        for place, (batch, verdict) in enumerate(zip(commit.batches, result.verdicts, strict=True)):
             if verdict.code is ErrorCode.NONE:
                 self._take(batch, verdict, data)
+                if place in commit.waited_for:
+                    self.marks.hit("diskless-idle-producer")
         if not found.runs:
             found.released_ms = self.coordinator.now_ms
         for key in {batch.key for batch in commit.batches}:

@@ -82,6 +82,7 @@ MARKS: dict[str, str] = {
     "diskless-commit-asked": "a broker asked what became of a commit",
     "diskless-commit-refused": "the coordinator refused an object",
     "diskless-duplicate": "a batch came again, and the coordinator knew it",
+    "diskless-idle-producer": "a producer that the coordinator had forgotten went on",
     "diskless-orphan-collected": "an object that was never committed was deleted",
     "transaction-unknown": "nobody knows whether a transaction is committed",
     "transaction-timed-out": "a coordinator aborted a transaction that was late",

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from anabranch.core.diskless.rows import NO_PRODUCER
 from anabranch.core.types import TopicId, TopicPartition
+from anabranch.sim.checks.violation import Violation
 from anabranch.sim.clients.admin import Admin
 from anabranch.sim.clients.client import NOBODY, Client, Place
 from anabranch.sim.clients.fetcher import Fetcher, ReadOptions, _Position
@@ -42,7 +44,37 @@ class DisklessProducer(AnyBroker, Producer):
 
     on_send: Callable[[bytes], None]
 
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._repeated: set[int] = set()
+        """Producer ids under which a batch was sent again: a copy may still come."""
+        self._rested: dict[TopicPartition, tuple[int, int]] = {}
+        """With which id and epoch the producer rested in a partition."""
+
+    def rest(self, place: TopicPartition) -> int:
+        """Its id, if it may be forgotten in a partition: it is idle there, all that it sent under
+        this id was acknowledged, and no copy is under way, which would be taken for new."""
+        lane = self.lanes.get(place)
+        if lane is None or lane.waiting or lane.flying or not lane.next_sequence:
+            return NO_PRODUCER
+        if lane.producer_id in self._repeated:
+            return NO_PRODUCER
+        self._rested[place] = lane.producer_id, lane.epoch
+        return lane.producer_id
+
+    def _out_of_order(self, lane: _Lane, batch: _Batch) -> None:
+        identity = lane.producer_id, lane.epoch
+        super()._out_of_order(lane, batch)
+        if self._rested.get(lane.place) == identity != (lane.producer_id, lane.epoch):
+            raise Violation(
+                "idle-producer",
+                "A producer that was idle is refused for good.",
+                {"place": lane.place, "producer": identity[0], "sequence": batch.sequence},
+            )
+
     def _send(self, lane: _Lane, batch: _Batch, leader: int) -> None:
+        if batch.attempts:
+            self._repeated.add(lane.producer_id)
         if self.random.random() < SWITCHES:
             leader = self.anybody()
         for send in batch.sends:

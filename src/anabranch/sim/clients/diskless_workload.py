@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from anabranch.core.diskless.commit import ProducerKey
+from anabranch.core.diskless.rows import NO_PRODUCER, LogKey
 from anabranch.core.types import EARLIEST, LATEST
 from anabranch.core.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -19,7 +21,8 @@ from anabranch.sim.clients.client import Patience
 from anabranch.sim.clients.diskless import DisklessAdmin, DisklessProducer, DisklessReader
 from anabranch.sim.clients.fetcher import ReadOptions
 from anabranch.sim.clients.topics import PlannedTopics
-from anabranch.sim.diskless_plan import LOOK
+from anabranch.sim.diskless_plan import LOOK, REST
+from anabranch.sim.diskless_upkeep import PACE
 
 if TYPE_CHECKING:
     from anabranch.core.types import TopicPartition
@@ -79,6 +82,8 @@ class DisklessWorkload:
         self.world.note("operate", OPERATOR, f"{operation.kind} {place}", number=number)
         if operation.kind == LOOK:
             self._look(place)
+        elif operation.kind == REST:
+            self._rest(operation.client, place)
         elif operation.kind == "delete":
             self.operator.delete_records(place, number / 100)
         else:
@@ -98,6 +103,17 @@ class DisklessWorkload:
 
         message = ListOffsetsRequest(replica_id=-1, topics=[topic])
         operator.ask(operator.anybody(), message, told)
+
+    def _rest(self, name: str, place: TopicPartition) -> None:
+        """It is as if a producer had been idle so long that the coordinator forgets it."""
+        producer, remotes = self.producers.get(name), self.cluster.remotes
+        producer_id = NO_PRODUCER
+        if producer is not None and not self.checks.doubles:
+            producer_id = producer.rest(place)
+        if producer is not None and remotes is not None and producer_id != NO_PRODUCER:
+            key = LogKey(producer.topic_id(place.topic), place.partition)
+            memory = remotes.coordinator.memory
+            memory.set_back(ProducerKey(key, producer_id), PACE.idle_producer_ms)
 
     # The end.
 
