@@ -265,6 +265,17 @@ async def test_producers_of_a_deleted_topic_go_on_in_one_of_its_name(
     ) == [taken, gap, gap]
 
 
+async def test_a_restored_coordinator_has_forgotten_nobody(engine: Engine) -> None:
+    """It cannot tell who was; to refuse is safe."""
+    empty = await engine.make_empty()
+    known = ProducerKey(RIVER, 6), Producer(0, (Written(0, 4, 0),))
+    await empty.load(Contents([HeldLog(RIVER, "river", LogState(0, 5))], [], [], [known]))
+    await empty.register(BROKER, EPOCH)
+    sent = batch(producer=5, sequence=7), batch(producer=6, sequence=5)
+    assert await waited(empty, *sent) == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.NONE]
+    await empty.close()
+
+
 async def test_names_of_objects_are_unlike_and_name_the_cluster(coordinator: Coordinator) -> None:
     prepared = await coordinator.prepare(BROKER, EPOCH, 100, LEASE_MS)
     assert len({each.object_id for each in prepared}) == 100

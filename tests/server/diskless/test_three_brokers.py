@@ -231,3 +231,30 @@ def wait_for(holds):
     while not holds():
         assert time.monotonic() < until
         time.sleep(0.01)
+
+
+def test_an_idempotent_producer_goes_on_in_a_topic_that_was_made_again(cluster, admin):
+    """It keeps its sequence numbers, which the new topic has never seen."""
+    make(admin, "again")
+    faults, told = [], []
+    writes = producer(
+        cluster.bootstrap_servers, **{"enable.idempotence": True, "error_cb": faults.append}
+    )
+
+    def write_some(first):
+        told.clear()
+        for number in range(first, first + 5):
+            writes.produce(
+                "again", b"%d" % number, partition=0, on_delivery=lambda *each: told.append(each)
+            )
+        assert writes.flush(SECONDS) == 0
+        return [(error, message.offset()) for error, message in told]
+
+    assert write_some(0) == [(None, offset) for offset in range(5)]
+    for future in admin.delete_topics(["again"]).values():
+        future.result(SECONDS)
+    make(admin, "again")
+    assert write_some(5) == [(None, offset) for offset in range(5)]
+    assert not faults
+    values = [value for _, value in read(cluster.bootstrap_servers, "again", 5)]
+    assert values == [b"5", b"6", b"7", b"8", b"9"]

@@ -52,7 +52,7 @@ DISKLESS = (
         "Least time between two objects of a broker that are not full; unset: 250, on disks 0.",
         INT, None, MEDIUM, at_least(0), OURS, IN_FORCE),
     row("diskless.producer.id.expiration.ms",
-        "Silence after which the coordinator forgets a producer, which then cannot continue.",
+        "Silence after which the coordinator forgets a producer; its next batch waits 10 s then.",
         LONG, "604800000", LOW, at_least(1), OURS, IN_FORCE),
     row("diskless.storage.system.enable",
         "Set to true to allow diskless topics; each node then needs both URLs.",
