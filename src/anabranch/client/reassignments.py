@@ -16,7 +16,7 @@ from typing import NamedTuple
 from anabranch.client.admin import ConfigOperation, ResourceKind, alter_configs, describe_cluster
 from anabranch.client.carried_plans import is_open, newest
 from anabranch.client.cluster import Cluster, check
-from anabranch.core.controller.moves.plan_throttle import RATES, REPLICAS
+from anabranch.core.controller.moves.plan_throttle import RATES, REPLICAS, replicas_text
 from anabranch.core.controller.moves.reassignment import Move, Row
 from anabranch.core.errors import ERRORS, ErrorCode
 from anabranch.core.types import TopicPartition
@@ -173,7 +173,9 @@ async def throttle(
             comes = (each for each in moves[place] if each not in row)
             followers += [f"{place.partition}:{each}" for each in comes]
         lists = zip(REPLICAS, (leaders, followers), strict=True)
-        settings = [(ConfigOperation.SET, name, ",".join(each)) for name, each in lists if each]
+        settings = [
+            (ConfigOperation.SET, name, replicas_text(each)) for name, each in lists if each
+        ]
         await alter_configs(cluster, ResourceKind.TOPIC, topic, settings)
 
 

@@ -450,6 +450,17 @@ def test_the_throttle_comes_with_the_plan_and_goes_with_its_end(world: World) ->
     assert RATE not in world.image.config(RESOURCE_BROKER, "3")
 
 
+def test_what_a_large_plan_writes_can_be_read(world: World) -> None:
+    count = 2_000
+    world.create("large", *([1, 2, 3] for _ in range(count)))
+    targets = dict.fromkeys(range(count), (1, 2, 4))
+    carry(world, {}, **asked(world, targets, "large"), throttle=1_000)
+    assert world.replayed() == world.image
+    assert world.image.config(RESOURCE_TOPIC, "large")[LISTED] == "*"
+    ask(world, "cancel")
+    assert LISTED not in world.image.config(RESOURCE_TOPIC, "large")
+
+
 def test_a_throttle_of_somebody_else_is_left_alone(world: World) -> None:
     from tests.core.controller.test_resources import alter as alter_config
 

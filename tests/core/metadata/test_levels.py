@@ -6,7 +6,7 @@ import pytest
 from immutables import Map
 from tests.core.controller.world import World
 
-from anabranch.core.errors import ProtocolError, TooOld
+from anabranch.core.errors import Bug, ProtocolError, TooOld
 from anabranch.core.metadata.batches import (
     decode_batches,
     encode_batch,
@@ -29,15 +29,19 @@ from anabranch.core.metadata.levels import (
 from anabranch.core.metadata.snapshot import from_snapshot, snapshot_records
 from anabranch.core.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from anabranch.core.wire.metadata_records import (
+    ALL_RECORDS,
     BrokerRegistrationChangeRecord,
     FeatureLevelRecord,
+    MetadataRecord,
     PartitionChangeRecord,
     PartitionRecord,
     RegisterBrokerRecord,
     TopicRecord,
+    decode_record,
     encode_record,
     read_record_head,
 )
+from anabranch.core.wire.primitives import LONGEST_STRING_BYTES
 from anabranch.core.wire.records import Record, build_batch, decode_records
 from anabranch.core.wire.schema import fields_of
 
@@ -167,3 +171,21 @@ def test_what_is_torn_is_not_taken_for_newer() -> None:
     torn = encode_record(TopicRecord(name="t"))[:-9]
     with pytest.raises(ProtocolError):
         understood(batch_of(torn))
+
+
+STRINGS = [
+    (kind, field.name)
+    for kind in ALL_RECORDS.values()
+    for field in fields_of(kind)
+    if field.type.kind == "string"
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), STRINGS, ids=lambda each: getattr(each, "__name__", each)
+)
+def test_what_could_not_be_read_is_not_written(kind: type[MetadataRecord], name: str) -> None:
+    longest = "a" * LONGEST_STRING_BYTES
+    assert getattr(decode_record(encode_record(kind(**{name: longest}))), name) == longest
+    with pytest.raises(Bug, match=f"{name}: length 32769 is over the limit of 32767"):
+        encode_record(kind(**{name: longest + "é"}))

@@ -2,7 +2,8 @@
 
 In the generated source `w` gathers small pieces, `a` is its append, `VARINTS` the table of varints.
 Pieces are joined into one buffer at the end and before each `records` field, whose own buffers are
-passed on as they are, not copied.
+passed on as they are, not copied. Rule kept: what the metadata log gets can be read again, so a
+metadata record with a string that is too long is not written.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ def encode_source(cls: type[Message], version: int) -> Source:
     """The source of one encoder."""
     source = Source(f"<encode {cls.__name__} version {version}>")
     source.names["VARINTS"] = primitives.VARINTS
+    is_logged = cls.type_id >= 0
+    source.names["STRING_LENGTHS"] = primitives.STRING_LENGTHS if is_logged else primitives.VARINTS
     source.names["write_tags"] = primitives.write_tags
     writer = _Encoder(source, version, version in cls.flexible_versions)
     source.add("def encode(m, out):")
@@ -169,7 +172,8 @@ class _Encoder:
         """Write a length, with the fixed-width values before it where both are fixed."""
         if self.flexible:
             self.flush()
-            self.source.add(f"a(VARINTS[{expression} + 1])", (path, 0))
+            table = "STRING_LENGTHS" if kind == "string" else "VARINTS"
+            self.source.add(f"a({table}[{expression} + 1])", (path, 0))
         else:
             self.give(LEGACY_LENGTH[kind], expression, path)
             self.flush()

@@ -57,6 +57,18 @@ class VarintTable(dict[int, bytes]):
 VARINTS = VarintTable({value: uvarint_bytes(value) for value in range(VARINT_TABLE_SIZE)})
 
 
+class StringLengths(VarintTable):
+    """Varints of the lengths of strings, each one more than its string has bytes."""
+
+    def __missing__(self, value: int) -> bytes:
+        if value > LONGEST_STRING_BYTES + 1:
+            raise ValueError(f"length {value - 1} is over the limit of {LONGEST_STRING_BYTES}")
+        return super().__missing__(value)
+
+
+STRING_LENGTHS = StringLengths(VARINTS)
+
+
 class NumberArrays(dict[int, Callable[..., bytes]]):
     """Packers of arrays of numbers by length: called with the length as written, then the numbers.
 

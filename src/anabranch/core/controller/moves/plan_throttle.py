@@ -3,20 +3,29 @@
 What: the settings that Kafka's tools set for a move (KIP-73), as records, for every broker and
 partition of a plan. Why not by the command line: whoever began a throttled move and went home has
 left it throttled for ever. Rule kept: a throttle that somebody else set is neither replaced nor
-taken off. Not here: how replicas are slowed down (`core/replication/throttles.py`).
+taken off; a list that is too long for a setting is "*", which is every replica of the topic. Not
+here: how replicas are slowed down (`core/replication/throttles.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from anabranch.core.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC, MetadataImage
 from anabranch.core.metadata.plan_state import PlanImage
+from anabranch.core.settings.validation import MAX_VALUE_SIZE_BYTES
 from anabranch.core.types import TopicId
 from anabranch.core.wire.metadata_records import ConfigRecord
 
 RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+EVERY_REPLICA = "*"
 REPLICAS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+
+
+def replicas_text(replicas: Sequence[str]) -> str:
+    """The value of a throttle's list of replicas, each "partition:broker"."""
+    text = ",".join(replicas)
+    return text if len(text) <= MAX_VALUE_SIZE_BYTES else EVERY_REPLICA
 
 
 def throttled_already(image: MetadataImage, plan: PlanImage) -> list[str]:
@@ -43,7 +52,7 @@ def throttle_on(image: MetadataImage, plan: PlanImage) -> Iterator[ConfigRecord]
         topic = image.topic_by_id(topic_id)
         if topic is not None:
             for setting in REPLICAS:
-                yield _set(RESOURCE_TOPIC, topic.name, setting, ",".join(lists))
+                yield _set(RESOURCE_TOPIC, topic.name, setting, replicas_text(lists))
 
 
 def throttle_off(image: MetadataImage, plan: PlanImage) -> Iterator[ConfigRecord]:
