@@ -10,6 +10,7 @@ from tests.core.controller.test_reassignment import move
 from tests.core.controller.world import World
 
 from anabranch.core.api.metadata_view import View, partition_view
+from anabranch.core.controller.topics.assignments import MOST_MISSING
 from anabranch.core.errors import ErrorCode
 from anabranch.core.wire.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -31,6 +32,16 @@ def test_more_than_three_may_be_missing() -> None:
     seen = partition_view(world.image, 0, world.partition("t"), View("PLAINTEXT"))
     assert seen.replica_nodes[2:] == [-1, -2, -3, -4, -5]
     assert len(set(seen.replica_nodes)) == 7
+
+
+def test_a_factor_far_beyond_the_brokers_is_refused() -> None:
+    """Each answer about the topic names every missing replica of every partition."""
+    world = cluster(1, 2)
+    refused = asked(world, "t", factor=2 + MOST_MISSING + 1)
+    assert refused.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+    assert f"at most {MOST_MISSING} replicas of a partition can be missing" in refused.error_message
+    assert world.image.topic("t") is None
+    assert asked(world, "t", factor=2 + MOST_MISSING).error_code == ErrorCode.NONE
 
 
 def test_validate_only_promises_what_creation_does() -> None:

@@ -22,6 +22,11 @@ from anabranch.core.types import TopicId
 from anabranch.core.wire.metadata_records import MissingReplicasRecord, PartitionRecord
 
 
+MOST_MISSING = 100
+"""Replicas of a partition that no broker has: every answer about the partition names each of them,
+so a factor of 30 000 in place of 3 would make 2 000 partitions a quarter of a gigabyte."""
+
+
 def invalid_assignment(sentence: str) -> ApiError:
     """INVALID_REPLICA_ASSIGNMENT with a sentence."""
     return ClientFault(ErrorCode.INVALID_REPLICA_ASSIGNMENT, sentence)
@@ -81,7 +86,8 @@ def room_for(
 
     With `enable.under.replicated.topic.creation` (KIP-409), where usable brokers do not suffice,
     those that are leaving in order are counted as those that are down, and what is still lacking is
-    missing. Raises INVALID_REPLICATION_FACTOR when fewer brokers are active than acks=all needs.
+    missing. Raises INVALID_REPLICATION_FACTOR when fewer brokers are active than acks=all needs, or
+    more than MOST_MISSING would be missing.
     """
     usable = usable_brokers(image)
     if (
@@ -103,7 +109,15 @@ def room_for(
             f"{len(known)} broker(s) are registered, and {active} active broker(s) are too few to "
             f"create it with missing replicas: min.insync.replicas needs {needed}.",
         )
-    return Room(known, max(0, replication_factor - len(known)))
+    missing = max(0, replication_factor - len(known))
+    if missing > MOST_MISSING:
+        raise ClientFault(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"The target replication factor of {replication_factor} cannot be reached because only "
+            f"{len(known)} broker(s) are registered, and at most {MOST_MISSING} replicas of a "
+            "partition can be missing.",
+        )
+    return Room(known, missing)
 
 
 class PartitionMaker:
