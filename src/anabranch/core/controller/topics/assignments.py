@@ -21,7 +21,6 @@ from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.types import TopicId
 from anabranch.core.wire.metadata_records import MissingReplicasRecord, PartitionRecord
 
-
 MOST_MISSING = 100
 """Replicas of a partition that no broker has: every answer about the partition names each of them,
 so a factor of 30 000 in place of 3 would make 2 000 partitions a quarter of a gigabyte."""
