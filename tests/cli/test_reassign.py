@@ -270,3 +270,14 @@ def test_what_shares_a_rack_is_said_when_a_topic_is_made(anabranch):
         assert said.output.splitlines()[-1] == "1 partition(s) have replicas that share a rack: 1."
     told = json.loads(anabranch(*shared, "--json", "--topic", "again").stdout)
     assert (told["replica_map"], told["sharing_racks"]) == ([[1, 2], [3, 4]], [1])
+
+
+def test_more_partitions_than_one_request_may_name(verb, create, moves):
+    create("begins-first", "1")
+    unknown = [("not-there", index, [1, 2, 3]) for index in range(40_000)]
+    result = verb("--execute", "--file", moves(("begins-first", 0, [2]), *unknown), "--json")
+    assert result.exit_code == 1
+    outcomes = json.loads(result.stdout.splitlines()[0])["outcomes"]
+    assert [each["partition"] for each in outcomes if not each["error"]] == ["begins-first-0"]
+    assert len(outcomes) == 1 + len(unknown)
+    assert {each["error"] for each in outcomes[1:]} == {"UNKNOWN_TOPIC_OR_PARTITION"}

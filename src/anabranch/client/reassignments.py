@@ -8,10 +8,10 @@ should move (`core/placement`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import groupby
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from anabranch.client.admin import ConfigOperation, ResourceKind, alter_configs, describe_cluster
 from anabranch.client.carried_plans import is_open, newest
@@ -30,8 +30,10 @@ from anabranch.core.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
+from anabranch.core.wire.primitives import MOST_REQUEST_ELEMENTS
 
 TIMEOUT_MS = 30_000
+_Wanted: TypeAlias = tuple[TopicPartition, Row | None]
 
 
 class Asked(NamedTuple):
@@ -61,10 +63,34 @@ async def reassign(
 ) -> list[Asked]:
     """Give partitions these replicas, or (None) take their moves back; in order of partitions.
 
-    Raises ApiError when the request as a whole was refused.
+    Raises ApiError when a request as a whole was refused: what was asked for before it goes on.
     """
-    topics: dict[str, ReassignableTopic] = {}
+    outcomes: list[Asked] = []
+    for part in _requests(moves):
+        outcomes += await _ask(cluster, part, may_change_factor=may_change_factor)
+    return sorted(outcomes)
+
+
+def _requests(moves: Mapping[TopicPartition, Row | None]) -> Iterator[list[_Wanted]]:
+    """The moves in order, as many at a time as a node reads in one request."""
+    part: list[_Wanted] = []
+    elements = 0
     for place, replicas in sorted(moves.items()):
+        needed = 2 + len(replicas or ())  # the partition and, at worst, a topic of its own
+        if part and elements + needed > MOST_REQUEST_ELEMENTS:
+            yield part
+            part, elements = [], 0
+        part.append((place, replicas))
+        elements += needed
+    if part:
+        yield part
+
+
+async def _ask(
+    cluster: Cluster, moves: Sequence[_Wanted], *, may_change_factor: bool
+) -> list[Asked]:
+    topics: dict[str, ReassignableTopic] = {}
+    for place, replicas in moves:
         topic = topics.setdefault(place.topic, ReassignableTopic(name=place.topic))
         topic.partitions.append(
             ReassignablePartition(
@@ -86,7 +112,7 @@ async def reassign(
             sentence = each.error_message or ("" if not code else ERRORS[code].sentence)
             place = TopicPartition(answered.name, each.partition_index)
             outcomes.append(Asked(place, code, sentence))
-    return sorted(outcomes)
+    return outcomes
 
 
 async def under_way(cluster: Cluster) -> dict[TopicPartition, Move]:
