@@ -136,6 +136,23 @@ def test_a_move_that_cannot_end_is_listed_and_taken_back(cluster, anabranch, ver
         cluster.start_broker(4)
 
 
+def test_a_proposal_keeps_the_factor_of_what_moves(cluster, verb, create, moves, tmp_path):
+    create("on-its-way", "1:2")
+    topics = tmp_path / "topics.json"
+    topics.write_text('{"version": 1, "topics": [{"topic": "on-its-way"}]}')
+    cluster.stop_broker(4)
+    try:
+        path = moves(("on-its-way", 0, [3, 4]))
+        assert verb("--execute", "--file", path).exit_code == 0
+        told = verb("--generate", "--topics-file", str(topics), "--brokers", "1,2,3").stdout
+        verb("--cancel", "--file", path)
+    finally:
+        cluster.start_broker(4)
+    now, proposed = told.split("Proposed:\n")
+    assert '"replicas": [1, 2]}' in now
+    assert len(json.loads(proposed)["partitions"][0]["replicas"]) == 2
+
+
 def test_a_throttled_move_off_a_broker_that_is_down(cluster, anabranch, verb, create, moves):
     create("left", "1:4")
     cluster.stop_broker(4)

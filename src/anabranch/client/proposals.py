@@ -1,8 +1,9 @@
 """A new assignment for whole topics on given brokers, as `--generate` proposes it.
 
 What: what is there, and what `spread` placement would do with the same partitions on these brokers,
-topic after topic so that they even each other out. Rule kept: the same cluster and the same words
-give the same proposal. Not here: the least moves that cure a fault (`anabranch plan`).
+topic after topic so that they even each other out. Of a partition that moves it is those that it
+had, and as many as it will have. Rule kept: the same cluster and the same words give the same
+proposal. Not here: the least moves that cure a fault (`anabranch plan`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from random import Random
 from anabranch.client.admin import cordoned_in, describe_cluster
 from anabranch.client.cluster import Cluster, check_there
 from anabranch.client.partitions import settings_of
-from anabranch.client.reassignments import assignment, held
+from anabranch.client.reassignments import assignment, held, under_way
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.placement.constraints import SETTING
 from anabranch.core.placement.placer import Ask, Loads, UsableBroker, place
@@ -28,6 +29,7 @@ async def propose(
     cluster: Cluster, topics: Sequence[str], broker_ids: Sequence[int], *, ignore_racks: bool
 ) -> tuple[Moves, Moves]:
     """The replicas of the topics now, and as proposed. Raises ApiError."""
+    moving = await under_way(cluster)
     now = await assignment(cluster, topics)
     known = {place.topic for place in now}
     for topic in topics:
@@ -43,9 +45,14 @@ async def propose(
             )
     brokers = await _usable(cluster, broker_ids, ignore_racks=ignore_racks)
     proposed: Moves = {}
+    wanted = {place: moving[place].target if place in moving else row for place, row in now.items()}
     for topic in topics:
-        proposed.update(_proposed(topic, now, brokers, proposed))
-    return {place: held(row) for place, row in now.items()}, proposed
+        proposed.update(_proposed(topic, wanted, brokers, proposed))
+    had = {
+        place: moving[place].original if place in moving else held(row)
+        for place, row in now.items()
+    }
+    return had, proposed
 
 
 async def _usable(
