@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 from tests.core.diskless.diskless_node import CLUSTER_ID, EPOCH, START_MS, Cluster, batch, received
 
+from anabranch.core.api.p02_list_offsets import MOST_FAR_BYTES
 from anabranch.core.diskless import effects as does
 from anabranch.core.diskless.broker import WATCH_PAUSE_MS
 from anabranch.core.diskless.coordinator import CoordinatorAway, OlderCopy
 from anabranch.core.diskless.objects import ObjectsAway
 from anabranch.core.diskless.rows import LogKey, NewLogs, Wanted
 from anabranch.core.errors import ErrorCode
-from anabranch.core.outcome import NoAnswer, Wait
+from anabranch.core.outcome import MOST_READS, NoAnswer, Wait
 from anabranch.core.types import NEVER_MS
 from anabranch.core.wire.batch import walk
 from anabranch.core.wire.messages.delete_records import (
@@ -679,6 +680,51 @@ def test_offsets_are_listed_as_they_are_now_and_exactly_by_time(cluster):
     assert list_offset(two, START_MS + 101) == (NONE, 4, START_MS + 101)
     assert list_offset(two, START_MS + 102) == (NONE, -1, -1)
     assert list_offset(two, -3) == (NONE, 4, START_MS + 101)
+
+
+def produced_to_each(node, partitions, records):
+    """Have each partition get a batch."""
+    data = [PartitionProduceData(index=at, records=bytes(records)) for at in range(partitions)]
+    body = [TopicProduceData(name="t", partition_data=data)]
+    wait = node.ask(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=body), 9)
+    node.settle()
+    assert node.polled(wait) is not None
+
+
+def times_of(partitions, timestamp):
+    """A request for the offset of a time in many partitions."""
+    wanted = [
+        ListOffsetsPartition(partition_index=at, timestamp=timestamp) for at in range(partitions)
+    ]
+    topics = [ListOffsetsTopic(name="t", partitions=wanted)]
+    return ListOffsetsRequest(replica_id=-1, topics=topics)
+
+
+def test_a_time_is_looked_up_in_more_partitions_than_one_round_asks_about(cluster):
+    one = cluster.node()
+    partitions = 2 * MOST_READS + 1
+    cluster.topic(partitions=partitions)
+    produced_to_each(one, partitions, batch(b"a", b"b", timestamp=START_MS))
+    response = one.ask(times_of(partitions, START_MS + 1), 8)
+    answers = [(each.error_code, each.offset) for each in response.topics[0].partitions]
+    assert answers == [(0, 1)] * partitions
+
+
+def test_a_time_in_many_partitions_is_looked_up_in_bounded_memory(cluster, monkeypatch):
+    one = cluster.node()
+    two = cluster.node(config={"diskless.fetch.cache.max.bytes": "1048576"})
+    cluster.topic(partitions=40)
+    produced_to_each(one, 40, batch(bytes(512 << 10)))
+    sizes = []
+    ended = two.diskless.answered
+    monkeypatch.setattr(
+        two.diskless,
+        "answered",
+        lambda *given: (ended(*given), sizes.append(two.diskless.blocks.size_bytes)),
+    )
+    response = two.ask(times_of(40, START_MS), 8)
+    assert [each.offset for each in response.topics[0].partitions] == [0] * 40
+    assert max(sizes) < MOST_FAR_BYTES + (2 << 20)
 
 
 def test_records_are_deleted_before_an_offset(cluster):

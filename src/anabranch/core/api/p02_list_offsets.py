@@ -23,6 +23,7 @@ from anabranch.core.access.authorize import Operation, ResourceType, topic_allow
 from anabranch.core.api.context import Broker
 from anabranch.core.api.handler import Handler
 from anabranch.core.broker.gate import Need
+from anabranch.core.diskless.reads import FarRead
 from anabranch.core.errors import ApiError, ErrorCode, ProtocolError, StorageFault
 from anabranch.core.log.files import ColdRead
 from anabranch.core.outcome import MOST_READS, Cold, Outcome
@@ -49,6 +50,8 @@ _CONSUMER = -1
 _DEBUGGING = -2
 _OFFSET_NOT_AVAILABLE_SINCE = 5
 _UNKNOWN = (-1, -1, -1)
+MOST_FAR_BYTES = 8 << 20
+"""Of diskless partitions that one round brings in, which stay in memory until all are there."""
 
 Found = tuple[int, int, int]
 """Timestamp, offset, leader epoch."""
@@ -62,15 +65,17 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
 
     def go_on(_now_ms: int) -> Outcome:
         missing: list[ColdRead] = []
-        for _ in range(len(wanted)):
+        asked = []
+        far_bytes = 0
+        while wanted and len(missing) < MOST_READS and far_bytes < MOST_FAR_BYTES:
             entry = wanted.popleft()
             try:
                 _answer(broker, request, since, *entry)
             except ColdRead as cold:
                 missing.append(cold)
-                wanted.append(entry)
-                if len(missing) == MOST_READS:
-                    break
+                asked.append(entry)
+                far_bytes += cold.length if isinstance(cold, FarRead) else 0
+        wanted.extendleft(reversed(asked))  # the first ones then: what came may not stay for long
         return Cold(tuple(missing), go_on) if missing else response
 
     return go_on(now_ms)

@@ -79,8 +79,9 @@ WATCH_PAUSE_MS = 300
 """Between two attempts to open the watch: one that goes for so long is opened again at once."""
 MISSED_MS = 500
 """How often what a broken watch may have missed is asked for while nobody answers."""
-MOST_TIMES = 1_000
-"""Answers to searches by time that are kept until the request that asked reads them."""
+MOST_TIMES = 10_000
+"""Answers to searches by time that are kept until the request that asked reads them: ten rounds of
+such requests at once."""
 DAMAGED_MS = 5_000
 """How long an object that could not be read is not tried again."""
 MOST_COMPLAINTS = 100
@@ -484,6 +485,7 @@ class Diskless:
         if isinstance(result, StorageFault):
             self._refuse([effect.key], result, now_ms)
             return
+        self.times.pop((effect.key, effect.timestamp), None)
         while len(self.times) >= MOST_TIMES:
             del self.times[next(iter(self.times))]
         self.times[effect.key, effect.timestamp] = (effect.number, result)
