@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from struct import pack_into
+
 import pytest
 from tests.core.diskless.diskless_node import CLUSTER_ID, EPOCH, START_MS, Cluster, batch, received
 
@@ -14,7 +16,8 @@ from anabranch.core.diskless.rows import LogKey, NewLogs, Wanted
 from anabranch.core.errors import ErrorCode
 from anabranch.core.outcome import MOST_READS, NoAnswer, Wait
 from anabranch.core.types import NEVER_MS
-from anabranch.core.wire.batch import walk
+from anabranch.core.wire.batch import ATTRIBUTES_AT, BATCH_OVERHEAD, walk
+from anabranch.core.wire.crc import crc32c
 from anabranch.core.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -680,6 +683,27 @@ def test_offsets_are_listed_as_they_are_now_and_exactly_by_time(cluster):
     assert list_offset(two, START_MS + 101) == (NONE, 4, START_MS + 101)
     assert list_offset(two, START_MS + 102) == (NONE, -1, -1)
     assert list_offset(two, -3) == (NONE, 4, START_MS + 101)
+
+
+def test_batches_that_claim_more_records_than_an_object_counts_go_into_several(cluster):
+    one = cluster.node(interval_ms=250)
+    cluster.topic()
+    one.settle()
+    most = (1 << 31) - 1
+    waits = [produce(one, claiming(most, batch(b"a"))) for _ in range(3)]
+    waits.append(produce(one, batch(b"b")))
+    one.pass_time(1000)
+    assert [told(one.polled(each)) for each in waits] == [(NONE, at * most) for at in range(4)]
+    assert one.diskless.writing.waiting_bytes == 0
+
+
+def claiming(count, records):
+    """A batch whose header says that it has so many records."""
+    claim = bytearray(records)
+    pack_into(">i", claim, ATTRIBUTES_AT + 2, count - 1)
+    pack_into(">i", claim, BATCH_OVERHEAD - 4, count)
+    pack_into(">I", claim, ATTRIBUTES_AT - 4, crc32c(memoryview(claim)[ATTRIBUTES_AT:]))
+    return claim
 
 
 def produced_to_each(node, partitions, records):

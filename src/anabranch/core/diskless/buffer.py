@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 MOST_BATCHES = 20_000
 """In one object: its commit is one transaction, which others wait for."""
+MOST_RECORDS = (1 << 32) - 1
+"""In one object, whose index has four bytes for those of a partition. A batch says of itself how
+many it has, up to half as many, and need not be large for that."""
 LOG_APPEND_TIME, CREATE_TIME = 1, 0
 
 
@@ -120,11 +123,12 @@ class WriteBuffer:
     def take(self, most_bytes: int) -> list[DisklessTicket]:
         """The batches of one object: as many as fit, at least one."""
         taken: list[DisklessTicket] = []
-        size = 0
+        size = records = 0
         tickets = self._tickets
         while tickets and len(taken) < MOST_BATCHES:
             size += tickets[0].size_bytes
-            if taken and size > most_bytes:
+            records += tickets[0].header.record_count
+            if taken and (size > most_bytes or records > MOST_RECORDS):
                 break
             taken.append(tickets.popleft())
         self.size_bytes -= sum(ticket.size_bytes for ticket in taken)
