@@ -188,7 +188,7 @@ class DisklessPerformer:
         if effect.timestamp is None:
             self._ask(effect, "newest", effect.key)
         else:
-            self._ask(effect, "by_time", effect.key, effect.timestamp)
+            self._ask(effect, "by_time", effect.key, effect.timestamp, effect.first)
 
     def _delete_before(self, effect: does.DeleteBefore) -> None:
         self._ask(effect, "delete_before", [(effect.key, effect.offset)])

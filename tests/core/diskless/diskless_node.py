@@ -164,7 +164,7 @@ class Node(InMemoryNode):
             does.FindByTime: lambda: (
                 coordinator.newest(effect.key)
                 if effect.timestamp is None
-                else coordinator.by_time(effect.key, effect.timestamp)
+                else coordinator.by_time(effect.key, effect.timestamp, effect.first)
             ),
             does.DeleteBefore: lambda: coordinator.delete_before([(effect.key, effect.offset)]),
             does.ReadObject: lambda: store.read(effect.object_key, effect.ranges),

@@ -685,6 +685,34 @@ def test_offsets_are_listed_as_they_are_now_and_exactly_by_time(cluster):
     assert list_offset(two, -3) == (NONE, 4, START_MS + 101)
 
 
+def deleted_before(node, offset):
+    """Delete the records of the one partition before an offset."""
+    partition = DeleteRecordsPartition(partition_index=0, offset=offset)
+    topics = [DeleteRecordsTopic(name="t", partitions=[partition])]
+    wait = node.ask(DeleteRecordsRequest(topics=topics, timeout_ms=1000), 2)
+    node.settle()
+    return node.polled(wait)
+
+
+def test_a_time_is_found_however_far_behind_a_deleted_record_of_the_future(cluster):
+    one = cluster.node(interval_ms=250)
+    cluster.topic()
+    one.settle()
+    future = batch(b"future", timestamp=START_MS + 10**6)
+    waits = [produce(one, future), produce(one, batch(b"a"))]
+    one.pass_time(500)
+    assert [told(one.polled(each)) for each in waits] == [(NONE, 0), (NONE, 1)]
+    for at in range(2, 200):
+        waits = produce(one, batch(b"%d" % at, timestamp=START_MS + at))
+        one.pass_time(250)
+        assert told(one.polled(waits)) == (NONE, at)
+    assert [len(each.runs) for each in cluster.coordinator._logs.values()] == [199]
+    deleted_before(one, 1)
+    assert list_offset(one, START_MS + 150) == (NONE, 150, START_MS + 150)
+    assert list_offset(one, START_MS + 10**5) == (NONE, -1, -1)
+    assert list_offset(one, START_MS) == (NONE, 1, START_MS)
+
+
 def test_batches_that_claim_more_records_than_an_object_counts_go_into_several(cluster):
     one = cluster.node(interval_ms=250)
     cluster.topic()

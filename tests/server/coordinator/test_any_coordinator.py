@@ -467,6 +467,8 @@ async def test_runs_are_found_by_time(
         1001: 1,
         3001: None,
     }
+    later = [await coordinator.by_time(RIVER, 2001, first) for first in range(5)]
+    assert [run and run.base_offset for run in later] == [1, 1, 3, 3, None]
     newest = await coordinator.newest(RIVER)
     assert newest is not None and newest.base_offset == 1
     await coordinator.delete_before([(RIVER, 2)])

@@ -117,7 +117,7 @@ class Script:
         ]
         await self.same("states", KEYS)
         await self.same("find", wanted)
-        await self.same("by_time", key, random.randrange(6000))
+        await self.same("by_time", key, random.randrange(6000), random.choice((0, 5, 20)))
         await self.same("newest", key)
         await self.same("topics", random.choice([ZERO_TOPIC_ID, *TOPICS]), random.randint(1, 3))
 

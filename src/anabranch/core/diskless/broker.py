@@ -130,6 +130,7 @@ class Diskless:
         self.lags = Lags(self)
         """How far behind the coordinator this broker is."""
         self.times: dict[tuple[LogKey, int | None], tuple[int, Run | None]] = {}
+        self.passed: dict[tuple[LogKey, int], int] = {}
         self.complaints: deque[tuple[str, str]] = deque(maxlen=MOST_COMPLAINTS)
         """(what, why) for an operator."""
         self.note_commit: Callable[[Commit, Committed], object] = _unnoted
@@ -488,6 +489,8 @@ class Diskless:
         self.times.pop((effect.key, effect.timestamp), None)
         while len(self.times) >= MOST_TIMES:
             del self.times[next(iter(self.times))]
+        while len(self.passed) > MOST_TIMES:
+            del self.passed[next(iter(self.passed))]
         self.times[effect.key, effect.timestamp] = (effect.number, result)
 
     def _read(self, effect: ReadObject, result: Any, _now_ms: int) -> None:

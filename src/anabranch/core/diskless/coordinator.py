@@ -89,8 +89,9 @@ class Coordinator(Protocol):
     async def find(self, wanted: Sequence[Wanted]) -> list[Found]:
         """Runs to be read, one answer for each that is wanted."""
 
-    async def by_time(self, key: LogKey, timestamp: int) -> Run | None:
-        """The first run with a record that is not older."""
+    async def by_time(self, key: LogKey, timestamp: int, first: int = 0) -> Run | None:
+        """The first run with a record that is not older, of those that begin at an offset or behind
+        it."""
 
     async def newest(self, key: LogKey) -> Run | None:
         """The first run that has the greatest timestamp."""

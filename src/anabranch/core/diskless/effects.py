@@ -81,11 +81,13 @@ class FindRuns(msgspec.Struct, frozen=True, eq=False):
 
 
 class FindByTime(msgspec.Struct, frozen=True, eq=False):
-    """The first run that is not older than a timestamp; None: the one with the greatest."""
+    """The first run, from an offset on, that is not older than a timestamp; None: the one with the
+    greatest."""
 
     key: LogKey
     timestamp: int | None
     number: int
+    first: int = 0
 
 
 class DeleteBefore(msgspec.Struct, frozen=True, eq=False):

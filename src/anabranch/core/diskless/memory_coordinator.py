@@ -227,9 +227,9 @@ class MemoryCoordinator:
         """See `Coordinator.find`."""
         return [self._find(each) for each in wanted]
 
-    def by_time(self, key: LogKey, timestamp: int) -> Run | None:
+    def by_time(self, key: LogKey, timestamp: int, first: int = 0) -> Run | None:
         """See `Coordinator.by_time`."""
-        return self.some_by_time(key, timestamp, 0, ALL)[0]
+        return self.some_by_time(key, timestamp, first, ALL)[0]
 
     def newest(self, key: LogKey) -> Run | None:
         """See `Coordinator.newest`."""

@@ -38,8 +38,6 @@ REFUSING_MS = 500
 """How long a partition says that it cannot be read after a call failed, before it asks again."""
 ABSENT_MS = 100
 """The same while the coordinator has no row for it, which the active controller is making."""
-MOST_RUNS_LOOKED_AT = 100
-"""By one search for a time, behind the run that should have it."""
 
 
 class Topic(Protocol):
@@ -58,6 +56,8 @@ class PartitionHost(Protocol):
     blocks: Blocks
     times: dict[tuple[LogKey, int | None], tuple[int, Run | None]]
     """Answers to searches by time, each with the number of its question."""
+    passed: dict[tuple[LogKey, int], int]
+    """Offsets before which no record is as new as a time, though runs have such."""
 
     @property
     def why_off(self) -> str:
@@ -292,14 +292,12 @@ class DisklessPartition(Partition):
 
     def offset_for_timestamp(self, timestamp: int, since: int = 0) -> TimestampOffset | None:
         """See Partition. Raises FarRead."""
-        run = self._run_by_time(timestamp, since)
-        for _ in range(MOST_RUNS_LOOKED_AT):
-            if run is None:
-                return None
+        while (run := self._run_by_time(timestamp, since)) is not None:
             found = first_not_older(self._whole(run), run, timestamp, self.start_offset)
             if found is not None:
                 return found
-            run = self._next_run(run.end_offset)  # its newer records lie before the start
+            # what is as new as that in this run lies before the start
+            self._diskless.passed[self.key, timestamp] = run.end_offset
         return None
 
     def max_timestamp_offset(self, since: int = 0) -> TimestampOffset | None:
@@ -310,18 +308,11 @@ class DisklessPartition(Partition):
         return first_not_older(self._whole(run), run, run.max_timestamp, 0)
 
     def _run_by_time(self, timestamp: int | None, since: int) -> Run | None:
-        found = self._diskless.times.get((self.key, timestamp))
-        if found is None or found[0] < since:
-            self._ask(RunByTime(self.key, timestamp, since))
-        return found[1]
-
-    def _next_run(self, offset: int) -> Run | None:
-        if offset >= self.end_offset:
-            return None
-        runs, _ = self._diskless.coordinates.find(self.key, offset, 1)
-        if not runs:
-            self._ask(RunsOf(self.key, offset, 1))
-        return runs[0]
+        number, run = self._diskless.times.get((self.key, timestamp), (-1, None))
+        first = 0 if timestamp is None else self._diskless.passed.get((self.key, timestamp), 0)
+        if number < since or (run is not None and run.end_offset <= first):
+            self._ask(RunByTime(self.key, timestamp, since, first))
+        return run
 
     def _whole(self, run: Run) -> bytearray:
         (pieces,) = self._pieces([run], is_far=True)

@@ -49,7 +49,7 @@ class DisklessReader:
         self._questions = 0
         self._states: dict[LogKey, list[RequestReads]] = {}
         self._runs: dict[Wanted, list[RequestReads]] = {}
-        self._times: dict[tuple[LogKey, int | None], list[RequestReads]] = {}
+        self._times: dict[tuple[LogKey, int | None, int], list[RequestReads]] = {}
         self._asked: dict[Effect, dict[Any, list[RequestReads]]] = {}
         self._under_way: dict[Any, list[RequestReads]] = {}
         self._lanes: tuple[Lane[RequestReads], ...] = (Lane(MOST_NEAR), Lane(MOST_FAR))
@@ -94,7 +94,7 @@ class DisklessReader:
         if isinstance(ask, StateOf):
             self._states.setdefault(ask.key, []).append(bring)
         elif isinstance(ask, RunByTime):
-            self._times.setdefault((ask.key, ask.timestamp), []).append(bring)
+            self._times.setdefault((ask.key, ask.timestamp, ask.first), []).append(bring)
         else:
             assert isinstance(ask, RunsOf)
             wanted = Wanted(*ask)
@@ -138,9 +138,9 @@ class DisklessReader:
             self._asked[effect] = asked = {each: self._runs.pop(each) for each in wanted}
             self._under_way.update(asked)
         elif self._times:
-            (key, timestamp), brings = next(iter(self._times.items()))
-            del self._times[key, timestamp]
-            effect = FindByTime(key, timestamp, self.count())
+            (key, timestamp, first), brings = next(iter(self._times.items()))
+            del self._times[key, timestamp, first]
+            effect = FindByTime(key, timestamp, self.count(), first)
             self._asked[effect] = {key: brings}
         else:
             return False

@@ -31,12 +31,13 @@ class RunsOf(NamedTuple):
 
 
 class RunByTime(NamedTuple):
-    """The first run that is not older than a timestamp (None: the one with the greatest), asked
-    after question number `since`."""
+    """The first run, from an offset on, that is not older than a timestamp (None: the one with the
+    greatest), asked after question number `since`."""
 
     key: LogKey
     timestamp: int | None
     since: int
+    first: int = 0
 
 
 class BytesOf(NamedTuple):

@@ -189,9 +189,9 @@ class Front(ABC):
         """See `Coordinator.find`."""
         return await self.call(Lane.READ, lambda on: on.find(wanted))
 
-    async def by_time(self, key: LogKey, timestamp: int) -> Run | None:
+    async def by_time(self, key: LogKey, timestamp: int, first: int = 0) -> Run | None:
         """See `Coordinator.by_time`; in steps, between which others have their turn."""
-        after: int | None = 0
+        after: int | None = first
         while after is not None:
             found, after = await self._by_time(key, timestamp, after)
             if found is not None:

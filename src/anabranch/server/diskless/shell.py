@@ -225,7 +225,7 @@ class DisklessShell:
     async def _by_time(self, stores: Stores, effect: does.FindByTime) -> Any:
         if effect.timestamp is None:
             return await stores.coordinator.newest(effect.key)
-        return await stores.coordinator.by_time(effect.key, effect.timestamp)
+        return await stores.coordinator.by_time(effect.key, effect.timestamp, effect.first)
 
     async def _read_object(self, stores: Stores, effect: does.ReadObject) -> Any:
         return await hedged(
