@@ -191,7 +191,7 @@ class DisklessPerformer:
             self._ask(effect, "by_time", effect.key, effect.timestamp, effect.first)
 
     def _delete_before(self, effect: does.DeleteBefore) -> None:
-        self._ask(effect, "delete_before", [(effect.key, effect.offset)])
+        self._ask(effect, "delete_before", list(effect.wanted))
 
     def _read(self, effect: does.ReadObject) -> None:
         done = self._done(effect)

@@ -166,7 +166,7 @@ class Node(InMemoryNode):
                 if effect.timestamp is None
                 else coordinator.by_time(effect.key, effect.timestamp, effect.first)
             ),
-            does.DeleteBefore: lambda: coordinator.delete_before([(effect.key, effect.offset)]),
+            does.DeleteBefore: lambda: coordinator.delete_before(effect.wanted),
             does.ReadObject: lambda: store.read(effect.object_key, effect.ranges),
         }
         return calls[type(effect)]()

@@ -9,7 +9,7 @@ from tests.core.diskless.diskless_node import CLUSTER_ID, EPOCH, START_MS, Clust
 
 from anabranch.core.api.p02_list_offsets import MOST_FAR_BYTES
 from anabranch.core.diskless import effects as does
-from anabranch.core.diskless.broker import WATCH_PAUSE_MS
+from anabranch.core.diskless.broker import MOST_DELETED, WATCH_PAUSE_MS
 from anabranch.core.diskless.coordinator import CoordinatorAway, OlderCopy
 from anabranch.core.diskless.objects import ObjectsAway
 from anabranch.core.diskless.rows import LogKey, NewLogs, Wanted
@@ -796,6 +796,36 @@ def test_records_are_deleted_before_an_offset(cluster):
     partition.offset = 9
     (topic,) = two.ask(DeleteRecordsRequest(topics=topics, timeout_ms=1000), 2).topics
     assert topic.partitions[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_records_of_many_partitions_are_deleted_in_few_calls_one_after_the_other(cluster):
+    one = cluster.node()
+    cluster.topic(partitions=2 * MOST_DELETED + 1)
+    indexes = range(2 * MOST_DELETED + 1)
+    produced_to_each(one, len(indexes), batch(b"a", b"b"))
+    partitions = [DeleteRecordsPartition(partition_index=at, offset=1) for at in indexes]
+    topics = [DeleteRecordsTopic(name="t", partitions=partitions)]
+    wait = one.ask(DeleteRecordsRequest(topics=topics, timeout_ms=1000), 2)
+    for count in (MOST_DELETED, MOST_DELETED, 1):
+        call = one.next(does.DeleteBefore)
+        assert len(call.wanted) == count
+        assert one.take() == []
+        one.perform(call)
+    (topic,) = one.polled(wait).topics
+    assert [(each.error_code, each.low_watermark) for each in topic.partitions] == [
+        (0, 1) for _ in indexes
+    ]
+
+
+def test_a_call_that_deletes_and_fails_holds_up_no_other(cluster):
+    one = cluster.node()
+    cluster.topic(partitions=2)
+    produced_to_each(one, 2, batch(b"a", b"b"))
+    one.fails[does.DeleteBefore] = lambda _: CoordinatorAway("away")
+    deleted_before(one, 1)
+    del one.fails[does.DeleteBefore]
+    (topic,) = deleted_before(one, 1).topics
+    assert topic.partitions[0].low_watermark == 1
 
 
 @pytest.mark.parametrize("epoch", [0, 3, 99])

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from anabranch.core.diskless.admission import DEPOSED
@@ -84,6 +85,8 @@ MOST_TIMES = 10_000
 such requests at once."""
 DAMAGED_MS = 5_000
 """How long an object that could not be read is not tried again."""
+MOST_DELETED = 50
+"""Partitions whose starts one call raises: commits wait no longer for it."""
 MOST_COMPLAINTS = 100
 OFF = (
     "This broker has diskless.storage.system.enable=false, and the topic is diskless. Set it to "
@@ -148,6 +151,9 @@ class Diskless:
         self._missed_since = 0
         self._ask_missed_ms = NEVER_MS
         self._deleting: dict[LogKey, int] = {}
+        """Starts that the call under way raises."""
+        self._to_delete: dict[LogKey, int] = {}
+        """Those that the next calls raise."""
 
     @property
     def why_off(self) -> str:
@@ -216,7 +222,7 @@ class Diskless:
         for partition in topic.made.values():
             self.by_key.pop(partition.key, None)
             self.coordinates.forget(partition.key)
-            self._deleting.pop(partition.key, None)
+            self._to_delete.pop(partition.key, None)
             self._missed.discard(partition.key)
             held = self._rowless.pop(partition, ())
             self.writing.drop(held, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -294,6 +300,11 @@ class Diskless:
     def tick(self, now_ms: int) -> None:
         """Do what is due. It is called at the end of each step, too."""
         self.writing.tick(now_ms)
+        if self._to_delete and not self._deleting:
+            self._deleting = dict(islice(self._to_delete.items(), MOST_DELETED))
+            for key in self._deleting:
+                del self._to_delete[key]
+            self._effects.append(DeleteBefore(tuple(self._deleting.items())))
         if self._ask_missed_ms <= now_ms:
             self._ask_missed_ms = NEVER_MS
             self.reading.want_states(self._missed)
@@ -417,9 +428,8 @@ class Diskless:
 
     def delete_before(self, key: LogKey, offset: int) -> None:
         """Raise a partition's start, in time."""
-        if self._deleting.get(key, -1) < offset:
-            self._deleting[key] = offset
-            self._effects.append(DeleteBefore(key, offset))
+        if max(self._deleting.get(key, -1), self._to_delete.get(key, -1)) < offset:
+            self._to_delete[key] = offset
 
     def damaged(self, damage: Damaged) -> None:
         """What was read is not what was written: read it anew in a while."""
@@ -503,15 +513,16 @@ class Diskless:
         self.blocks.add(effect.object_key, pieces, is_far=effect.is_far)
 
     def _deleted(self, effect: DeleteBefore, result: Any, _now_ms: int) -> None:
-        if self._deleting.get(effect.key) == effect.offset:
-            del self._deleting[effect.key]
-        partition = self.by_key.get(effect.key)
-        if partition is None or isinstance(result, StorageFault):
+        self._deleting = {}
+        if isinstance(result, StorageFault):
             return  # whoever waits for it hears that time is up
-        (state,) = result
-        if state is not None:
-            self._take(partition, state)
-        self._broker.changed.add(partition.topic_partition)
+        for (key, _), state in zip(effect.wanted, result, strict=True):
+            partition = self.by_key.get(key)
+            if partition is None:
+                continue
+            if state is not None:
+                self._take(partition, state)
+            self._broker.changed.add(partition.topic_partition)
 
     def _take(self, partition: DisklessPartition, state: LogState) -> None:
         """A partition's state was told."""

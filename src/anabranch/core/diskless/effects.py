@@ -91,10 +91,9 @@ class FindByTime(msgspec.Struct, frozen=True, eq=False):
 
 
 class DeleteBefore(msgspec.Struct, frozen=True, eq=False):
-    """Raise the start of a partition."""
+    """Raise the starts of partitions. One is under way at a time."""
 
-    key: LogKey
-    offset: int
+    wanted: tuple[tuple[LogKey, int], ...]
 
 
 class ReadObject(msgspec.Struct, frozen=True, eq=False):

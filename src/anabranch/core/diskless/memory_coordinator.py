@@ -254,10 +254,11 @@ class MemoryCoordinator:
         """See `Coordinator.delete_before`."""
         states: list[LogState | None] = []
         changes = []
-        for key, offset in wanted:
+        asked = list(wanted)
+        for key, offset in asked:
             log = self._logs.get(key)
             if log is not None and self._raise_start(log, offset):
-                self._drop_below_start(log, MOST_RUNS_DROPPED)
+                self._drop_below_start(log, MOST_RUNS_DROPPED // len(asked))
                 changes.append(Change(key, log.state))
             states.append(None if log is None else log.state)
         self._tell(changes)

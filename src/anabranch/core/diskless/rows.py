@@ -20,7 +20,7 @@ VERDICTS_KEPT_MS = 3_600_000
 MOST_RUNS_FOUND = 500
 """Of one partition in one answer: a reader's budget is reached long before."""
 MOST_RUNS_DROPPED = 1000
-"""By one call of `delete_before` in one partition; `expire` drops the others."""
+"""By one call of `delete_before`, in all its partitions; `expire` drops the others."""
 NO_PRODUCER = -1
 """Producer id of a batch that is not idempotent."""
 

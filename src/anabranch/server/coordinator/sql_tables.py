@@ -319,7 +319,8 @@ class SqlTables(ABC):
                 state = states.get(key)
                 raised = None if state is None else _raised(state, offset)
                 if raised is not None and raised != state:
-                    states[key], objects = self._drop_below_start(key, raised, MOST_RUNS_DROPPED)
+                    most = MOST_RUNS_DROPPED // len(asked)
+                    states[key], objects = self._drop_below_start(key, raised, most)
                     dropped += objects
                     changed.add(key)
             self._write_shortened({key: states[key] for key in sorted(changed)}, dropped)

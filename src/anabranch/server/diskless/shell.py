@@ -305,8 +305,9 @@ class DisklessShell:
             self._upkeep.shortened(key, state.start_offset)
 
     async def _delete_before(self, stores: Stores, effect: does.DeleteBefore) -> Any:
-        states = await stores.coordinator.delete_before([(effect.key, effect.offset)])
-        self._shortened(effect.key, states[0])
+        states = await stores.coordinator.delete_before(effect.wanted)
+        for (key, _), state in zip(effect.wanted, states, strict=True):
+            self._shortened(key, state)
         return states
 
     async def _watch(self) -> None:
