@@ -36,6 +36,16 @@ def test_a_key_wakes_only_who_is_ready():
     assert len(purgatory) == 1
 
 
+def test_who_waits_for_several_keys_is_asked_once_however_many_have_changed():
+    purgatory, asked = Purgatory(), []
+    for name in ("a", "b"):
+        purgatory.park(Wait((1, 2, 3), 0, lambda *_, name=name: asked.append(name)), print, 10.0)
+    purgatory.wake([3, 1, 2], 0)
+    assert asked == ["a", "b"]
+    purgatory.wake([2], 0)
+    assert asked == ["a", "b", "a", "b"]
+
+
 def test_deadlines_come_in_order_and_once():
     purgatory, got = Purgatory(), []
     for name, deadline in [("c", 30.0), ("a", 10.0), ("b", 20.0)]:

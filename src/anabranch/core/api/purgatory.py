@@ -80,11 +80,13 @@ class Purgatory:
         return self._heap[0][0] if self._heap else None
 
     def wake(self, keys: Iterable[Hashable], now_ms: int) -> None:
-        """Ask those who wait for one of `keys` whether they have their answer now."""
+        """Ask those who wait for some of `keys` whether they have their answer now, each once: it
+        looks at all that it waits for, of which thousands may have changed."""
+        asked: set[Parked] = set()
         for key in keys:
-            waiting = self._by_key.get(key)
-            if waiting:
-                for parked in tuple(waiting):
+            for parked in tuple(self._by_key.get(key, ())):
+                if parked not in asked:
+                    asked.add(parked)
                     self._poll(parked, now_ms, expired=False)
 
     def expire(self, steady_ms: float, now_ms: int) -> None:
