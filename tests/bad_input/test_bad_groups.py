@@ -5,10 +5,15 @@ from __future__ import annotations
 import pytest
 from bad_kit import Raw, eventually, framed
 
+from anabranch.core.wire.frame import frame_request, read_response
 from anabranch.core.wire.messages.delete_groups import DeleteGroupsRequest
 from anabranch.core.wire.messages.describe_groups import DescribeGroupsRequest
 from anabranch.core.wire.messages.heartbeat import HeartbeatRequest
-from anabranch.core.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from anabranch.core.wire.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
 from anabranch.core.wire.messages.leave_group import LeaveGroupRequest
 from anabranch.core.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -49,6 +54,13 @@ def partition(index=0, **fields):
     return OffsetCommitRequestPartition(partition_index=index, committed_offset=1, **fields)
 
 
+def delete_when_empty(client, group):
+    described = DescribeGroupsRequest(groups=[group])
+    eventually(lambda: client.ask(described, 5).groups[0].group_state == "Empty", "no members")
+    answer = client.ask(DeleteGroupsRequest(groups_names=[group]), 2).results[0]
+    assert answer.error_code == 0
+
+
 def codes(answer):
     return {each.error_code for topic in answer.topics for each in topic.partitions}
 
@@ -70,6 +82,18 @@ def test_members_that_never_come_back(node, client):
     for _ in range(3000):
         assert client.ask(join("ghosts"), 9).error_code == MEMBER_ID_REQUIRED
     eventually(lambda: "ghosts" not in node.exists()[1], "the end of the ids' time", 30)
+
+
+def test_names_of_members_as_long_as_strings_can_be(node, client):
+    """A member's id begins with one of them, and must be a string, too."""
+    long = "x" * 32_767
+    assert client.ask(join("long", group_instance_id=long), 7).error_code == 0
+    with Raw(node) as named:
+        named.send(b"".join(map(bytes, frame_request(1, long, join("longer"), 3))))
+        _, answer = read_response(named.frame(), JoinGroupResponse, 3)
+    assert answer.error_code == 0
+    for group in ("long", "longer"):
+        delete_when_empty(client, group)
 
 
 @pytest.mark.parametrize("group", ["", None], ids=["empty", "null"])
@@ -156,7 +180,4 @@ def test_a_group_of_members_that_are_cut_off(node, client):
     for _ in range(50):
         with Raw(node) as other:
             other.send(framed(join("cut-off"), 2))
-    described = DescribeGroupsRequest(groups=["cut-off"])
-    eventually(lambda: client.ask(described, 5).groups[0].group_state == "Empty", "no members")
-    answer = client.ask(DeleteGroupsRequest(groups_names=["cut-off"]), 2).results[0]
-    assert answer.error_code == 0
+    delete_when_empty(client, "cut-off")

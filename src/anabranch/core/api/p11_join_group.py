@@ -33,6 +33,9 @@ REBALANCE_TIMEOUT_SINCE = 1
 KNOWN_ID_SINCE = 4
 NULL_PROTOCOL_SINCE = 7
 SKIP_ASSIGNMENT_SINCE = 9
+MOST_READABLE = 255
+"""Letters of a client's or an instance's name in a member id, which goes into answers and records:
+a longer string than 32767 bytes could not be read."""
 
 
 def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
@@ -63,6 +66,7 @@ def _asked(broker: Broker, request: Request) -> Join:
     client_id = request.client_id or ""
     instance_id = body.group_instance_id
     random_id = UUID(int=broker.random.getrandbits(128), version=4)
+    readable = client_id if instance_id is None else instance_id
     rebalance_timeout_ms = body.session_timeout_ms
     if version >= REBALANCE_TIMEOUT_SINCE and body.rebalance_timeout_ms >= 0:
         rebalance_timeout_ms = body.rebalance_timeout_ms
@@ -76,7 +80,7 @@ def _asked(broker: Broker, request: Request) -> Join:
         rebalance_timeout_ms=rebalance_timeout_ms,
         protocol_type=body.protocol_type,
         protocols=tuple((each.name, bytes(each.metadata)) for each in body.protocols),
-        new_member_id=f"{client_id if instance_id is None else instance_id}-{random_id}",
+        new_member_id=f"{readable[:MOST_READABLE]}-{random_id}",
         needs_known_id=version >= KNOWN_ID_SINCE and instance_id is None,
         may_skip_assignment=version >= SKIP_ASSIGNMENT_SINCE,
     )
