@@ -108,6 +108,13 @@ def test_brokers_are_judged_as_kafka_judges_them(values, per_broker, message):
     assert (caught.value.code, caught.value.message) == (ErrorCode.INVALID_REQUEST, message)
 
 
+@pytest.mark.parametrize("name", ["listeners", "listener.security.protocol.map"])
+def test_addresses_are_bound_at_the_start(name):
+    """Beyond Kafka: here a change would say done, and the node would listen where it did."""
+    with pytest.raises(ApiError, match=rf"restart it.*Set\({name}\)"):
+        validate_broker_configs({name: "PLAINTEXT://127.0.0.1:1"}, per_broker=True)
+
+
 def test_key_stores_change_only_for_a_listener():
     with pytest.raises(ApiError, match=r"only per-listener .*Set\(ssl.keystore.type\)"):
         validate_broker_configs({"ssl.keystore.type": "JKS"}, per_broker=True)

@@ -27,6 +27,8 @@ LISTENER_PREFIX = "listener.name."
 RETENTIONS = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
 """0 would delete every record of every topic that sets nothing itself."""
 PER_ADDRESS = "max.connections.per.ip.overrides"
+BOUND_AT_START = frozenset({"listeners", "listener.security.protocol.map"})
+"""Kafka changes them while a broker runs; here a change would say done and do nothing."""
 LEAST = {"log.roll.ms": 1, "log.roll.jitter.ms": 0}
 
 
@@ -132,6 +134,12 @@ def validate_broker_configs(values: Mapping[str, str], *, per_broker: bool) -> N
         raise _refusal(
             "Cannot update these configs at default cluster level, broker id must be specified",
             single,
+        )
+    bound = sorted(BOUND_AT_START.intersection(values))
+    if bound:
+        raise _refusal(
+            "Cannot update these configs dynamically; change the node's file and restart it",
+            bound,
         )
     for name, text in values.items():
         setting = setting_of(Resource.BROKER, name)
