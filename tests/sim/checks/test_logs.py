@@ -339,6 +339,35 @@ def test_a_log_start_may_go_back_under_a_leader_who_has_less():
     stage.look(3)
 
 
+def has_no_history(stage, *, upto):
+    """Replica 3 has deleted all its records, and begins anew at 0."""
+    stage.log(3).delete_records_before(upto)
+    stage.look(3)
+    stage.log(3).truncate_fully(0)
+    stage.replica(3).high_watermark = 0
+    stage.look(3)
+
+
+def test_a_log_without_records_may_begin_anew_where_its_leader_does():
+    stage = Stage()
+    stage.write(3)
+    stage.change(isr=[1, 2])
+    has_no_history(stage, upto=3)
+
+
+def test_l6_a_log_with_records_may_not_begin_anew():
+    stage = Stage()
+    stage.write(3)
+    stage.change(isr=[1, 2])
+    assert violated(lambda: has_no_history(stage, upto=2)) == "L6"
+
+
+def test_l1_a_log_without_records_may_not_begin_anew_where_it_may_lead():
+    stage = Stage()
+    stage.write(3)
+    assert violated(lambda: has_no_history(stage, upto=3)) == "L1"
+
+
 def test_who_observes_no_more_is_forgotten():
     stage = Stage()
     stage.write(2)

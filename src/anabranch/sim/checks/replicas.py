@@ -38,6 +38,7 @@ class ReplicaChecks:
         if copy.compacted is not None and not copy.was_in_sync:
             partition = self._known.model.partitions.get(copy.truth.key)
             copy.was_in_sync = partition is not None and copy.node.node_id in partition.isr
+        start = copy.start
         was_cut = copy.cut_to != NOT_SEEN or log.end_offset < copy.end
         if copy.cut_to == 0 and (copy.truth.reset_epoch != NEVER or self._may_begin_anew(copy)):
             copy.start = NOT_SEEN  # under a leader that may have less, or deletes later
@@ -45,7 +46,7 @@ class ReplicaChecks:
             copy.cut_to, copy.is_exchanged = NOT_SEEN, False
             gone = copy.reload()
             copy.end = log.end_offset
-            self.check_cut(copy, replica, gone)
+            self.check_cut(copy, replica, [entry for entry in gone if entry.end > start])
         elif log.end_offset != copy.end:
             copy.grow()
             copy.end = log.end_offset
