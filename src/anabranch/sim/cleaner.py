@@ -30,7 +30,8 @@ MAP_BYTES = (300, 1 << 16)
 
 class Cleaner:
     """See the module. One a life of a node. `perform` does what the machine wants done,
-    `on_compacted` hears of each exchange of segments, and how far the pass has read."""
+    `on_pass` hears of each pass that begins, and later, before it exchanges the first segment, how
+    far it has read; `on_compacted` hears of each exchange."""
 
     def __init__(
         self,
@@ -38,10 +39,11 @@ class Cleaner:
         machine: LogCleaner,
         perform: Callable[[], None],
         on_compacted: Callable[[TopicPartition, int], None],
+        on_pass: Callable[[TopicPartition, int | None], None],
     ) -> None:
         self._machine = machine
         self._perform = perform
-        self._on_compacted = on_compacted
+        self._on_compacted, self._on_pass = on_compacted, on_pass
         self._node = node
         self._world = node.world
         self._random = self._world.random(f"{self._node.name}/cleaner")
@@ -63,6 +65,7 @@ class Cleaner:
                 if cold is not None:
                     cold.warm()
             for begun in self._machine.take_passes():
+                self._on_pass(begun.place, None)
                 self._wait(self._steps(begun), begun)
         self._later()
 
@@ -94,6 +97,7 @@ class Cleaner:
         yield
         begun.check()
         segments = list(replica.log.segments)
+        self._on_pass(begun.place, outcome.upto)
         for step in begun.install(outcome, lambda: world.now_ms):
             if replica.log.segments[: len(segments)] != segments:
                 segments = list(replica.log.segments)

@@ -72,6 +72,10 @@ class Watcher:
         """Segments of a log were exchanged for what compaction made of what it read, up to an
         offset."""
 
+    def compacts(self, node: SimNode, place: TopicPartition, upto: int | None) -> None:
+        """A pass of compaction begins, or, with an offset, has read so far and now exchanges
+        segments."""
+
     def lease_confirmed(self, node: SimNode, lease: Lease) -> None:
         """The store did something that only this lease's holder may ask for; a node's call did."""
 
@@ -288,6 +292,11 @@ class Cluster:
         """Segments of a log were exchanged."""
         for check in self.checks:
             check.compacted(self.nodes[node_id], place, upto)
+
+    def tell_pass(self, node_id: int, place: TopicPartition, upto: int | None) -> None:
+        """A pass of compaction begins, or has read so far."""
+        for check in self.checks:
+            check.compacts(self.nodes[node_id], place, upto)
 
     def tell_copy_changed(self, node_id: int, what: str) -> None:
         """A copy of the metadata log was opened, loaded, trimmed, or got a snapshot."""

@@ -20,6 +20,7 @@ from anabranch.sim.diskless_faults import DisklessFaults
 from anabranch.sim.diskless_plan import THRESHOLD
 from anabranch.sim.diskless_upkeep import PACE
 from anabranch.sim.remote import FATES
+from anabranch.sim.settings_plan import BY_DEFAULT
 
 if TYPE_CHECKING:
     from anabranch.core.types import TopicId
@@ -53,6 +54,9 @@ class DisklessRun:
             for topic in self.plan.topics
             if any(name.startswith("retention") for name, _ in topic.configs)
         } | {each.place.topic for each in self.plan.operations if each.kind == "delete"}
+        altered = [each.topic for each in plan.alterations if "retention" in each.name]
+        by_default = {topic.name for topic in self.plan.topics if BY_DEFAULT in altered}
+        self._shortened |= by_default.union(altered)
         self.truth = DisklessChecks(self.remotes, marks, PACE.grace_ms, self._may_move)
         committed = managed.model.partitions  # nodes may have lost what they followed
         self.truth.living = lambda topic_id: (topic_id, 0) in committed

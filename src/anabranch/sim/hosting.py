@@ -56,6 +56,7 @@ class HostingPerformer:
             self.machine.cleaner,
             self.perform,
             partial(node.cluster.tell_compacted, node.node_id),
+            partial(node.cluster.tell_pass, node.node_id),
         )
         self._random = self.world.random(f"{node.name}/disk-time")
         self._is_performing = False

@@ -25,6 +25,7 @@ from anabranch.sim.plan_parts import (
     SAFETY_US,
     SECOND_US,
     SETTLED_US,
+    Alteration,
     ClientPlan,
     DisklessPlan,
     Fault,
@@ -100,6 +101,8 @@ class Plan:
     """What it has of committed offsets that expire."""
     transactions: TransactionPlan | None = None
     """What it does with transactions."""
+    alterations: tuple[Alteration, ...] = ()
+    """Settings that are altered."""
 
     @property
     def places(self) -> list[TopicPartition]:

@@ -37,11 +37,14 @@ class TopicPlan:
     """Partitions that it gets later."""
     is_made_again: bool = False
     """Whether it is deleted and made again under its name."""
+    becomes_compacted: bool = False
+    """Whether its settings change, so that it may be compacted at times."""
 
     @property
     def is_compacted(self) -> bool:
         """Whether its records need keys."""
-        return "compact" in dict(self.configs).get("cleanup.policy", "")
+        starts_so = "compact" in dict(self.configs).get("cleanup.policy", "")
+        return starts_so or self.becomes_compacted
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,20 @@ class Operation:
     place: TopicPartition
     number: int = 0
     """Records of a batch, kind of an election, value of a setting, percent of the records."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    """A change of one setting while the cluster works."""
+
+    at_us: int
+    topic: str
+    """"" for the default of all brokers."""
+    name: str
+    operation: int
+    """SET 0, DELETE 1, APPEND 2, SUBTRACT 3."""
+    value: str | None = None
+    must_be_refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,6 +97,9 @@ class Surroundings(Protocol):
     def tell_compacted(self, node_id: int, place: TopicPartition, upto: int) -> None:
         """Segments of a log were exchanged."""
 
+    def tell_pass(self, node_id: int, place: TopicPartition, upto: int | None) -> None:
+        """A pass of compaction begins, or has read so far."""
+
     def tell_copy_changed(self, node_id: int, what: str) -> None:
         """A copy of the metadata log was opened, loaded, trimmed, or got a snapshot."""
 

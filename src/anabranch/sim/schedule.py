@@ -110,6 +110,8 @@ class Run:
         self.world.listeners.append(self._hear)
         self.suite = Suite(self.cluster, self.history)
         self.workload = Workload(self.cluster, plan, self.history)
+        if plan.alterations:
+            self.workload.settings = self.suite.watch_settings(plan)
         self.diskless: DisklessRun | None = None
         kinds = self.workload.faults()
         if plan.diskless is not None:

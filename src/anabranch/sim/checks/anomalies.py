@@ -89,7 +89,7 @@ class Anomalies:
     def _is_compacted_away(self, where: Where, send: Send | None, offset: int) -> bool:
         """Whether compaction may have taken a record: a tombstone, or one with a newer record of
         its key."""
-        if send is None or send.key is None:
+        if send is None or send.key is None or not self.logs.was_compacted(*where):
             return False
         return is_tombstone(send) or self._newest.get((where, send.key), -1) > offset
 

@@ -76,9 +76,13 @@ class Compacted:
         self._seen_ms: dict[Entry, int] = {}
         self._horizons: dict[Entry, int] = {}
         """The earliest delete horizon with which any log has had a batch."""
+        self._earliest: dict[Entry, int] = {}
+        """What that horizon must be at least, by the settings when it was written."""
         self._by_base: dict[int, list[Entry]] = {}
         self._newest: dict[bytes, int] = {}
         self._newest_upto = 0
+        self.installed_upto = NOT_YET
+        """How far any pass has read that exchanges segments; less than 0 where nobody says."""
         self.passed_upto = 0
         """How far any copy was compacted."""
         self._decided: dict[Entry, Decided] = {}
@@ -96,14 +100,16 @@ class Compacted:
         start: int,
         now_ms: int,
         told: dict[str, object],
+        stays_ms: int | None = None,
     ) -> list[Entry]:
-        """The batches that a log had up to this one, which follows `before` in its file."""
+        """The batches that a log had up to this one, which follows `before` in its file. `stays_ms`
+        is for how long the passes over this log leave tombstones, where that is known."""
         original = self._truth.written.get((raw.base, raw.epoch))
         if original is None:
-            self._note(raw, batch, now_ms)
+            self._note(raw, batch, now_ms, stays_ms)
             original = raw
         elif original != raw and original.end == raw.end and crc_is_valid(batch, 0, len(batch)):
-            self._judge_smaller(original, batch, now_ms, told)
+            self._judge_smaller(original, batch, now_ms, told, stays_ms)
         elif original != raw:
             original = raw  # L2 has something to say about it
         expected = start if before is None else before.end
@@ -120,13 +126,13 @@ class Compacted:
             self._note(raw, batch, now_ms)
             original = raw
         elif original.end == raw.end and crc_is_valid(batch, 0, len(batch)):
-            self._note_horizon(original, read_header(batch))
+            self._note_horizon(original, read_header(batch), stays_ms=0)
         expected = start if before is None else before.end
         if raw.base <= expected:
             return [original]
         return [*next(self._bridges(before, expected, original), ()), original]
 
-    def _note(self, entry: Entry, batch: Buffer, now_ms: int) -> None:
+    def _note(self, entry: Entry, batch: Buffer, now_ms: int, stays_ms: int | None = None) -> None:
         if crc_is_valid(batch, 0, len(batch)):
             header = read_header(batch)
             marker = end_marker(batch) if header.is_control else None
@@ -139,8 +145,8 @@ class Compacted:
                 Noted(each.offset, each.key, each.value is None)
                 for each in (() if header.is_control else decode_records(batch))
             )
-            self._note_horizon(entry, header)
             self._seen_ms[entry] = now_ms
+            self._note_horizon(entry, header, stays_ms)
             self._by_base.setdefault(entry.base, []).append(entry)
 
     def age_ms(self, entry: Entry, now_ms: int) -> int:
@@ -172,13 +178,21 @@ class Compacted:
         """What a batch is to transactions, None for nothing."""
         return self._decided.get(entry)
 
-    def _note_horizon(self, entry: Entry, header: BatchHeader) -> None:
-        if header.has_delete_horizon:
-            earliest = self._horizons.get(entry, header.base_timestamp)
-            self._horizons[entry] = min(earliest, header.base_timestamp)
+    def _note_horizon(self, entry: Entry, header: BatchHeader, stays_ms: int | None = None) -> None:
+        """A horizon is seen first when a pass has written it, by the settings of then."""
+        horizon_ms = header.base_timestamp
+        if header.has_delete_horizon and horizon_ms < self._horizons.get(entry, horizon_ms + 1):
+            self._horizons[entry] = horizon_ms
+            stays_ms = self._tombstones_stay_ms() if stays_ms is None else stays_ms
+            self._earliest[entry] = self._seen_ms.get(entry, 0) + stays_ms
 
     def _judge_smaller(
-        self, original: Entry, batch: Buffer, now_ms: int, told: dict[str, object]
+        self,
+        original: Entry,
+        batch: Buffer,
+        now_ms: int,
+        told: dict[str, object],
+        stays_ms: int | None,
     ) -> None:
         header = read_header(batch)
         try:
@@ -200,7 +214,7 @@ class Compacted:
                 {**told, "batch": tuple(original)},
             )  # fmt: skip
         self._judge(original, [each for each in noted if each not in kept], now_ms, told)
-        self._note_horizon(original, header)
+        self._note_horizon(original, header, stays_ms)
 
     def _gone(
         self,
@@ -283,6 +297,11 @@ class Compacted:
         self.taken_out += 1
         if self.is_excused or entry.base < self._truth.start:
             return
+        if 0 <= self.installed_upto <= entry.base:
+            raise Violation(
+                "C4", "Records are missing where no pass of compaction has been.",
+                {**told, "batch": tuple(entry), "installed_upto": self.installed_upto},
+            )  # fmt: skip
         newest = self._newest_offsets()
         if entry in self._aborted:
             return
@@ -293,7 +312,7 @@ class Compacted:
             if not record.is_tombstone:
                 raise Violation("C1", "The newest committed record of a key is gone.", told)
             horizon_ms = self._horizons.get(entry)
-            earliest_ms = self._seen_ms[entry] + self._tombstones_stay_ms()
+            earliest_ms = self._earliest.get(entry, 0)
             if horizon_ms is None or horizon_ms < earliest_ms or now_ms < horizon_ms:
                 told = {**told, "horizon_ms": horizon_ms, "earliest_ms": earliest_ms}
                 raise Violation("C2", "A tombstone went before its time.", told)

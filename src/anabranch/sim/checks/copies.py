@@ -48,6 +48,7 @@ class Copy:
         "is_older",
         "is_rotten",
         "is_sure",
+        "largest",
         "last_end",
         "leads",
         "missed_marker",
@@ -57,6 +58,7 @@ class Copy:
         "replica",
         "sequences",
         "start",
+        "stays_ms",
         "truth",
         "was_in_sync",
     )
@@ -81,6 +83,10 @@ class Copy:
         self.was_in_sync = self.missed_marker = False
         """Whether it was ever in sync, and has since copied what lies behind a marker of a
         transaction without the marker: compaction had taken that."""
+        self.stays_ms: int | None = None
+        """How long the last pass that exchanged segments left a tombstone at least."""
+        self.largest = 0
+        """The largest batch of those that were read last, in bytes."""
         self.is_older = False
         """An older copy of its folder was put in, and not opened yet."""
         self.has_left = False
@@ -142,8 +148,10 @@ class Copy:
         assert self.replica is not None
         log = self.replica.log
         fresh: list[Entry] = []
+        self.largest = 0
         try:
             for entry, position, batch in read_entries(self.node.disk, log, self.position):
+                self.largest = max(self.largest, len(batch))
                 if self.compacted is not None:
                     *holes, entry = self._read(entry, batch)
                     self.holes.update(holes)
@@ -180,7 +188,9 @@ class Copy:
         start = self.replica.log.start_offset
         if self.is_rotten:
             return compacted.read_rotten(entry, batch, before, start, self.node.now_ms)
-        return compacted.read(entry, batch, before, start, self.node.now_ms, self.told())
+        return compacted.read(
+            entry, batch, before, start, self.node.now_ms, self.told(), self.stays_ms
+        )
 
     def reload(self) -> list[Entry]:
         """Read the whole log again; the batches that are gone. One that compaction had taken out

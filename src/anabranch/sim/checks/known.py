@@ -17,14 +17,21 @@ from anabranch.sim.checks.compacted import Compacted
 from anabranch.sim.checks.copies import Copy
 from anabranch.sim.checks.entries import Entry
 from anabranch.sim.checks.marks import Marks
-from anabranch.sim.checks.model import Key, Model
+from anabranch.sim.checks.model import (
+    COMPACTS,
+    DELETES,
+    POLICY,
+    TOMBSTONES_STAY_MS,
+    Key,
+    Model,
+)
 from anabranch.sim.checks.seat import Seat
 from anabranch.sim.checks.truth import Truth
 
 if TYPE_CHECKING:
     from anabranch.core.replication.replica import Replica
 
-TOMBSTONES_STAY_MS = "86400000"
+A_DAY_MS = "86400000"
 """delete.retention.ms where nothing else is said."""
 
 
@@ -41,6 +48,12 @@ class LogKnowledge:
         self.places: dict[TopicPartition, Truth] = {}
         self.deletes_asked: set[TopicPartition] = set()
         """Partitions of which an operator has deleted records, or has tried to."""
+        self.altered: frozenset[str] = frozenset()
+        """Topics whose settings change, so that they may be compacted later."""
+        self.born_deleting: set[Key] = set()
+        """Partitions of topics whose settings change, and which were not compacted at first."""
+        self.counts_passes = False
+        """Whether it is told of each pass of compaction."""
 
     def truth(self, key: Key) -> Truth:
         """The truth of a partition, made when it is first asked for."""
@@ -48,10 +61,15 @@ class LogKnowledge:
         if truth is None:
             place = self.model.place(key)
             truth = Truth(key, has_offsets=place.topic == OFFSETS_TOPIC)
-            if "compact" in self.model.setting(key, "cleanup.policy", "delete"):
+            policy = self.model.setting(key, POLICY, DELETES)
+            if COMPACTS not in policy and place.topic in self.altered:
+                self.born_deleting.add(key)
+            if COMPACTS in policy or place.topic in self.altered:
                 self.compacted_logs[key] = Compacted(
                     truth, lambda: self._tombstones_stay_ms(key), self._coordinator_lost
                 )
+                if self.counts_passes:
+                    self.compacted_logs[key].installed_upto = 0
             truth.expires = self.model.expires(key)
             self.truths[key] = self.places[place] = truth
         return truth
@@ -65,6 +83,12 @@ class LogKnowledge:
         if topic_id == ZERO_TOPIC_ID:
             return self.places.get(place)
         return self.truths.get((topic_id, place.partition))
+
+    def was_compacted(self, place: TopicPartition, topic_id: TopicId) -> bool:
+        """Whether a pass of compaction may have taken anything of a partition."""
+        truth = self.truth_of(place, topic_id)
+        compacted = None if truth is None else self.compacted_logs.get(truth.key)
+        return compacted is None or compacted.installed_upto != 0
 
     def belongs_to(self, node_id: int, key: Key) -> bool:
         """Whether the metadata give a node a partition."""
@@ -116,4 +140,4 @@ class LogKnowledge:
         )
 
     def _tombstones_stay_ms(self, key: Key) -> int:
-        return int(self.model.setting(key, "delete.retention.ms", TOMBSTONES_STAY_MS))
+        return int(self.model.setting(key, TOMBSTONES_STAY_MS, A_DAY_MS))

@@ -62,7 +62,9 @@ def _partition_unrest(cluster: Cluster, logs: LogChecks, key: Key, partition: Pa
     if partition.adding or partition.removing:
         return f"a move is under way: adding={partition.adding} removing={partition.removing}"
     if partition.leader < 0:
-        candidates = (*partition.isr, *partition.elr, *partition.last_known)
+        candidates = [*partition.isr, *partition.elr, *partition.last_known]
+        if logs.model.unclean_allowed(key):
+            candidates += partition.replicas
         if not any(logs.model.may_lead(partition, each) for each in candidates):
             logs.marks.hit("offline-for-good")
             return ""  # whoever could lead has lost its disk, and nothing allows anybody else

@@ -30,10 +30,10 @@ from anabranch.sim.checks.copies import NOT_SEEN, Copy
 from anabranch.sim.checks.decided import check_decided
 from anabranch.sim.checks.ended import check_ended
 from anabranch.sim.checks.entries import Entry
-from anabranch.sim.checks.known import LogKnowledge
+from anabranch.sim.checks.known import A_DAY_MS, LogKnowledge
 from anabranch.sim.checks.marks import Marks
 from anabranch.sim.checks.metadata import Elected
-from anabranch.sim.checks.model import Key, Model
+from anabranch.sim.checks.model import TOMBSTONES_STAY_MS, Key, Model
 from anabranch.sim.checks.replicas import ReplicaChecks
 from anabranch.sim.checks.seat import Seat
 from anabranch.sim.checks.violation import Violation
@@ -96,6 +96,31 @@ class LogChecks(LogKnowledge):
             if copy.replica is not None and copy.replica.topic_partition == place:
                 copy.is_exchanged = True
                 check_decided(copy, upto)
+
+    def compacts(self, node: SimNode, place: TopicPartition, upto: int | None) -> None:
+        """A pass over a log begins (None), or has read so far and exchanges segments."""
+        seat = self.seats.get(node.node_id)
+        if seat is None:
+            return
+        if upto is None:
+            seat.passes[place] = node.broker.image
+            return
+        for copy in seat.live:
+            if copy.replica is not None and copy.replica.topic_partition == place:
+                self._installs(seat, copy, place, upto)
+
+    def _installs(self, seat: Seat, copy: Copy, place: TopicPartition, upto: int) -> None:
+        if copy.compacted is None or not seat.compacts(place, self.model):
+            raise Violation(
+                "C7", "A log is compacted whose cleanup.policy does not say so.",
+                {**copy.told(), "upto": upto},
+            )  # fmt: skip
+        copy.compacted.installed_upto = max(copy.compacted.installed_upto, upto)
+        since = seat.passes.get(place)
+        stay = seat.known(place.topic, TOMBSTONES_STAY_MS, self.model, since)
+        copy.stays_ms = min(int(each or A_DAY_MS) for each in stay)
+        if copy.truth.key in self.born_deleting:
+            self.marks.hit("compacted-after-deleting")
 
     def node_changed(self, node: SimNode, what: str) -> None:
         """A process started or ended."""

@@ -8,10 +8,10 @@ result (`metadata.py`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from anabranch.core.settings.setting import is_true
 from anabranch.core.types import TopicPartition
 from anabranch.sim.checks.violation import Violation
 
@@ -19,7 +19,8 @@ NOBODY = -1
 Key = tuple[bytes, int]
 """A partition by its topic's id and its index."""
 
-_TOPIC, _BROKER = 2, 4
+TOPIC, BROKER = 2, 4
+"""Kinds of resources that have settings."""
 LOST_FOLDER = (1).to_bytes(16)
 """Stands for the folder of a replica that is told as lost."""
 _FIRST_FOLDER_ID = 100
@@ -28,6 +29,19 @@ _LOST = (1).to_bytes(16)
 _DISKLESS = "diskless.enable"
 MIN_ISR, _UNCLEAN = "min.insync.replicas", "unclean.leader.election.enable"
 _ELR_FEATURE = "eligible.leader.replicas.version"
+POLICY, DELETES, COMPACTS = "cleanup.policy", "delete", "compact"
+RETENTION_MS, RETENTION_BYTES = "retention.ms", "retention.bytes"
+TOMBSTONES_STAY_MS = "delete.retention.ms"
+BY_BROKERS = {
+    POLICY: "log.cleanup.policy",
+    RETENTION_MS: "log.retention.ms",
+    RETENTION_BYTES: "log.retention.bytes",
+    TOMBSTONES_STAY_MS: "log.cleaner.delete.retention.ms",
+}
+"""A topic's setting -> the brokers' that is its default, where that has another name."""
+_TRUE = re.compile(r"\s*true\s*", re.IGNORECASE)
+_LONGER_THAN_A_RUN_MS = 3_600_000
+"""Retention of this much and more deletes nothing."""
 
 
 class Partition(NamedTuple):
@@ -65,12 +79,31 @@ class Broker(NamedTuple):
         return not self.fenced and not self.leaving
 
 
-class Minimum(NamedTuple):
-    """A change of min.insync.replicas, in the batch that begins at an offset."""
+class Changed(NamedTuple):
+    """A change of a setting, in the batch that begins at an offset."""
 
     offset: int
     resource: tuple[int, str]
+    name: str
     value: str | None
+
+
+def means_true(text: str) -> bool:
+    """Whether a boolean's text means true, by a rule of the checker's own."""
+    return _TRUE.fullmatch(text) is not None
+
+
+def entries(text: str) -> list[str]:
+    """The entries of a list's text."""
+    return [each.strip() for each in text.split(",") if each.strip()]
+
+
+def deletes(policy: str | None, age_ms: str | None, size: str | None) -> bool:
+    """Whether such settings drop records with time or for want of room, within a run."""
+    by_age = bool(age_ms) and 0 <= int(age_ms or 0) < _LONGER_THAN_A_RUN_MS
+    by_size = bool(size) and int(size or 0) >= 0
+    by_policy = DELETES in entries(DELETES if policy is None else policy)
+    return by_policy and (by_age or by_size)
 
 
 class Changes:
@@ -91,7 +124,7 @@ class Model:
     def __init__(self) -> None:
         self.end_offset = 0
         self.epoch = 0
-        self.unclean_by_default = "false"
+        self.static: dict[str, str] = {}
         """What the brokers' own files say where the metadata say nothing."""
         self.partitions: dict[Key, Partition] = {}
         self.brokers: dict[int, Broker] = {}
@@ -99,7 +132,8 @@ class Model:
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
         self.last_settings: dict[bytes, dict[str, str]] = {}
         """Deleted topic -> the settings that it had; brokers work by them until they follow."""
-        self.minimums: list[Minimum] = []
+        self.changed: list[Changed] = []
+        """All changes of settings."""
         self.features: dict[str, int] = {}
         self.keys_of: dict[int, dict[Key, None]] = {}
         """Broker -> partitions that had it in ISR or ELR at any time."""
@@ -117,12 +151,13 @@ class Model:
         never that of another topic with its name."""
         of_topic = self.last_settings.get(key[0])
         if of_topic is None:
-            of_topic = self.configs.get((_TOPIC, self.topics.get(key[0], "")), {})
-        for values in (of_topic, self.configs.get((_BROKER, ""), {})):
-            value = values.get(name)
-            if value is not None:
-                return value
-        return default
+            of_topic = self.configs.get((TOPIC, self.topics.get(key[0], "")), {})
+        value = of_topic.get(name)
+        if value is not None:
+            return value
+        name = BY_BROKERS.get(name, name)
+        value = self.configs.get((BROKER, ""), {}).get(name)
+        return self.static.get(name, default) if value is None else value
 
     def min_isr(self, key: Key) -> int:
         """min.insync.replicas, but never more than the partition has replicas."""
@@ -131,16 +166,19 @@ class Model:
 
     def unclean_allowed(self, key: Key) -> bool:
         """Whether the topic's settings allow unclean elections."""
-        return is_true(self.setting(key, _UNCLEAN, self.unclean_by_default))
+        return means_true(self.setting(key, _UNCLEAN, ""))
 
     def is_diskless(self, key: Key) -> bool:
         """Whether the records lie in object storage, and no replica has any."""
-        return is_true(self.setting(key, _DISKLESS, ""))
+        return means_true(self.setting(key, _DISKLESS, ""))
 
     def expires(self, key: Key) -> bool:
         """Whether records go with time or for want of room: each replica drops its own."""
-        limits = [self.setting(key, name, "") for name in ("retention.ms", "retention.bytes")]
-        return "delete" in self.setting(key, "cleanup.policy", "delete") and any(limits)
+        policy, age_ms, size = (
+            self.setting(key, name, default)
+            for name, default in ((POLICY, DELETES), (RETENTION_MS, ""), (RETENTION_BYTES, ""))
+        )
+        return deletes(policy, age_ms, size)
 
     def may_lead(self, partition: Partition, broker_id: int) -> bool:
         """Whether a broker is active and has the folder in which its replica lay. A replica that is
@@ -238,7 +276,7 @@ class Model:
         for key in [key for key in self.partitions if key[0] == topic_id]:
             changes.deleted.append(key)
             del self.partitions[key]
-        self.last_settings[topic_id] = self.configs.pop((_TOPIC, name), {})
+        self.last_settings[topic_id] = self.configs.pop((TOPIC, name), {})
 
     def _set(self, key: Key, changes: Changes, partition: Partition) -> None:
         changes.partitions.setdefault(key, self.partitions.get(key))
@@ -312,8 +350,7 @@ class Model:
             values.pop(record.name, None)
         else:
             values[record.name] = record.value
-        if record.name == MIN_ISR:
-            self.minimums.append(Minimum(self.end_offset, resource, record.value))
+        self.changed.append(Changed(self.end_offset, resource, record.name, record.value))
         changes.configs.add(resource)
         if any(
             self.topics.get(topic_id) == record.resource_name for topic_id, _ in self.partitions

@@ -50,6 +50,8 @@ class ReplicaChecks:
         elif log.end_offset != copy.end:
             copy.grow()
             copy.end = log.end_offset
+            if not replica.is_leader:
+                self._mark_large(copy.largest, log)
         self._check_marks(copy, replica)
         epoch_before = copy.epoch
         self._check_epochs(copy, replica)
@@ -71,6 +73,13 @@ class ReplicaChecks:
         may_lead = () if partition is None else (*partition.isr, *partition.elr)
         return copy.start == copy.end and copy.node.node_id not in may_lead
 
+    def _mark_large(self, size: int, log: Log) -> None:
+        """A batch that was copied, and that no leader would take now."""
+        if size > log.config.segment_bytes:
+            self._known.marks.hit("copied-above-segment-bytes")
+        if size > log.config.max_message_bytes:
+            self._known.marks.hit("copied-above-message-bytes")
+
     def _check_marks(self, copy: Copy, replica: Replica) -> None:
         log = replica.log
         if not log.start_offset <= replica.high_watermark <= log.end_offset:
@@ -88,17 +97,27 @@ class ReplicaChecks:
                     "L1", "A log start went back.",
                     {**copy.told(), "start": start, "before": copy.start},
                 )  # fmt: skip
-            if not copy.truth.expires and replica.topic_partition not in self._known.deletes_asked:
-                raise Violation(
-                    "L6", "A log start moved, and nothing expires and nobody asked for it.",
-                    {**copy.told(), "start": start, "before": copy.start},
-                )  # fmt: skip
-            self._known.marks.hit("records-expired" if copy.truth.expires else "records-deleted")
+            self._check_reason(copy, replica)
+        copy.truth.dropped_to = max(copy.truth.dropped_to, start)
         copy.start = start
         if copy.leads and copy.epoch == copy.truth.led_epoch:
             copy.truth.start_moved(start)
         elif copy.leads:
             copy.truth.expired(start)
+
+    def _check_reason(self, copy: Copy, replica: Replica) -> None:
+        """L6: why a log may begin later than it did."""
+        truth, place, start = copy.truth, replica.topic_partition, replica.log.start_offset
+        seat, model = self._known.seats[copy.node.node_id], self._known.model
+        expires = seat.expires(place.topic, model)
+        truth.expires = truth.expires or expires
+        asked = place in self._known.deletes_asked
+        if not expires and not asked and start > truth.dropped_to:
+            raise Violation(
+                "L6", "A log start moved, and nothing expires and nobody asked for it.",
+                {**copy.told(), "start": start, "before": copy.start},
+            )  # fmt: skip
+        self._known.marks.hit("records-expired" if expires else "records-deleted")
 
     def _check_epochs(self, copy: Copy, replica: Replica) -> None:
         epoch, partition_epoch = replica.leader_epoch, replica.partition_epoch

@@ -8,17 +8,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from anabranch.core.types import TopicId
+from anabranch.core.types import TopicId, TopicPartition
 from anabranch.sim.checks.copies import Copy
-from anabranch.sim.checks.model import MIN_ISR, Key, Model
+from anabranch.sim.checks.model import (
+    BROKER,
+    BY_BROKERS,
+    COMPACTS,
+    MIN_ISR,
+    POLICY,
+    RETENTION_BYTES,
+    RETENTION_MS,
+    TOPIC,
+    Key,
+    Model,
+    deletes,
+    entries,
+)
 
 if TYPE_CHECKING:
     from anabranch.core.log.log import Log
     from anabranch.core.metadata.image import MetadataImage
     from anabranch.core.replication.replica import Replica
     from anabranch.sim.node import SimNode
-
-TOPIC, BROKER = 2, 4
 
 
 class Seat:
@@ -33,6 +44,7 @@ class Seat:
         "live",
         "node",
         "offline",
+        "passes",
         "watched",
     )
 
@@ -48,6 +60,8 @@ class Seat:
         self.earlier_image: MetadataImage | None = None
         """What it knew until this event: one event may bring several batches of metadata."""
         self.offline = 0
+        self.passes: dict[TopicPartition, MetadataImage] = {}
+        """What it knew when the pass over a log began that runs now, or was the last."""
 
     def is_given(self, key: Key) -> bool:
         """Whether the metadata that the node follows give it a partition."""
@@ -57,16 +71,43 @@ class Seat:
 
     def required(self, topic: str, replicas: int, model: Model) -> int:
         """min.insync.replicas as the node knows it, or knew it at any time since the last event."""
-        image, earlier = self.node.broker.image, self.earlier_image
-        since = image.offset if earlier is None else earlier.offset
-        passed = [each for each in model.minimums if since < each.offset <= image.offset]
+        found = self.known(topic, MIN_ISR, model)
+        return min(max(1, replicas), *(int(each or 1) for each in found))
 
-        def known(resource: tuple[int, str]) -> set[str | None]:
-            images = {each.config(*resource).get(MIN_ISR) for each in (image, earlier or image)}
-            return images | {each.value for each in passed if each.resource == resource}
+    def expires(self, topic: str, model: Model) -> bool:
+        """Whether the node drops records with time or for want of room, by what it knows or knew
+        since the last event."""
+        return any(
+            deletes(policy, age_ms, size)
+            for policy in self.known(topic, POLICY, model)
+            for age_ms in self.known(topic, RETENTION_MS, model)
+            for size in self.known(topic, RETENTION_BYTES, model)
+        )
 
-        own, default = known((TOPIC, topic)), known((BROKER, ""))
-        least = {int(each) for each in own if each is not None}
+    def compacts(self, place: TopicPartition, model: Model) -> bool:
+        """Whether the node compacts a topic, by what it knew since the pass over the log began."""
+        known = self.known(place.topic, POLICY, model, self.passes.get(place))
+        return any(COMPACTS in entries(each or "") for each in known)
+
+    def known(
+        self, topic: str, name: str, model: Model, since: MetadataImage | None = None
+    ) -> set[str | None]:
+        """All that a topic's setting was, as far as the node knew, since it had an image: without
+        one, since the last event."""
+        image = self.node.broker.image
+        earlier = since or self.earlier_image or image
+        passed = [each for each in model.changed if earlier.offset < each.offset <= image.offset]
+
+        def said(resource: tuple[int, str], name: str) -> set[str | None]:
+            told = {each.config(*resource).get(name) for each in (image, earlier)}
+            between = (each for each in passed if each.resource == resource and each.name == name)
+            return told | {each.value for each in between}
+
+        own = said((TOPIC, topic), name)
         if None in own:
-            least |= {int(each or 1) for each in default}
-        return min(max(1, replicas), *least)
+            by_brokers = BY_BROKERS.get(name, name)
+            default = said((BROKER, ""), by_brokers)
+            if None in default:
+                default = default - {None} | {model.static.get(by_brokers)}
+            own = own - {None} | default
+        return own

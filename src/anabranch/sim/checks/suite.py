@@ -25,6 +25,7 @@ from anabranch.sim.checks.metadata import MetadataChecks
 from anabranch.sim.checks.model import Key
 from anabranch.sim.checks.readers import check_thrown
 from anabranch.sim.checks.registrations import RegistrationChecks
+from anabranch.sim.checks.settings import SettingsChecks
 from anabranch.sim.cluster import Watcher
 from anabranch.sim.history import OK, OPEN, Assigned, Commit, Poll, Thrown
 from anabranch.sim.processes import State
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from anabranch.sim.cluster import Cluster
     from anabranch.sim.history import History
     from anabranch.sim.node import SimNode
+    from anabranch.sim.plan import Plan
     from anabranch.sim.store import Lease, Snapshot
 
 NEAR_US = 10_000_000
@@ -51,12 +53,12 @@ CRASHES = frozenset({
 })  # fmt: skip
 SEEN_WITH_CRASHES = (
     "records-expired", "producers-forgotten", "folder-failed-alone", "topic-made-again",
-    "replication-factor-changed",
+    "replication-factor-changed", "copied-above-segment-bytes", "copied-above-message-bytes",
+    "compacted-after-deleting",
 )  # fmt: skip
 """Marks that are counted once more when a process crashed in the same run."""
 WITH_CRASHES = frozenset({"suspend", "clock-jump", "clock-drift", "store-back", "store-late"})
 """Faults that count when a process crashed in the same run."""
-UNCLEAN = "unclean.leader.election.enable"
 
 
 class Suite(Watcher):
@@ -69,10 +71,13 @@ class Suite(Watcher):
         self.metadata = MetadataChecks(self.marks, self._unclean_was_asked)
         self.model = self.metadata.model
         for node in cluster.nodes.values():
-            self.model.unclean_by_default = node.config.static.get(UNCLEAN, "false")
+            self.model.static = dict(node.config.static)
         self.leases = LeaseChecks(cluster.store, self.marks)
         self.logs = LogChecks(self.model, self.marks)
         self.logs.deletes_asked = history.deletes_asked
+        self.logs.counts_passes = True
+        self.settings: SettingsChecks | None = None
+        """Where settings are altered."""
         self.hosting = HostingChecks(self.marks)
         self.groups = GroupChecks(self.logs, self.marks)
         self.copies = CopyChecks(self.marks)
@@ -94,6 +99,15 @@ class Suite(Watcher):
         place = self.model.place(key)
         return any(asked.place == place for asked in self.history.unclean_asked)
 
+    def watch_settings(self, plan: Plan) -> SettingsChecks:
+        """Settings of these topics are altered."""
+        self.logs.altered = frozenset(each.name for each in plan.topics if each.becomes_compacted)
+        self.settings = SettingsChecks(self.model, self.marks, plan, self._is_near_a_crash)
+        return self.settings
+
+    def _is_near_a_crash(self) -> bool:
+        return self.cluster.world.now_us - self._crashed_us <= NEAR_US
+
     # What the cluster tells.
 
     def event_ended(self, node: SimNode | None) -> None:
@@ -105,6 +119,8 @@ class Suite(Watcher):
                 self._look_at_hosting(node)
                 if node.broker.partitions.offline_folders:
                     self.registrations.look(node)
+                if self.settings is not None:
+                    self.settings.look(node)
         elif self.history.fresh or self.history.open:
             self._hear_clients()
 
@@ -116,6 +132,8 @@ class Suite(Watcher):
         self.registrations.is_committing(records)
         self.metadata.committed(records, first_offset, end_offset, epoch)
         self.registrations.committed(records)
+        if self.settings is not None:
+            self.settings.committed(records)
 
     def lease_confirmed(self, node: SimNode, lease: Lease) -> None:
         """See Watcher."""
@@ -140,6 +158,10 @@ class Suite(Watcher):
     def compacted(self, node: SimNode, place: TopicPartition, upto: int) -> None:
         """See Watcher."""
         self.logs.compacted(node, place, upto)
+
+    def compacts(self, node: SimNode, place: TopicPartition, upto: int | None) -> None:
+        """See Watcher."""
+        self.logs.compacts(node, place, upto)
 
     def node_changed(self, node: SimNode, what: str) -> None:
         """See Watcher."""
@@ -183,7 +205,7 @@ class Suite(Watcher):
             self.marks.hit("producers-forgotten")
         elif kind in ("crash", "power"):
             self._crashed_us = now_us
-        elif now_us - self._crashed_us <= NEAR_US:
+        elif self._is_near_a_crash():
             mark = _NEAR_A_CRASH.get(str(details.get("code", kind)))
             if mark is not None:
                 self.marks.hit(mark)

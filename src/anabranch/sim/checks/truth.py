@@ -45,6 +45,7 @@ class Truth:
         "deleted",
         "deleted_to",
         "dropped",
+        "dropped_to",
         "entries",
         "expired_to",
         "expires",
@@ -69,7 +70,7 @@ class Truth:
         """What each batch commits, of a partition of `__consumer_offsets`."""
         self.entries: list[Entry] = []
         self.expires = False
-        """Whether each replica drops by itself what is too old or too much."""
+        """Whether each replica drops by itself what is too old or too much, or did at any time."""
         self.high = 0
         """The true high watermark (exclusive)."""
         self.peak = 0
@@ -80,6 +81,8 @@ class Truth:
         """Committed batches before `start`: readers may have seen them."""
         self.deleted_to = 0
         """Records before it may have been deleted by an operator or by retention."""
+        self.dropped_to = 0
+        """The latest start of any copy: what is before it was dropped for a good reason."""
         self.expired_to = 0
         """Records before it may be gone at a leader that was replaced, and does not know it."""
         self.led_epoch = NEVER

@@ -55,8 +55,10 @@ from anabranch.sim.history import UncleanAsked
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from anabranch.sim.plan_parts import Alteration
+
 MOST_ATTEMPTS = 5
-TOPIC_RESOURCE = 2
+TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
 SET = 0
 PREFERRED, UNCLEAN = 0, 1
 
@@ -105,6 +107,19 @@ class Admin(Client):
             configs=[AlterableConfig(name=name, config_operation=SET, value=value)],
         )
         self._do(IncrementalAlterConfigsRequest(resources=[resource]))
+
+    def change(self, wanted: Alteration, done: Done) -> None:
+        """Make one change of the settings of a topic or of all brokers; `done` hears its result."""
+        resource = AlterConfigsResource(
+            resource_type=TOPIC_RESOURCE if wanted.topic else BROKER_RESOURCE,
+            resource_name=wanted.topic,
+            configs=[
+                AlterableConfig(
+                    name=wanted.name, config_operation=wanted.operation, value=wanted.value
+                )
+            ],
+        )
+        self._do(IncrementalAlterConfigsRequest(resources=[resource]), done)
 
     def move(self, place: TopicPartition, replicas: Sequence[int] | None) -> None:
         """Give a partition other replicas; None takes a move back."""

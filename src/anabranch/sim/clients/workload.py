@@ -23,10 +23,11 @@ from anabranch.sim.clients.member import Member
 from anabranch.sim.clients.producer import Producer
 from anabranch.sim.clients.topics import PlannedTopics
 from anabranch.sim.plan import Plan
-from anabranch.sim.plan_parts import SETTLED_US, ClientPlan, Fault, Operation
+from anabranch.sim.plan_parts import SETTLED_US, Alteration, ClientPlan, Fault, Operation
 
 if TYPE_CHECKING:
     from anabranch.core.types import TopicPartition
+    from anabranch.sim.checks.settings import SettingsChecks
     from anabranch.sim.cluster import Cluster
     from anabranch.sim.history import History
 
@@ -80,6 +81,8 @@ class Workload:
         self.auditor: Reader | None = None
         self.operations = 0
         self.topics = PlannedTopics(self.operator, plan.topics)
+        self.settings: SettingsChecks | None = None
+        """Who hears of settings that are altered."""
         self._lives = 0
 
     # The beginning.
@@ -91,6 +94,8 @@ class Workload:
             self.world.at(client.begins_us, self._begin, client)
         for operation in self.plan.operations:
             self.world.at(operation.at_us, self._operate, operation)
+        for alteration in self.plan.alterations:
+            self.world.at(alteration.at_us, self._alter, alteration)
 
     def _begin(self, plan: ClientPlan, name: str = "") -> None:
         name = name or plan.name
@@ -162,6 +167,14 @@ class Workload:
             operator.create_topic(f"other-{number}", partitions=1, replication_factor=3, configs={})
         else:
             operator.describe()
+
+    def _alter(self, wanted: Alteration) -> None:
+        """Alter a setting, and have the answer judged."""
+        self.operations += 1
+        text = f"alter {wanted.topic or 'all brokers'} {wanted.name}"
+        self.world.note("operate", OPERATOR, text, how=wanted.operation, value=wanted.value)
+        hears = _silence if self.settings is None else self.settings.asked(wanted)
+        self.operator.change(wanted, hears)
 
     def _move(self, place: TopicPartition, number: int) -> None:
         """Add a replica, drop one, replace one, or change their order."""
