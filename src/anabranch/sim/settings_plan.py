@@ -87,6 +87,8 @@ AROUND = (
     "controller-crash", "wipe",
 )  # fmt: skip
 """What goes wrong soon after a setting was altered."""
+EMPTIES = ("wipe", "wipe", "crash", "slow-restart")
+"""After it a replica has much to copy."""
 
 
 def with_altered_settings(plan: Plan) -> Plan:
@@ -99,7 +101,11 @@ def with_altered_settings(plan: Plan) -> Plan:
     drawn = _episodes(random, topics)
     if plan.diskless is not None:
         drawn += _of_diskless(random, plan.diskless)
-    around = [_soon(random, each) for each in drawn if random.random() < 0.3]
+    around = [_soon(random, each, AROUND) for each in drawn if random.random() < 0.3]
+    if random.random() < 0.4:
+        last = _to_the_end(random, topics)
+        around.append(_soon(random, last, EMPTIES))
+        drawn.append(last)
     moves = [_move(random, plan) for _ in range(random.choice((0, 0, 2, 4)))]
     return replace(
         plan,
@@ -180,10 +186,17 @@ def _any_time(random: Random) -> int:
     return random.randrange(SETTLED_US + SECOND_US, SAFETY_US - 10 * SECOND_US)
 
 
-def _soon(random: Random, altered: Alteration) -> Fault:
+def _to_the_end(random: Random, topics: tuple[TopicPlan, ...]) -> Alteration:
+    """A limit that is below what is written and stays so: all of that must still be copied."""
+    at_us = SAFETY_US - random.randrange(3 * SECOND_US, 12 * SECOND_US)
+    name, value = random.choice(((SEGMENT_BYTES, "40"), (MESSAGE_BYTES, "60")))
+    return Alteration(at_us, random.choice(topics).name, name, SET, value)
+
+
+def _soon(random: Random, altered: Alteration, kinds: tuple[str, ...]) -> Fault:
     """Something that goes wrong around a change."""
     at_us = max(SETTLED_US, altered.at_us + random.randrange(-SECOND_US, 3 * SECOND_US))
-    return replace(draw_fault(random, AROUND), at_us=at_us)
+    return replace(draw_fault(random, kinds), at_us=at_us)
 
 
 def _move(random: Random, plan: Plan) -> Operation:

@@ -20,7 +20,7 @@ Rule kept: what was lost by a recorded rule (an unclean election, a disk) may ta
 a key with it, so C1 and C2 are not asked from then on. Source: KIP-58, KIP-354, the rules of
 `core.log.compaction` written down once more. Not here: when a log is
 compacted, what logs say of transactions (C5, `ended.py`), by which markers a pass may go (C6,
-`decided.py`).
+`decided.py`), whether there may be a pass at all (C7, `logs.py`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""L1 to L8: what must hold of every replica's log, and of what was told to be committed.
+"""L1 to L8 and C7: what must hold of every replica's log, and of what was told to be committed.
 
     L1  log start <= high watermark <= end; each batch begins where the one before it ends
     L2  one batch an offset and leader epoch; copies are equal up to what each knows as committed
@@ -11,6 +11,7 @@
         record is committed; a process that ends takes nothing with it
     L8  a producer's sequence numbers stand once, and in order, in a log; a transaction coordinator
         that lost its log may give them again where nothing that is left can tell
+    C7  a pass of compaction begins only where the node knows a cleanup.policy that says so
 
 What: after each event, the copies of the node whose event it was are looked at, and one that
 changed is judged (`replicas.py`). The true high watermark and the losses that a recorded rule

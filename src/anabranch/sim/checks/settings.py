@@ -2,7 +2,8 @@
 
     S1  a change that is right is taken, and one that a diskless topic cannot have is refused
     S2  a change that was acknowledged stands in the metadata log
-    S3  each log works by the settings that its node's metadata say, however they are spelled
+    S3  each node that has followed the metadata log has its settings, and each log works by those
+        of its node's image, however they are spelled
 
 What: an operator tells each change before it is asked for; `look` compares a node's logs with its
 image when that has moved. Texts are read here by rules of the checker's own. Rule kept: what the
@@ -19,13 +20,14 @@ from typing import TYPE_CHECKING, Any
 from anabranch.core.errors import ErrorCode
 from anabranch.core.wire.metadata_records import ConfigRecord
 from anabranch.sim.checks.marks import Marks
-from anabranch.sim.checks.model import BROKER, BY_BROKERS, TOPIC, Model, entries, means_true
+from anabranch.sim.checks.model import BROKER, BY_BROKERS, TOPIC, entries, means_true
 from anabranch.sim.checks.violation import Violation
 from anabranch.sim.settings_plan import APPEND, BY_DEFAULT, DELETE, DISKLESS, SET
 
 if TYPE_CHECKING:
     from anabranch.core.metadata.image import MetadataImage
     from anabranch.core.replication.replica import Replica
+    from anabranch.sim.checks.metadata import MetadataChecks
     from anabranch.sim.node import SimNode
     from anabranch.sim.plan import Plan
     from anabranch.sim.plan_parts import Alteration
@@ -72,9 +74,10 @@ class SettingsChecks:
     """See the module. `near_a_crash` says whether a process crashed a moment ago."""
 
     def __init__(
-        self, model: Model, marks: Marks, plan: Plan, near_a_crash: Callable[[], bool]
+        self, metadata: MetadataChecks, marks: Marks, plan: Plan, near_a_crash: Callable[[], bool]
     ) -> None:
-        self._model = model
+        self._metadata = metadata
+        self._model = metadata.model
         self._marks = marks
         self._near_a_crash = near_a_crash
         self._topics = {each.topic for each in plan.alterations} - {BY_DEFAULT}
@@ -90,7 +93,7 @@ class SettingsChecks:
         since, before = len(self._model.changed), self._value(wanted)
 
         def answered(response: Any) -> None:
-            if response is None:
+            if response is None or self._metadata.rewound:
                 return
             answer = response.responses[0]
             code = answer.error_code
@@ -149,9 +152,21 @@ class SettingsChecks:
         if seen is not None and seen == (id(broker), broker.image):
             return
         self._seen[node.node_id] = (id(broker), broker.image)
+        if broker.image.next_offset == self._model.end_offset and not self._metadata.rewound:
+            self._check_image(node, broker.image)
         for replica in broker.partitions:
             if replica.log.fault is None:
                 self._compare(node, replica, broker.image)
+
+    def _check_image(self, node: SimNode, image: MetadataImage) -> None:
+        """Of a node that has followed everything: what it takes for the settings."""
+        for resource, values in self._model.configs.items():
+            if dict(image.config(*resource)) != values:
+                raise Violation(
+                    "S3", "A node's image has other settings than the metadata log.",
+                    {"node": node.name, "resource": resource, "log": values,
+                     "node_has": dict(image.config(*resource))},
+                )  # fmt: skip
 
     def _compare(self, node: SimNode, replica: Replica, image: MetadataImage) -> None:
         topic, config = replica.topic_partition.topic, replica.log.config

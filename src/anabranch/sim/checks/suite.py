@@ -102,7 +102,7 @@ class Suite(Watcher):
     def watch_settings(self, plan: Plan) -> SettingsChecks:
         """Settings of these topics are altered."""
         self.logs.altered = frozenset(each.name for each in plan.topics if each.becomes_compacted)
-        self.settings = SettingsChecks(self.model, self.marks, plan, self._is_near_a_crash)
+        self.settings = SettingsChecks(self.metadata, self.marks, plan, self._is_near_a_crash)
         return self.settings
 
     def _is_near_a_crash(self) -> bool:
