@@ -9,27 +9,26 @@ and how many (`plan`), what they happen to (`scene`).
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import signal
 import sqlite3
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import permutations
-from typing import TypeVar
 
 import psycopg
 
 from anabranch.client import admin
-from anabranch.client.cluster import Cluster
 from anabranch.client.elections import Election, elect_leaders
 from anabranch.client.reassignments import reassign
-from anabranch.core.errors import ApiError, StorageFault
+from anabranch.core.errors import StorageFault
 from anabranch.core.types import TopicPartition
 from anabranch.testing import ClusterError
 from anabranch.testing.fault_calls import Undo
+from chaos.asking import ask
 from chaos.faults_diskless import kill_between, outlive_lease
+from chaos.faults_settings import alter
 from chaos.nodes import IDS
 from chaos.operator_log import now_us
 from chaos.plan import FAMILIES, Fault
@@ -40,8 +39,6 @@ from chaos.topics import create
 
 Happening = contextlib.AbstractContextManager[str]
 Act = Callable[[Scene, Fault], Happening]
-T = TypeVar("T")
-ADMIN_SECONDS = 5.0
 TIMES = 4
 """How often a coordinator of transactions is killed in one fault."""
 ROWS = [row for size in (2, 3) for row in permutations(IDS, size)]
@@ -268,7 +265,7 @@ def _end_store(scene: Scene, fault: Fault) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _elect_preferred(scene: Scene, fault: Fault) -> Iterator[str]:
-    _ask(scene, lambda cluster: elect_leaders(cluster, Election.PREFERRED, None))
+    ask(scene, lambda cluster: elect_leaders(cluster, Election.PREFERRED, None))
     yield "elect preferred leaders"
 
 
@@ -278,12 +275,12 @@ def _move(scene: Scene, fault: Fault) -> Iterator[str]:
     place = TopicPartition(*scene.movable[int(fault.aim * len(scene.movable))])
     rows = ROWS + [(each,) for each in IDS] if place.topic == ALONE else ROWS
     row = rows[int(fault.other * len(rows))]
-    (asked,) = _ask(scene, lambda cluster: reassign(cluster, {place: row}))
+    (asked,) = ask(scene, lambda cluster: reassign(cluster, {place: row}))
     if asked.code:
         raise Nothing(asked.sentence)
     yield f"move {place} to {list(row)}"
     if fault.strength < 0.3:
-        _ask(scene, lambda cluster: reassign(cluster, {place: None}))
+        ask(scene, lambda cluster: reassign(cluster, {place: None}))
 
 
 @contextlib.contextmanager
@@ -291,7 +288,7 @@ def _recreate(scene: Scene, fault: Fault) -> Iterator[str]:
     """Delete a topic that is written to; another one of its name follows at the end."""
     topic = scene.reborn[int(fault.aim * len(scene.reborn))]
     number = scene.operator.deletion(topic)
-    _ask(scene, lambda cluster: admin.delete_topic(cluster, topic))
+    ask(scene, lambda cluster: admin.delete_topic(cluster, topic))
     scene.operator.answered(topic, number)
     yield f"delete topic {topic}"
     with contextlib.suppress(Nothing):  # it is made after the round then
@@ -300,7 +297,7 @@ def _recreate(scene: Scene, fault: Fault) -> Iterator[str]:
 
 def _create(scene: Scene, topic: str) -> None:
     scene.operator.creation(topic)
-    _ask(scene, lambda cluster: create(cluster, topic))
+    ask(scene, lambda cluster: create(cluster, topic))
 
 
 def restore(scene: Scene) -> list[str]:
@@ -310,19 +307,6 @@ def restore(scene: Scene) -> list[str]:
         with contextlib.suppress(Nothing):
             _create(scene, topic)
     return gone
-
-
-def _ask(scene: Scene, question: Callable[[Cluster], Awaitable[T]]) -> T:
-    """What an operator is answered within `ADMIN_SECONDS`. Raises Nothing when it is nothing."""
-
-    async def ask() -> T:
-        async with Cluster(scene.nodes.bootstrap, deadline_seconds=ADMIN_SECONDS) as cluster:
-            return await question(cluster)
-
-    try:
-        return asyncio.run(ask())
-    except (ApiError, OSError) as problem:
-        raise Nothing(str(problem)) from None
 
 
 @contextlib.contextmanager
@@ -391,6 +375,7 @@ ACTS: dict[str, Act] = {
     "elect-preferred": _elect_preferred,
     "move": _move,
     "recreate": _recreate,
+    "alter": alter,
     "kill-client": _client,
     "pause-client": _client,
     "kill-streams": _client,

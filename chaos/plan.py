@@ -37,10 +37,13 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "streams": ("kill-streams", "kill-streams", "pause-streams"),
     "moves": ("move",),
     "topics": ("recreate",),
+    "settings": ("alter",),
     "rest": ("elect-preferred", "clock-jump", "kill-client", "pause-client"),
 }  # fmt: skip
 """Family -> its kinds; a kind that stands twice is drawn twice as often."""
 
+APART = "settings"
+"""The family that is drawn by itself, beside those of a round."""
 SHORT_S, LONG_S = 12.0, 25.0
 """How long the faults of a round may go on beginning."""
 MOST_FAULTS = 7
@@ -54,7 +57,7 @@ LONGEST_S: dict[str, float] = {
     "kill-all": 2.0, "flap": 1.5, "end-store": 8.0, "crash-store": 4.0, "hold-store": 8.0,
     "objects-away": 10.0, "objects-slow": 14.0, "objects-cut": 14.0, "objects-full": 10.0,
     "part-objects": 14.0, "hold-coordinator": 8.0, "kill-between": 4.0,
-    "move": 12.0, "recreate": 3.0,
+    "move": 12.0, "recreate": 3.0, "alter": 14.0,
 }  # fmt: skip
 USUAL_S = 6.0
 
@@ -91,12 +94,21 @@ def draw_config(seed: int, part: int) -> dict[str, object]:
 def draw_round(seed: int, part: int, number: int, kinds: Collection[str]) -> list[Fault]:
     """The faults of a round, of these kinds, in the order in which they begin."""
     random = Random(f"{seed}/{part}/round/{number}")
-    families = [name for name, each in FAMILIES.items() if set(each) & set(kinds)]
+    families = [name for name, each in FAMILIES.items() if name != APART and set(each) & set(kinds)]
     chosen = random.sample(families, random.randint(1, min(3, len(families))))
     possible = [kind for name in chosen for kind in FAMILIES[name] if kind in kinds]
     span_s = random.uniform(SHORT_S, LONG_S)
     faults = [_fault(random, random.choice(possible), span_s) for _ in range(_count(random))]
+    faults += _altered(Random(f"{seed}/{part}/settings/{number}"), kinds, span_s)
     return sorted(faults, key=lambda fault: fault.at_s)
+
+
+def _altered(random: Random, kinds: Collection[str], span_s: float) -> list[Fault]:
+    """What is altered of settings in half of the rounds, from a stream of its own."""
+    possible = [kind for kind in FAMILIES[APART] if kind in kinds]
+    if not possible or random.random() < 0.5:
+        return []
+    return [_fault(random, random.choice(possible), span_s) for _ in range(random.randint(1, 3))]
 
 
 def _count(random: Random) -> int:

@@ -9,17 +9,28 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from chaos.check import Verdict
 from chaos.clients import Sender
 from chaos.clients_ports import Token
 from chaos.crowd import PARTS, Client, Crowd, Part
 from chaos.faults import ACTS
+from chaos.faults_settings import ALTERATIONS, taken_back
 from chaos.history import Place, Writer, read_lines
 from chaos.node_logs import TRUNCATION, NodeLogs
 from chaos.plan import FAMILIES, draw_config, draw_round
 from chaos.replicas import Comparison
 from chaos.report import LEAST, PartReport, Report
 from chaos.run import stores_of
+from chaos.topics import TOPICS
+
+from anabranch.core.settings.broker import BrokerConfig
+from anabranch.core.settings.validation import (
+    Resource,
+    apply_operation,
+    validate_broker_configs,
+    validate_topic_configs,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = frozenset(ACTS)
@@ -43,6 +54,29 @@ def test_only_what_can_be_done_here_is_drawn():
     some = frozenset({"kill", "pause"})
     drawn = {fault.kind for number in range(50) for fault in draw_round(1, 0, number, some)}
     assert drawn == some
+
+
+def test_settings_are_altered_beside_a_round_and_change_nothing_else_of_it():
+    rounds = [draw_round(1, 0, number, KINDS) for number in range(50)]
+    others = [draw_round(1, 0, number, KINDS - {"alter"}) for number in range(50)]
+    assert [[each for each in faults if each.kind != "alter"] for faults in rounds] == others
+    assert rounds != others
+
+
+@pytest.mark.parametrize("altered", ALTERATIONS, ids=str)
+def test_each_alteration_is_right_and_can_be_taken_back(altered):
+    broker, own = BrokerConfig.of(), dict(TOPICS[altered.topic].configs) if altered.topic else {}
+    for each in (altered, taken_back(altered)):
+        if each is None:
+            continue
+        kind = Resource.TOPIC if each.topic else Resource.BROKER
+        values = apply_operation(kind, own, each.name, each.operation, each.value, broker)
+        if each.topic:
+            validate_topic_configs(values, broker)
+        else:
+            validate_broker_configs(values, per_broker=False)
+    back = taken_back(altered)
+    assert back is None or back.value == own.get(altered.name, "")
 
 
 def test_a_long_run_has_both_stores_and_a_short_one_either():
