@@ -118,11 +118,13 @@ def with_altered_settings(plan: Plan) -> Plan:
 
 
 def _config(random: Random) -> dict[str, str]:
-    """Retention and compaction look often, where the plan does not say how often."""
+    """Retention and compaction look often, where the plan does not say how often, and controllers
+    for partitions that an unclean election may give a leader."""
     return {
         "log.retention.check.interval.ms": random.choice(("1000", "3000")),
         "log.cleaner.backoff.ms": random.choice(("300", "1000")),
         "log.flush.offset.checkpoint.interval.ms": random.choice(("2000", "60000")),
+        "unclean.leader.election.interval.ms": random.choice(("1000", "300000")),
     }
 
 
