@@ -173,7 +173,7 @@ def plain(answer: Any) -> Any:
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
 async def test_any_row_of_calls_is_answered_as_in_memory(engine: Engine) -> None:
     tables = MemoryCoordinator(CLUSTER, lambda: script.now_ms)
-    script = Script(17, engine, (await engine.connect(), AsyncMemoryCoordinator(tables)))
+    script = Script(18, engine, (await engine.connect(), AsyncMemoryCoordinator(tables)))
     await script.same("take_control", 1)
     await script.same("create_logs", 1, [NewLogs(topic, "any", 0, 2) for topic in TOPICS[:3]])
     await script.same("register", BROKER, EPOCH)
