@@ -100,6 +100,7 @@ def with_altered_settings(plan: Plan) -> Plan:
     topics = tuple(replace(each, becomes_compacted=True) for each in plan.topics)
     drawn = _episodes(random, topics)
     if plan.diskless is not None:
+        drawn = [each for each in drawn if not _keeps_diskless_out(each)]
         drawn += _of_diskless(random, plan.diskless)
     around = [_soon(random, each, AROUND) for each in drawn if random.random() < 0.3]
     if random.random() < 0.4:
@@ -115,6 +116,11 @@ def with_altered_settings(plan: Plan) -> Plan:
         operations=tuple(sorted((*plan.operations, *moves), key=attrgetter("at_us"))),
         config=tuple(sorted({**_config(random), **dict(plan.config)}.items())),
     )
+
+
+def _keeps_diskless_out(alteration: Alteration) -> bool:
+    """Whether a diskless topic cannot be made again meanwhile: it would be a compacted one."""
+    return (alteration.topic, alteration.name) == (BY_DEFAULT, "log.cleanup.policy")
 
 
 def _config(random: Random) -> dict[str, str]:

@@ -296,6 +296,8 @@ class Producer(Client):
             self._again(lane, batch, code)
         else:
             self._give_up(lane, batch)
+            if code == ErrorCode.MESSAGE_TOO_LARGE and self.manner.idempotent:
+                self._begin_anew(lane)  # else its numbers are missing for good
         self._go_on(lane)
 
     def _again(self, lane: _Lane, batch: _Batch, code: int) -> None:
