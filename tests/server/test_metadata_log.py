@@ -10,6 +10,8 @@ import pytest
 from controller_kit import FEW_BYTES, SECONDS, Follower, Host, eventually, topic
 
 from anabranch.core.controller.controller import METADATA_KEY
+from anabranch.core.metadata.batches import encode_batch
+from anabranch.core.metadata.features import bootstrap_records
 from anabranch.core.metadata.following.checkpoints import checkpoint_name, checkpoints
 from anabranch.core.metadata.following.copy import MetadataCopy
 from anabranch.core.metadata.following.own_snapshots import OwnSnapshots
@@ -155,6 +157,25 @@ def test_a_torn_snapshot_is_passed_over(tmp_path: Path) -> None:
     reopened = MetadataCopy.open(RealFiles(), str(tmp_path), 1)
     assert reopened.image.offset == -1
     reopened.close()
+
+
+def test_a_snapshot_that_rotted_is_passed_over(tmp_path: Path) -> None:
+    """Any bit of it may be another than what was written."""
+    copy = MetadataCopy.open(RealFiles(), str(tmp_path), 1)
+    records = bootstrap_records(2)
+    copy.append(encode_batch(records, base_offset=0, epoch=1, now_ms=1), 1)
+    copy.write_snapshot(copy.image, 1)
+    image = copy.image
+    copy.close()
+    path = Path(copy.folder, checkpoint_name(image.next_offset, 1))
+    sound = path.read_bytes()
+    for position in range(len(sound)):
+        rotten = bytearray(sound)
+        rotten[position] ^= 0x10
+        path.write_bytes(rotten)
+        reopened = MetadataCopy.open(RealFiles(), str(tmp_path), 1)
+        assert reopened.image == image, position
+        reopened.close()
 
 
 async def test_a_controller_of_another_cluster_stops_the_node(host: Host, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from anabranch.core.errors import ProtocolError, TooOld
 from anabranch.core.metadata.levels import version_at
 from anabranch.core.types import Buffer, Offset
-from anabranch.core.wire.batch import BatchHeader, read_header, walk
+from anabranch.core.wire.batch import MAGIC, BatchHeader, crc_is_valid, read_header, walk
 from anabranch.core.wire.control import (
     build_leader_change,
     build_snapshot_footer,
@@ -96,10 +96,12 @@ def decode_batch(
 
 
 def understood(buffer: Buffer) -> list[MetadataBatch]:
-    """As `decode_batches`, for batches that a newer version may have written.
+    """As `decode_batches`, for batches that a newer version may have written, or a disk spoiled.
 
-    Raises TooOld for a record, or a version of one, that is not known here.
+    Raises TooOld for a record, or a version of one, that is not known here, ProtocolError also for
+    a checksum that does not match.
     """
+    _check_sums(buffer)
     try:
         return list(decode_batches(buffer))
     except ProtocolError:
@@ -110,6 +112,17 @@ def understood(buffer: Buffer) -> list[MetadataBatch]:
             f"this version of Anabranch is too old for the cluster: the metadata holds {unknown}, "
             "which it cannot read; install a newer version on this node"
         ) from None
+
+
+def _check_sums(buffer: Buffer) -> None:
+    for position, header in walk(buffer):
+        if not _is_sound(buffer, position, header):
+            detail = f"the batch at offset {header.base_offset} does not match its checksum"
+            raise ProtocolError("RecordBatch", header.magic, "crc", position, detail)
+
+
+def _is_sound(buffer: Buffer, position: int, header: BatchHeader) -> bool:
+    return header.magic == MAGIC and crc_is_valid(buffer, position, header.size_bytes)
 
 
 def _unknown_record(buffer: Buffer) -> str | None:
@@ -168,10 +181,15 @@ def snapshot_parts(
 
 
 def snapshot_is_whole(buffer: Buffer) -> bool:
-    """Whether the last batch is the footer: a file that was torn while written has none."""
+    """Whether it is what was written, to its footer: not torn, and not spoiled by a disk since."""
     last = None
     end = 0
-    for position, header in walk(buffer):
-        last = header
-        end = position + header.size_bytes
+    try:
+        for position, header in walk(buffer):
+            last = header
+            end = position + header.size_bytes
+            if not _is_sound(buffer, position, header):
+                return False
+    except ProtocolError:
+        return False
     return last is not None and last.is_control and end == len(buffer)

@@ -47,7 +47,7 @@ def checkpoints(files: Files, folder: str) -> list[Checkpoint]:
 
 
 def newest_whole(files: Files, folder: str) -> tuple[Checkpoint, bytes] | None:
-    """The newest snapshot that was written to its end, and its bytes."""
+    """The newest snapshot that is as it was written, and its bytes."""
     for each in checkpoints(files, folder):
         payload = files.read(f"{folder}/{each.name}")
         if snapshot_is_whole(payload):
