@@ -13,6 +13,7 @@ import psutil
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.clients.members import until
+from tests.server.node_kit import ThreadNode
 from tests.server.test_separate_roles import Roles
 from tests.server.three_kit import (
     IDS,
@@ -186,6 +187,17 @@ def test_a_command_that_restarts_nothing_stops_the_roll(up):
     assert "Traceback" not in done.stderr
     failed = anabranch(*words, "false {id}")
     assert "ended with exit code 1" in failed.stderr
+
+
+def test_a_silent_connection_that_its_broker_ends_is_no_restart(tmp_path):
+    node = ThreadNode(tmp_path / "data", connections_max_idle_ms=500).start()
+    try:
+        words = ["--bootstrap-server", node.node.bootstrap_servers, "--restart-command", "true"]
+        done = anabranch("cluster", "roll", *words, "--wait", "3")
+    finally:
+        node.stop()
+    assert done.returncode == 1
+    assert "broker 1 was not restarted" in done.stderr
 
 
 def test_nothing_begins_while_a_broker_is_away_or_could_not_be_spared(up):

@@ -17,10 +17,11 @@ from typing import NamedTuple
 
 from anabranch.client.admin import describe_cluster
 from anabranch.client.cluster import Cluster
-from anabranch.client.connection import Connection, ConnectionLost
+from anabranch.client.connection import SOFTWARE_NAME, Connection, ConnectionLost
 from anabranch.client.overview import controller_of
 from anabranch.client.partitions import Topic, describe_topics
 from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.wire.messages.api_versions import ApiVersionsRequest
 from anabranch.core.wire.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
@@ -186,15 +187,28 @@ async def roll(
         begun = loop.time()
         left = [each.node_id for each in plan.order[number + 1 :]]
         witness = await Connection.open(node.host, node.port)
+        keeping = loop.create_task(_keep(witness, wait_seconds))
         try:
             tell("restarts", node, 0.0)
             await restart(node)
             until = begun + wait_seconds
             await _stopped(witness, node, until, left)
         finally:
+            keeping.cancel()
             await witness.close()
         await _back(cluster, node, until, left)
         tell("back", node, loop.time() - begun)
+
+
+async def _keep(witness: Connection, wait_seconds: float) -> None:
+    """Ask again and again: a node ends a connection that is silent for longer than it allows."""
+    question = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version="0")
+    version, answered = witness.version_for(question.api_key), asyncio.Event()
+    while witness.is_open:
+        answered.clear()
+        witness.post(question, version, lambda _: answered.set(), timeout_seconds=wait_seconds)
+        await answered.wait()
+        await asyncio.sleep(LOOK_SECONDS)
 
 
 async def _stopped(witness: Connection, node: Node, until: float, left: list[int]) -> None:
