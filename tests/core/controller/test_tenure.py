@@ -131,6 +131,24 @@ def test_a_holder_that_is_gone_is_forgotten_when_another_was_quicker() -> None:
     assert third.is_active and not second.is_active
 
 
+def test_a_holder_that_lived_although_it_was_told_to_be_gone_is_waited_for_from_then_on() -> None:
+    """Its machine refuses connections to the address at which it is watched, as a firewall does."""
+    store = Store()
+    first, second = Node(store, 1).started(), Node(store, 2).started()
+    for holder, other in ((first, second), (second, first)):
+        other.step(events.HolderGone(holder.controller.epoch))
+        other.go()
+        holder.go(RENEW_MS)
+        assert other.is_active and not holder.is_active
+    second.step(events.HolderGone(3))
+    second.go(WATCH_MS)
+    assert first.is_active and not second.is_active
+    (said,) = [each.sentence for each in second.said(effects.Troubled)]
+    assert said.startswith("node 1 is controller, but nothing listens at its address there:1")
+    second.go(LEASE_MS + WATCH_MS)
+    assert second.is_active, "it is silent now"
+
+
 def test_a_restarted_process_takes_its_own_lease_at_once() -> None:
     store = Store()
     Node(store, 1).started()

@@ -106,6 +106,8 @@ class Candidacy:
             self.stop(self._store_age.fault_of_lease(seen, lease))
             return
         silence.look(lease, now_ms)
+        if lease is not None and silence.finds_living(lease):
+            state.do(effects.Troubled(_unreachable(lease)))
         if self._was_active and is_a_twin_s(lease, me):
             self.stop(
                 f"another process is controller with node.id={me.node_id} on the same metadata "
@@ -165,3 +167,11 @@ class Candidacy:
     @property
     def _me(self) -> LeaseTaker:
         return LeaseTaker(self._controller.node_id, self._incarnation, self.endpoint)
+
+
+def _unreachable(lease: Lease) -> str:
+    return (
+        f"node {lease.holder} is controller, but nothing listens at its address {lease.endpoint}: "
+        "correct its advertised.listeners, or what refuses connections between the two nodes; "
+        "until then its end is noticed only when its lease has run out"
+    )

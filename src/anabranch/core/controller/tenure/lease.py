@@ -60,6 +60,10 @@ class Silence:
         self.lease: Lease | None = None
         self._since_ms: int | None = None
         self._gone_epoch = -1
+        self._said_gone: dict[int, Lease] = {}
+        """By node: the last lease of its whose holder was said to be gone."""
+        self._lived_on: dict[int, str] = {}
+        """By node: its process that took another lease after it was said to be gone."""
         self.newest_epoch = 0
         """Of all leases that were seen: in a sound store it never goes back."""
 
@@ -82,8 +86,25 @@ class Silence:
 
     def holder_gone(self, epoch: int) -> None:
         """Nobody listens where its holder did: an append of its is refused once it is taken, so
-        that its time need not be waited for."""
+        that its time need not be waited for. Not believed of a process that lived on when that was
+        said of it: two that cannot reach each other would take the lease in turn for ever."""
+        lease = self.lease
+        if lease is not None and lease.epoch == epoch:
+            if self._lived_on.get(lease.holder) == lease.process:
+                return
+            self._said_gone[lease.holder] = lease
         self._gone_epoch = epoch
+
+    def finds_living(self, lease: Lease | None) -> bool:
+        """Whether this lease shows, for the first time, that a process that was said to be gone
+        lived on."""
+        gone = None if lease is None else self._said_gone.get(lease.holder)
+        if lease is None or gone is None or gone.process != lease.process:
+            return False
+        if lease.epoch <= gone.epoch or self._lived_on.get(lease.holder) == lease.process:
+            return False
+        self._lived_on[lease.holder] = lease.process
+        return True
 
     def is_long(self, now_ms: int, timing: LeaseTimes) -> bool:
         """Whether the holder has been silent for so long that another may take the lease."""
