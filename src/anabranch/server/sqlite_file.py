@@ -26,6 +26,8 @@ BUSY_TIMEOUT_S = 5.0
 REMEDIES = {
     "SQLITE_FULL": "free space on its volume",
     "SQLITE_READONLY": "its volume or the file is read-only; make it writable for this user",
+    "SQLITE_READONLY_DBMOVED": "the file was moved, replaced or removed while it was open; "
+    "stop all nodes that use it, see that the right file is in its place, and start them again",
     "SQLITE_CANTOPEN": "check that its folder exists and is writable for this user",
     "SQLITE_BUSY": "another program has locked it; end that program's transaction",
     "SQLITE_IOERR": "check its disk",
@@ -94,7 +96,8 @@ def error_name(error: sqlite3.Error) -> str:
 
 
 def sentence(error: sqlite3.Error, remedies: Mapping[str, str]) -> str:
-    """What SQLite says, and what to do: `remedies` go before those that hold for any file."""
-    name = error_name(error)
-    helps = [what for start, what in {**REMEDIES, **remedies}.items() if name.startswith(start)]
-    return "; ".join((str(error), *helps))
+    """What SQLite says, and what to do: `remedies` go before those that hold for any file, and what
+    holds for one error before what holds for its kind."""
+    name, known = error_name(error), {**REMEDIES, **remedies}
+    start = max((each for each in known if name.startswith(each)), key=len, default="")
+    return "; ".join((str(error), known[start])) if start else str(error)

@@ -77,3 +77,15 @@ def test_a_node_gives_its_reserve_to_the_store_beside_its_folders(tmp_path):
 
 async def made_room(node):
     return node._store.make_room(DiskFull("no space left"))
+
+
+async def test_a_file_that_was_replaced_is_not_called_read_only(store, tmp_path):
+    """Not a full volume, but as little to be written to."""
+    lease = await store.take_lease(None, 1, "a", "")
+    path = tmp_path / "metadata.db"
+    (tmp_path / "backup.db").write_bytes(path.read_bytes())
+    (tmp_path / "backup.db").replace(path)
+    answer = await store.append(lease, 0, [StoredBatch(0, 3, lease.epoch, b"batch")])
+    assert isinstance(answer, Unknown)
+    assert "was moved, replaced or removed while it was open" in answer.cause
+    assert "read-only" not in answer.cause
