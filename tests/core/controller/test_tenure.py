@@ -412,7 +412,7 @@ def test_a_snapshot_holds_what_is_committed_and_is_read_again() -> None:
     assert node.controller.epoch == 2 and node.topics == before
 
 
-def test_a_snapshot_waits_until_what_was_decided_is_committed() -> None:
+def test_a_snapshot_holds_nothing_that_is_decided_and_not_committed() -> None:
     store = Store()
     node = Node(store, settings={FEW_BYTES: "1"}).started()
     node.decide(1)
@@ -421,9 +421,27 @@ def test_a_snapshot_waits_until_what_was_decided_is_committed() -> None:
     answer = store.do(node, append)
     assert answer is not None
     node.step(answer)
-    assert not [each for each in node.calls if isinstance(each, effects.WriteSnapshot)]
-    node.go()
-    assert store.snapshot is not None and store.snapshot.end_offset <= store.end_offset
+    (snapshot,) = [each for each in node.calls if isinstance(each, effects.WriteSnapshot)]
+    assert snapshot.image.next_offset == store.end_offset < node.controller.image.next_offset
+    assert {each.name for each in snapshot.image.topics_by_id.values()} == {"t1"}
+
+
+def test_snapshots_are_written_while_more_is_always_decided() -> None:
+    """As when a plan moves thousands of partitions: else store and memory would grow meanwhile."""
+    store = Store()
+    node = Node(store, settings={FEW_BYTES: "1000"}).started()
+    node.decide_named(0)
+    node.tick()
+    for number in range(1, 100):
+        node.decide_named(number)  # while an append is under way
+        calls, node.calls = node.calls, []
+        for answer in [store.do(node, call) for call in calls]:
+            assert answer is not None
+            node.step(answer)
+        node.tick()
+        assert node.controller.image.next_offset > node.controller.log.end_offset
+    assert store.snapshots_asked > 1
+    assert node.controller.log.bytes_since_snapshot < 2000
 
 
 def test_a_snapshot_that_was_not_stored_is_tried_again() -> None:
@@ -459,7 +477,7 @@ def test_a_snapshot_that_became_due_meanwhile_is_written_when_the_other_ends(
     assert not node.calls, "nothing came since"
 
 
-def test_what_was_decided_meanwhile_waits_until_it_is_committed() -> None:
+def test_what_was_decided_meanwhile_is_in_none_before_it_is_committed() -> None:
     store = Store()
     node = Node(store, settings={FEW_BYTES: "1"}).started()
     decide_and_commit(node, store, 1)
@@ -469,7 +487,8 @@ def test_what_was_decided_meanwhile_waits_until_it_is_committed() -> None:
     node.decide(3)
     node.step(store.do(node, append))
     node.step(store.do(node, first))
-    assert not [each for each in node.calls if isinstance(each, effects.WriteSnapshot)]
+    (second,) = [each for each in node.calls if isinstance(each, effects.WriteSnapshot)]
+    assert second.image.next_offset == store.end_offset < node.controller.image.next_offset
     node.go()
     assert store.snapshot is not None and store.snapshot.end_offset == store.end_offset
 

@@ -86,11 +86,11 @@ MUTANTS = (
         name="snapshot-of-uncommitted-state",
         rule="a snapshot of the metadata holds only what is committed",
         module=f"{TENURE}.snapshots",
-        old="if self._controller.image.next_offset == self._controller.log.end_offset:",
-        new="if True:",
+        old="self._committed = image\n        self._write_if_due(",
+        new="self._committed = self._controller.image\n        self._write_if_due(",
         seed=NO_SCHEDULE,
         caught_by="tests/core/controller/test_tenure.py"
-        "::test_a_snapshot_waits_until_what_was_decided_is_committed",
+        "::test_a_snapshot_holds_nothing_that_is_decided_and_not_committed",
     ),
     Mutant(
         name="stored-snapshot-due-meanwhile-waits-for-a-commit",

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from anabranch.core.controller.partitions.election_counts import ElectionCounts, elections_in
+from anabranch.core.metadata.image import MetadataImage
 from anabranch.core.metadata.store import StoredBatch
 from anabranch.core.wire.metadata_records import MetadataRecord
 
@@ -26,9 +27,11 @@ class WaitingAnswer(NamedTuple):
 
 
 class Planned(NamedTuple):
-    """A batch, whom it elects, and when that was decided, by the steady clock."""
+    """A batch, the state after it, whom it elects, and when that was decided, by the steady
+    clock."""
 
     batch: StoredBatch
+    image: MetadataImage
     elections: ElectionCounts
     decided_ms: int
 
@@ -42,9 +45,15 @@ class Appends:
         self.waiting: deque[WaitingAnswer] = deque()
         self.elections_total = self.unclean_elections_total = self.elections_ms_total = 0
 
-    def plan(self, batch: StoredBatch, records: Sequence[MetadataRecord], now_ms: int) -> None:
-        """One more decision, which stands on all before it."""
-        self.planned.append(Planned(batch, elections_in(records), now_ms))
+    def plan(
+        self,
+        batch: StoredBatch,
+        image: MetadataImage,
+        records: Sequence[MetadataRecord],
+        now_ms: int,
+    ) -> None:
+        """One more decision, which stands on all before it; `image` is the state after it."""
+        self.planned.append(Planned(batch, image, elections_in(records), now_ms))
 
     def take(self) -> tuple[StoredBatch, ...]:
         """Everything that is planned goes under way."""
@@ -52,7 +61,7 @@ class Appends:
         self.under_way, self.planned = self.planned, []
         return tuple(each.batch for each in self.under_way)
 
-    def commit(self, now_ms: int) -> list[StoredBatch]:
+    def commit(self, now_ms: int) -> list[Planned]:
         """What was under way is committed: whom it elects is elected."""
         committed, self.under_way = self.under_way, []
         for each in committed:
@@ -60,7 +69,7 @@ class Appends:
             self.elections_total += counts.elections
             self.unclean_elections_total += counts.unclean
             self.elections_ms_total += counts.elections * (now_ms - each.decided_ms)
-        return [each.batch for each in committed]
+        return committed
 
     def ready(self, end_offset: int) -> list[WaitingAnswer]:
         """The answers that stand on nothing beyond the committed end."""

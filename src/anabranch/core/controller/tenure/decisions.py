@@ -67,7 +67,8 @@ class Decisions:
         )
         end = first + len(records)
         controller.advance(records, end - 1)
-        self._appends.plan(StoredBatch(first, end, controller.epoch, payload), records, now_ms)
+        batch = StoredBatch(first, end, controller.epoch, payload)
+        self._appends.plan(batch, controller.image, records, now_ms)
         if result.reasons:
             self._state.do(effects.Decided(tuple(result.reasons)))
         self._due_ms = min(self._due_ms, now_ms + SHARED_MS) if result.more_follow else now_ms
@@ -94,12 +95,13 @@ class Decisions:
         state, controller = self._state, self._controller
         state.held.confirm(append.asked_ms)
         log = controller.log
-        for batch in self._appends.commit(now_ms):
+        committed = self._appends.commit(now_ms)
+        for batch, *_ in committed:
             log.extend(CommittedBatch(*batch))
             controller.history.commit(batch.first_offset)
         for each in self._appends.ready(log.end_offset):
             state.do(effects.Answer(each.ticket, each.response))
-        self._snapshots.committed(now_ms)
+        self._snapshots.committed(committed[-1].image, now_ms)
         state.do(effects.Moved())
         self.append_planned(now_ms)
 

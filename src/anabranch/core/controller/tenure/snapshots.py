@@ -37,16 +37,16 @@ class Snapshots:
         self._committed, self._begun_ms = image, now_ms
         self._is_under_way = False
 
-    def committed(self, now_ms: int) -> None:
-        """The log is committed further: perhaps up to all that was decided, and a snapshot due."""
-        if self._controller.image.next_offset == self._controller.log.end_offset:
-            self._committed = self._controller.image
-            self._write_if_due(self._controller.log.bytes_since_snapshot, now_ms)
+    def committed(self, image: MetadataImage, now_ms: int) -> None:
+        """The log is committed up to this state, and perhaps a snapshot due. More may have been
+        decided since, which does not wait for a snapshot, nor a snapshot for it."""
+        self._committed = image
+        self._write_if_due(self._controller.log.bytes_since_snapshot, now_ms)
 
     def time_has_passed(self, now_ms: int) -> None:
         """What was committed may have waited long enough: perhaps nothing follows it."""
         if time_is_over(self._controller.config, now_ms - self._begun_ms):
-            self.committed(now_ms)
+            self.committed(self._committed, now_ms)
 
     def _write_if_due(self, new_bytes: int, now_ms: int) -> None:
         log, image = self._controller.log, self._committed
