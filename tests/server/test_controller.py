@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import sqlite3
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -127,6 +128,26 @@ async def test_the_copy_makes_the_image_again(store: SqliteStore, tmp_path: Path
     assert set(everything(opened.image).created_topics) == set(opened.image.topics_by_id)
     opened.close()
     await shell.stop()
+
+
+async def test_a_store_whose_disk_spoiled_it_is_named_and_what_helps(
+    store: SqliteStore, tmp_path: Path
+) -> None:
+    shell = new_shell(store)
+    await shell.start()
+    await shell.submit(topic(1))
+    await shell.stop()
+    database = sqlite3.connect(store.path)
+    payload = bytearray(database.execute("SELECT payload FROM log").fetchall()[-1][0])
+    payload[-3] ^= 1
+    database.execute(
+        "UPDATE log SET payload = ? WHERE first_offset = (SELECT max(first_offset) FROM log)",
+        (bytes(payload),),
+    )
+    database.commit()
+    database.close()
+    with pytest.raises(StorageFault, match=r"does not match its checksum.* metadata restore"):
+        await new_shell(store).start()
 
 
 async def test_a_store_that_was_lost_or_went_back_is_noticed_and_restored(

@@ -402,6 +402,10 @@ class TooOld(StorageFault):
     it, and a newer version reads it."""
 
 
+class CorruptStore(StorageFault):
+    """The metadata store no longer holds what was committed."""
+
+
 class CorruptLog(StorageFault):
     """Bytes that were flushed are no longer what was written."""
 

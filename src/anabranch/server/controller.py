@@ -24,7 +24,7 @@ from anabranch.core.controller.tenure import effects, events
 from anabranch.core.controller.tenure.lease import LeaseTimes
 from anabranch.core.controller.tenure.performer import Performer, refusal
 from anabranch.core.controller.tenure.tenure import Tenure
-from anabranch.core.errors import StorageFault, TooOld
+from anabranch.core.errors import CorruptStore, StorageFault, TooOld
 from anabranch.core.metadata.store import MetadataStore
 from anabranch.core.metadata.store_check import UNKNOWN_URL, CopyEnd
 from anabranch.core.outcome import Propose
@@ -179,7 +179,8 @@ class ControllerShell(Performer):
             if isinstance(call, effects.ReleaseLease):
                 epoch = call.lease.epoch
                 LOG.warning("the lease was not given back", epoch=epoch, why=str(fault))
-            event = events.StoreFailed(call, str(fault), for_good=isinstance(fault, TooOld))
+            for_good = isinstance(fault, TooOld | CorruptStore)
+            event = events.StoreFailed(call, str(fault), for_good=for_good)
         except Exception as fault:
             event = _broken(fault)
         if event is not None:

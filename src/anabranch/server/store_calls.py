@@ -3,7 +3,8 @@
 What: `carried_out` makes one call and returns the event that answers it. A log is understood, and a
 snapshot made, in a thread: where there are hundreds of thousands of partitions that takes seconds,
 in which the node's loop has other things to do. Raises StorageFault, TooOld (the log is of a newer
-version). Not here: what is asked when, and what an answer means (`core/controller/tenure`).
+version), CorruptStore. Not here: what is asked when, and what an answer means
+(`core/controller/tenure`).
 """
 
 from __future__ import annotations
