@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from anabranch.client import admin
+from anabranch.client import admin, ranges
 from anabranch.client.cluster import Cluster
+from anabranch.client.fetch import fetch
 from anabranch.client.produce import produce
 from anabranch.client.ranges import (
     RangeLost,
@@ -16,6 +17,7 @@ from anabranch.client.ranges import (
     read_range,
     whole_batches,
 )
+from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.wire.batch import walk
 from anabranch.core.wire.records import Record, build_batch, decode_records
 from anabranch.testing import LocalCluster
@@ -80,6 +82,48 @@ async def test_reading_goes_on_with_the_next_leader():
             assert found == list(range(300))
 
 
+async def test_a_new_leader_that_does_not_know_yet_what_was_acknowledged_is_waited_for(monkeypatch):
+    monkeypatch.setattr(ranges, "GONE_SECONDS", 0)
+    with LocalCluster(brokers=3) as local:
+        async with Cluster(local.bootstrap_servers) as cluster:
+            topic = await filled(cluster, "ranges-late", 1)
+            local.wait_in_sync("ranges-late")
+            leader = local.leader("ranges-late")
+            local.delay(leader, ms=400)  # followers learn late that the next batch is acknowledged
+            await produce(cluster, "ranges-late", 0, batch())
+            local.cut(leader)
+            local.cut(*{1, 2, 3} - {leader}, links="replication")
+            local.kill(leader)
+            judge = ranges._Range.check_end
+
+            def heal_and_judge(state, answer):
+                local.heal()
+                return judge(state, answer)
+
+            monkeypatch.setattr(ranges._Range, "check_end", heal_and_judge)
+            parts = read_range(
+                cluster, "ranges-late", 0, 0, 20, topic_id=topic.topic_id, reading=SMALL
+            )
+            assert await offsets_of(parts) == list(range(20))
+
+
+async def test_offsets_that_only_a_stale_broker_lacks_are_not_lost(
+    anabranch_session_cluster, monkeypatch
+):
+    async with Cluster(anabranch_session_cluster.bootstrap_servers) as cluster:
+        await filled(cluster, "ranges-stale", 2)
+        stale = [ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)]
+
+        async def fetch_from_stale(*given, **named):
+            if stale:
+                raise stale.pop()
+            return await fetch(*given, **named)
+
+        monkeypatch.setattr(ranges, "fetch", fetch_from_stale)
+        found = await offsets_of(read_range(cluster, "ranges-stale", 0, 0, 20, reading=SMALL))
+        assert found == list(range(20))
+
+
 async def test_deleted_offsets_are_named_with_where_to_go_on(anabranch_session_cluster):
     async with Cluster(anabranch_session_cluster.bootstrap_servers) as cluster:
         await filled(cluster, "ranges-cut", 5)
@@ -112,6 +156,23 @@ async def test_another_topic_of_the_same_name_is_not_read(anabranch_session_clus
             cluster, "ranges-again", 0, 0, 10, topic_id=topic.topic_id, reading=SMALL
         )
         with pytest.raises(RangeLost, match="deleted and created again"):
+            await offsets_of(parts)
+
+
+async def test_a_topic_that_is_replaced_while_it_is_read_ends_the_reading(
+    anabranch_session_cluster,
+):
+    async with Cluster(anabranch_session_cluster.bootstrap_servers) as cluster:
+        topic = await filled(cluster, "ranges-replaced", 20)
+        parts = read_range(
+            cluster, "ranges-replaced", 0, 0, 200, topic_id=topic.topic_id, reading=SMALL
+        )
+        first = await anext(parts)
+        await admin.delete_topic(cluster, "ranges-replaced")
+        await cluster.retrying(lambda: filled(cluster, "ranges-replaced", 20))
+        with pytest.raises(
+            RangeLost, match=rf"offsets {first.next_offset} to 199 .* created again"
+        ):
             await offsets_of(parts)
 
 

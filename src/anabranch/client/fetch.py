@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from anabranch.client.cluster import Cluster, check, no_leader
 from anabranch.core.errors import ApiError, ErrorCode
-from anabranch.core.types import Buffer
+from anabranch.core.types import ZERO_TOPIC_ID, Buffer, TopicId
 from anabranch.core.wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -50,10 +50,12 @@ async def fetch(
     max_bytes: int = 50 << 20,
     partition_max_bytes: int = 1 << 20,
     isolation_level: int = 0,
+    topic_id: bytes = ZERO_TOPIC_ID,
 ) -> list[Fetched]:
     """Fetch once from each leader of `offsets` (partition -> next offset), all at the same time.
 
-    Raises ApiError with the first partition's error, OFFSET_OUT_OF_RANGE among them.
+    With `topic_id`, brokers that know ids give nothing of another topic of the same name. Raises
+    ApiError with the first partition's error, OFFSET_OUT_OF_RANGE among them.
     """
     leaders = leaders or await cluster.leaders(topic)
     by_leader: dict[int, list[FetchPartition]] = defaultdict(list)
@@ -73,7 +75,9 @@ async def fetch(
             FetchRequest(
                 max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes,
                 isolation_level=isolation_level,
-                topics=[FetchTopic(topic=topic, partitions=partitions)],
+                topics=[
+                    FetchTopic(topic=topic, topic_id=TopicId(topic_id), partitions=partitions)
+                ],
             ),
         )
         for leader, partitions in by_leader.items()
@@ -89,7 +93,9 @@ async def fetch(
 
 async def _fetch_from(cluster: Cluster, leader: int, request: FetchRequest) -> FetchResponse:
     connection = await cluster.connection_to(leader)
-    version = min(BY_NAME, connection.version_for(FetchRequest.api_key))
+    version = connection.version_for(FetchRequest.api_key)
+    if request.topics[0].topic_id == ZERO_TOPIC_ID:
+        version = min(BY_NAME, version)
     response: FetchResponse = await connection.send(request, version)
     check(response.error_code)
     return response

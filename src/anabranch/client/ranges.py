@@ -21,7 +21,7 @@ from anabranch.client.cluster import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS,
 from anabranch.client.connection import ConnectionLost
 from anabranch.client.fetch import Fetched, fetch, list_offsets
 from anabranch.core.errors import ApiError, ErrorCode
-from anabranch.core.types import EARLIEST, LATEST, Buffer
+from anabranch.core.types import EARLIEST, LATEST, ZERO_TOPIC_ID, Buffer
 from anabranch.core.wire.batch import BATCH_OVERHEAD, PREFIX
 
 PART_BYTES = (2 << 20) - (64 << 10)
@@ -104,7 +104,7 @@ class _Range:
             self.cluster, self.topic, {self.partition: self.offset},
             leaders={self.partition: self.leader}, max_wait_ms=reading.wait_ms,
             max_bytes=reading.part_bytes, partition_max_bytes=reading.part_bytes,
-            isolation_level=reading.isolation_level,
+            isolation_level=reading.isolation_level, topic_id=self.topic_id or ZERO_TOPIC_ID,
         )  # fmt: skip
         return answers[0]
 
@@ -134,12 +134,12 @@ class _Range:
         self.leader = None
         if isinstance(fault, ApiError):
             if fault.code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                raise await self._lost() from fault
-            if fault.code in UNKNOWN and self._idle_seconds() > self._gone_seconds():
+                await self._check_range()
+            elif fault.code in UNKNOWN and self._idle_seconds() > self._gone_seconds():
                 why = "the topic or partition was deleted: no broker knows it."
                 raise RangeLost(self.place, self.missing, why) from None
-        if not may_help(fault):
-            raise fault
+            elif not may_help(fault):
+                raise fault
         self.check_patience(str(fault))
         await asyncio.sleep(self.pause)
         self.pause = min(self.pause * 2, LONGEST_PAUSE_SECONDS)
@@ -158,24 +158,34 @@ class _Range:
     def _gone_seconds(self) -> float:
         return min(GONE_SECONDS, self.reading.patience_seconds)
 
-    async def _lost(self) -> RangeLost:
-        first, end = [
-            (await list_offsets(self.cluster, self.topic, each, [self.partition]))[self.partition]
-            for each in (EARLIEST, LATEST)
-        ]
+    async def _check_range(self) -> None:
+        """Raise RangeLost when the leader does not have the offset; a broker that lags may not have
+        it either, and refuses it just so."""
+        first, end = await self._listed(EARLIEST), await self._listed(LATEST)
         if self.offset < first:
             why = f"the log begins at offset {first}; earlier records have been deleted."
             resume_at = first if first < self.until else None
             lost = f"offsets {self.offset} to {min(first, self.until) - 1}"
-            return RangeLost(self.place, lost, why, resume_at)
-        why = f"the log ends before offset {end}; it was truncated, or the offsets never existed."
-        return RangeLost(self.place, self.missing, why)
+            raise RangeLost(self.place, lost, why, resume_at) from None
+        if self.offset > end:
+            why = (
+                f"the log ends before offset {end}; it was truncated, or the offsets never existed."
+            )
+            raise RangeLost(self.place, self.missing, why) from None
 
-    def check_end(self, answer: Fetched) -> None:
-        """Judge an answer without records. Raises RangeLost or ReadingStalled."""
+    async def _listed(self, which: int) -> int:
+        found = await list_offsets(self.cluster, self.topic, which, [self.partition])
+        return found[self.partition]
+
+    async def check_end(self, answer: Fetched) -> None:
+        """Judge an answer without records. Raises RangeLost or ReadingStalled, or ApiError from a
+        leader that cannot say yet where the log ends: a new one may know of less than was
+        acknowledged until its followers have fetched (KIP-207)."""
         if answer.high_watermark < self.until and self._idle_seconds() > self._gone_seconds():
-            why = f"the log ends before offset {answer.high_watermark}."
-            raise RangeLost(self.place, self.missing, why)
+            end = await self._listed(LATEST)
+            if end <= self.offset:
+                why = f"the log ends before offset {end}."
+                raise RangeLost(self.place, self.missing, why)
         self.check_patience(
             "the leader has them but does not return them; with isolation.level=read_committed it "
             "waits for an open transaction."
@@ -195,11 +205,11 @@ async def read_range(
     while state.offset < until:
         try:
             answer = await state.part()
+            if not len(answer.records):
+                await state.check_end(answer)
+                continue
         except (ApiError, ConnectionLost) as fault:
             await state.failed(fault)
-            continue
-        if not len(answer.records):
-            state.check_end(answer)
             continue
         size, next_offset = whole_batches(answer.records)
         if next_offset <= state.offset:
