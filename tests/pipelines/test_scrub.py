@@ -49,6 +49,56 @@ def flip_last_value(segment):
         file.write(bytes([byte[0] ^ 1]))
 
 
+@pytest.fixture
+def here(monkeypatch):
+    """Tasks run in this process, one after the other, without Spark."""
+
+    def waves(_spark, items, work):
+        yield [(each, json.loads(json.dumps(work(each)))) for each in items]
+
+    monkeypatch.setattr(f"{scrub.__module__}.waves", waves)
+
+
+def test_a_replica_that_was_away_is_compared_when_the_scrub_goes_on(here, cluster, tmp_path):
+    fill(cluster, "returned", records=500)
+    segment = segment_of(cluster, "returned", 3)
+    notes = tmp_path / "notes.jsonl"
+    with cluster.kill(3):
+        first = scrub(None, cluster.bootstrap_servers, ["returned"], notes_path=notes)
+        assert not first.differing and first.not_compared
+    cluster.wait_in_sync("returned")
+    flip_last_value(segment)
+    again = scrub(None, cluster.bootstrap_servers, ["returned"], notes_path=notes)
+    assert [each["brokers"] for each in again.differences] == [[3]]
+
+
+def test_notes_of_a_topic_do_not_count_for_another_of_the_same_name(here, cluster, tmp_path):
+    notes = tmp_path / "notes.jsonl"
+    fill(cluster, "again", records=500)
+    scrub(None, cluster.bootstrap_servers, ["again"], notes_path=notes)
+    without_its_end(notes)
+    cluster.delete_topic("again")
+    fill(cluster, "again", records=500)
+    flip_last_value(segment_of(cluster, "again", 2))
+    again = scrub(None, cluster.bootstrap_servers, ["again"], notes_path=notes)
+    assert [each["brokers"] for each in again.differences] == [[2]]
+
+
+def test_a_scrub_that_ended_is_begun_anew(here, cluster, tmp_path):
+    notes = tmp_path / "notes.jsonl"
+    fill(cluster, "nightly", records=500)
+    assert scrub(None, cluster.bootstrap_servers, ["nightly"], notes_path=notes).is_clean
+    flip_last_value(segment_of(cluster, "nightly", 2))
+    rotten = scrub(None, cluster.bootstrap_servers, ["nightly"], notes_path=notes)
+    assert [each["brokers"] for each in rotten.differences] == [[2]]
+
+
+def without_its_end(notes):
+    """A file of notes as a scrub leaves it that was killed before its end."""
+    lines = notes.read_bytes().splitlines(keepends=True)
+    notes.write_bytes(b"".join(each for each in lines if b'"name"' in each or b'"job"' in each))
+
+
 def test_equal_replicas_of_several_topics_are_equal(spark, cluster):
     fill(cluster, "sound", partitions=3)
     lines = []
@@ -95,8 +145,10 @@ def test_what_is_done_is_not_done_again(spark, cluster, tmp_path):
         spark, cluster.bootstrap_servers, ["noted"], range_bytes=SMALL_RANGE, notes_path=notes
     )
     assert again.bytes_read == first.bytes_read
-    names = [json.loads(line)["name"] for line in notes.read_bytes().splitlines()[1:]]
-    assert len(names) == len(set(names)) == len(lines) - 1
+    *_, end = after = notes.read_bytes().splitlines()
+    names = [json.loads(line)["name"] for line in after[1:-1]]
+    assert len(names) == len(set(names)) == len(lines) - 2
+    assert json.loads(end) == {"finished": True}
     with pytest.raises(NotesFault, match="is of another job"):
         scrub(spark, cluster.bootstrap_servers, ["sound"], notes_path=notes)
     notes.write_text("no note\n")

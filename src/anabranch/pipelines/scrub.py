@@ -4,7 +4,8 @@ What: the driver looks up replicas and bounds, cuts partitions into ranges by by
 to tasks; a task reads a range from every broker that has a replica, as any consumer may, and
 compares it byte by byte. Compacted topics are compared by record (compacted.py). Rules kept: only
 what lies below the high watermark is compared; nothing is written to the cluster; a replica that
-could not be compared is named, and never counted as equal.
+could not be compared is named, and never counted as equal; what is noted counts only for the same
+topic, offsets and brokers, and only when all of them were compared.
 
 Not here: repairing. A replica that differs is made anew by moving it away and back, or by removing
 its folder while its broker is stopped.
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from anabranch.client.admin import ResourceKind, describe_configs
 from anabranch.client.cluster import Cluster
 from anabranch.client.fetch import list_offsets
-from anabranch.core.types import EARLIEST, LATEST
+from anabranch.core.types import EARLIEST, LATEST, ZERO_TOPIC_ID, TopicId, topic_id_text
 from anabranch.pipelines.comparison import NOT_COMPARED, UNREACHABLE, Compared, Difference, compare
 from anabranch.pipelines.offset_ranges import Place, log_sizes
 from anabranch.pipelines.replicas import Replica, ReplicaReader
@@ -46,11 +47,13 @@ class Piece(NamedTuple):
     start: int
     until: int
     is_first: bool = True
+    topic_id: bytes = ZERO_TOPIC_ID
 
     @property
     def name(self) -> str:
         """What it is called in notes."""
-        return f"{self.topic}-{self.partition}/{self.start}-{self.until}"
+        place = Place(self.topic, self.partition)
+        return noted_name(place, self.topic_id, self.brokers, self.start, self.until)
 
 
 class Partition(NamedTuple):
@@ -63,6 +66,16 @@ class Partition(NamedTuple):
     until: int
     size_bytes: int
     is_compacted: bool
+    topic_id: bytes = ZERO_TOPIC_ID
+
+
+def noted_name(
+    place: Place, topic_id: bytes, brokers: Sequence[int], start: int, until: int
+) -> str:
+    """What the replicas on some brokers of a range of offsets are called in notes: another topic of
+    the same name, and a replica that was away, have not been compared."""
+    of_topic = topic_id_text(TopicId(topic_id))
+    return f"{place}/{start}-{until} of {of_topic} on {','.join(map(str, sorted(brokers)))}"
 
 
 @dataclass(slots=True)
@@ -101,8 +114,8 @@ def scrub(
     """Compare all replicas of some topics, or of all that are not internal.
 
     `bootstrap` is as in `kafka.bootstrap.servers`; executors must reach every broker. With
-    `notes_path` a scrub that was ended goes on where it stopped. `tell` hears of progress. Raises
-    ApiError, ConnectionLost, NotesFault.
+    `notes_path` a scrub that was ended goes on where it stopped; one that compared everything
+    begins anew. `tell` hears of progress. Raises ApiError, ConnectionLost, NotesFault.
     """
     begin = time.monotonic()
     cluster_id, partitions = asyncio.run(look(bootstrap, topics))
@@ -118,6 +131,8 @@ def scrub(
         for each in partitions:
             if each.is_compacted:
                 _compare_compacted(spark, bootstrap, each, notes, report, tell)
+        if not report.not_compared:
+            notes.finish()
     finally:
         notes.close()
     report.seconds = time.monotonic() - begin
@@ -145,7 +160,7 @@ def _compare_ranges(
     pace = Pace(len(left), "ranges", tell)
     for wave in waves(spark, left, compare_piece):
         for piece, found in wave:
-            notes.note(piece.name, found)
+            _note(notes, piece.name, found)
             report.add(Place(piece.topic, piece.partition), found)
         pace.advance(len(wave), report.bytes_read)
 
@@ -156,14 +171,22 @@ def _compare_compacted(
 ) -> None:  # fmt: skip
     from anabranch.pipelines.compacted import compare_records
 
-    name = f"{partition.place}/compacted"
-    if name not in notes.done:
-        found = compare_records(
-            spark, bootstrap, partition.place, partition.brokers, partition.start, partition.until
-        )
-        notes.note(name, _told(found))
-    report.add(partition.place, notes.done[name])
+    place, brokers, start, until = (
+        partition.place, partition.brokers, partition.start, partition.until
+    )  # fmt: skip
+    name = noted_name(place, partition.topic_id, brokers, start, until)
+    found = notes.done.get(name)
+    if found is None:
+        found = _told(compare_records(spark, bootstrap, place, brokers, start, until))
+        _note(notes, name, found)
+    report.add(place, found)
     tell(f"{partition.place} compared by key")
+
+
+def _note(notes: Notes, name: str, found: Mapping[str, Any]) -> None:
+    """Note what a task found, unless it is to be done again: some replica was not compared."""
+    if not any(each["kind"] in NOT_COMPARED for each in found["differences"]):
+        notes.note(name, found)
 
 
 def pieces_of(bootstrap: str, partition: Partition, range_bytes: int) -> Iterator[Piece]:
@@ -173,7 +196,10 @@ def pieces_of(bootstrap: str, partition: Partition, range_bytes: int) -> Iterato
     for number in range(count):
         start, until = (partition.start + length * each // count for each in (number, number + 1))
         topic, index = partition.place
-        yield Piece(bootstrap, topic, index, partition.brokers, start, until, number == 0)
+        yield Piece(
+            bootstrap, topic, index, partition.brokers, start, until, number == 0,
+            partition.topic_id,
+        )  # fmt: skip
 
 
 def compare_piece(piece: Piece) -> dict[str, Any]:
@@ -232,7 +258,7 @@ async def _look_at(cluster: Cluster, name: str) -> list[Partition]:
         found.append(
             Partition(
                 place, brokers, offline, starts[index], ends[index], sizes.get(place, 0),
-                "compact" in policy,
+                "compact" in policy, bytes(topic.topic_id),
             )
         )  # fmt: skip
     return found

@@ -3,8 +3,9 @@
 What: `waves` hands items to Spark, some for each core, waits for their answers, and goes on;
 `Notes` keeps answers in a file, one line of JSON each, so that a job that was killed goes on behind
 what it has. Rules kept: an answer is noted before it is counted; a file of another job is refused;
-a line that a kill cut short is dropped. Why waves: a task's answer is needed as soon as it is
-there, and Spark gives none before the last one of its stage.
+a line that a kill cut short is dropped; a job that had come to its end begins anew. Why waves: a
+task's answer is needed as soon as it is there, and Spark gives none before the last one of its
+stage.
 """
 
 from __future__ import annotations
@@ -81,6 +82,9 @@ class Notes:
                 noted = json.loads(line)
                 if number == 0 and noted["job"] != json.loads(json.dumps(job)):
                     raise NotesFault(f"{path} is of another job; name another file")
+                if "finished" in noted:
+                    self.done.clear()
+                    return 0
                 if number:
                     self.done[noted["name"]] = noted["answer"]
             except (ValueError, KeyError, TypeError):
@@ -93,6 +97,10 @@ class Notes:
         """Something is done."""
         self.done[name] = dict(answer)
         self._write({"name": name, "answer": dict(answer)})
+
+    def finish(self) -> None:
+        """The job is at its end: the next one with this file does everything again."""
+        self._write({"finished": True})
 
     def _write(self, line: Mapping[str, Any]) -> None:
         if self._file is not None:
