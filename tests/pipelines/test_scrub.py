@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
+from anabranch.core.wire.batch import walk
 from anabranch.pipelines.offset_ranges import Place
 from anabranch.pipelines.scrub import Partition, pieces_of, scrub
 from anabranch.pipelines.waves import NotesFault
@@ -130,6 +132,52 @@ def test_compacted_replicas_are_compared_by_record_and_key(spark, cluster):
     rotten = scrub(spark, cluster.bootstrap_servers, ["compacted"])
     assert {"corrupt", "latest"} <= {each["kind"] for each in rotten.differences}
     assert all(3 in each["brokers"] or "3 at" in each["sentence"] for each in rotten.differences)
+
+
+def test_records_of_aborted_transactions_are_no_difference(spark):
+    """One replica has been compacted and the other has not."""
+    compact = {
+        "cleanup.policy": "compact", "segment.ms": 1000, "delete.retention.ms": 0,
+        "min.cleanable.dirty.ratio": 0, "max.compaction.lag.ms": 500,
+    }  # fmt: skip
+    with LocalCluster(brokers=2, broker_config={2: {"log.cleaner.enable": False}}) as cluster:
+        cluster.create_topic("aborted", partitions=1, replication_factor=2, config=compact)
+        producer = Producer(
+            {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "t"}
+        )
+        producer.init_transactions()
+
+        def transact(key, *, commits):
+            producer.begin_transaction()
+            producer.produce("aborted", key=key, value="value")
+            producer.flush()
+            (producer.commit_transaction if commits else producer.abort_transaction)()
+
+        transact("kept", commits=True)
+        transact("kept", commits=False)
+        while len(kept := offsets_on(cluster, "aborted", 1)) == len(
+            offsets_on(cluster, "aborted", 2)
+        ):
+            transact("again", commits=True)
+            time.sleep(0.2)
+        assert kept[0] == 0
+        transact("open", commits=True)
+        producer.begin_transaction()
+        producer.produce("aborted", key="kept", value="open")
+        producer.flush()
+        report = scrub(spark, cluster.bootstrap_servers, ["aborted"])
+        assert report.is_clean, report
+
+
+def offsets_on(cluster, topic, broker_id):
+    """The first offsets of the batches of data that a broker has on its disk."""
+    folder = next(each.folder for each in cluster.brokers if each.broker_id == broker_id)
+    return [
+        header.base_offset
+        for segment in sorted(Path(folder).rglob(f"{topic}-0/*.log"))
+        for _, header in walk(segment.read_bytes())
+        if not header.is_control and header.record_count
+    ]
 
 
 def test_what_is_done_is_not_done_again(spark, cluster, tmp_path):

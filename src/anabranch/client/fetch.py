@@ -37,6 +37,8 @@ class Fetched(NamedTuple):
     log_start_offset: int
     aborted: tuple[tuple[int, int], ...]
     """Aborted transactions in range: (producer id, first offset)."""
+    last_stable_offset: int
+    """Where the first open transaction begins, or the high watermark."""
 
 
 async def fetch(
@@ -111,6 +113,7 @@ def _fetched(topic: str, answer: PartitionData) -> Fetched:
         answer.high_watermark,
         answer.log_start_offset,
         tuple((each.producer_id, each.first_offset) for each in aborted),
+        answer.last_stable_offset,
     )
 
 

@@ -3,7 +3,8 @@
 What: every replica cleans its own copy when it likes, so that bytes differ and records are missing
 here and there. Two rules hold all the same. Where two replicas have a record at an offset, it is
 the same. And of each key every replica has the same latest record, except that a tombstone may be
-gone already. Spark groups the records; nothing but digests is shuffled beside keys.
+gone already. Records of aborted transactions are left out: the cleaner removes them and what they
+would have superseded stays. Spark groups the records; nothing but digests is shuffled beside keys.
 
 Limit: a pass of the cleaner while the log is read can remove a tombstone between two reads of one
 replica; a difference of the kind `latest` about a tombstone is worth a second look.
@@ -17,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from anabranch.client.cluster import Cluster
-from anabranch.client.ranges import Part, whole_batches
+from anabranch.client.ranges import Part
 from anabranch.pipelines.comparison import (
     CORRUPT,
     LATEST,
@@ -149,7 +150,7 @@ def _records_of(bootstrap: str, replica: Replica, start: int) -> Iterator[Any]:
     moved = [0]
     decoding = RangeDecoder(
         topic=replica.topic, partition=replica.partition, window=Window(start, replica.until),
-        schema=columns.arrow_schema(columns.RECORDS_WITH_HEADERS), read_committed=False,
+        schema=columns.arrow_schema(columns.RECORDS_WITH_HEADERS), read_committed=True,
         fail_on_corruption=False, from_middle=True,
     )  # fmt: skip
     for batch in decoding.records(_parts(bootstrap, replica, start, said, moved)):
@@ -179,16 +180,17 @@ async def _read_parts(
     moved: list[int],
 ) -> AsyncIterator[Part]:  # fmt: skip
     async with Cluster(bootstrap) as cluster:
-        reader, offset = ReplicaReader(cluster, replica), start
+        reader, offset = ReplicaReader(cluster, replica, committed_only=True), start
         while offset < replica.until:
             try:
-                records = await reader.read(offset)
+                part = await reader.part(offset)
             except ReplicaEnds as end:
                 said.append((offset, end.kind, str(end)))
                 return
-            moved[0] += len(records)
-            _, offset = whole_batches(records)
-            yield Part(records, offset, ())
+            assert part is not None  # there is one below `until`
+            moved[0] += len(part.records)
+            offset = part.next_offset
+            yield part
 
 
 def _with_broker(batch: Any, broker_id: int) -> Any:

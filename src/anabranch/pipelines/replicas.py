@@ -1,7 +1,8 @@
 """Reading one replica of a partition from its own broker, as any consumer may (KIP-392).
 
 Rule kept: nothing is asked of other brokers but where the log begins; a follower that does not give
-out the last offsets yet is waited for, then told as behind.
+out the last offsets yet is waited for, then told as behind. Records of aborted transactions come
+along; a part says which they are, where only committed ones are to be read.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from typing import NamedTuple
 from anabranch.client.cluster import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Cluster
 from anabranch.client.connection import ConnectionLost
 from anabranch.client.fetch import Fetched, fetch, list_offsets
-from anabranch.client.ranges import PART_BYTES, whole_batches
+from anabranch.client.ranges import PART_BYTES, Part, whole_batches
 from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.partition import READ_COMMITTED
 from anabranch.core.types import EARLIEST
 from anabranch.pipelines.comparison import BEHIND, EXPIRED, MISSING, UNREACHABLE, ReplicaEnds
 
@@ -35,26 +37,35 @@ class Replica(NamedTuple):
 
 
 class ReplicaReader:
-    """Reads whole batches of one replica. See comparing.Reader."""
+    """Reads whole batches of one replica. See comparison.Reader. With `committed_only` nothing is
+    read behind the start of an open transaction."""
 
     def __init__(
-        self, cluster: Cluster, replica: Replica, *, patience_seconds: float = PATIENCE_SECONDS
-    ) -> None:
+        self, cluster: Cluster, replica: Replica, *, patience_seconds: float = PATIENCE_SECONDS,
+        committed_only: bool = False,
+    ) -> None:  # fmt: skip
         self.broker_id = replica.broker_id
         self._cluster = cluster
         self._replica = replica
         self._patience_seconds = patience_seconds
+        self._isolation_level = READ_COMMITTED if committed_only else 0
 
     async def read(self, offset: int) -> bytes:
         """Whole batches from the one that holds `offset`; empty at `until`. Raises ReplicaEnds."""
+        part = await self.part(offset)
+        return b"" if part is None else bytes(part.records)
+
+    async def part(self, offset: int) -> Part | None:
+        """The same, with the aborted transactions among them; None at `until`."""
         loop = asyncio.get_running_loop()
         until_s = loop.time() + self._patience_seconds
         pause = FIRST_PAUSE_SECONDS
         while offset < self._replica.until:
             try:
                 answer = await self._fetch(offset)
-                if size := whole_batches(answer.records)[0]:
-                    return bytes(memoryview(answer.records)[:size])
+                size, next_offset = whole_batches(answer.records)
+                if size:
+                    return Part(memoryview(answer.records)[:size], next_offset, answer.aborted)
                 end = self._end(offset, answer)
             except ConnectionLost as fault:
                 end = ReplicaEnds(UNREACHABLE, f"{self._replica} cannot be read: {fault}")
@@ -64,19 +75,20 @@ class ReplicaReader:
                 raise end
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
-        return b""
+        return None
 
     async def _fetch(self, offset: int) -> Fetched:
         topic, partition, broker_id, _ = self._replica
         answers = await fetch(
             self._cluster, topic, {partition: offset}, leaders={partition: broker_id},
             max_wait_ms=WAIT_MS, max_bytes=PART_BYTES, partition_max_bytes=PART_BYTES,
+            isolation_level=self._isolation_level,
         )  # fmt: skip
         return answers[0]
 
     def _end(self, offset: int, answer: Fetched) -> ReplicaEnds:
         """Why an answer without a batch was given."""
-        end = answer.high_watermark
+        end = answer.last_stable_offset if self._isolation_level else answer.high_watermark
         if len(answer.records):
             why = f"what {self._replica} sends for offset {offset} is no whole batch"
             return ReplicaEnds(MISSING, why)

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from anabranch.client.admin import ResourceKind, describe_configs
 from anabranch.client.cluster import Cluster
 from anabranch.client.fetch import list_offsets
+from anabranch.core.partition import READ_COMMITTED
 from anabranch.core.types import EARLIEST, LATEST, ZERO_TOPIC_ID, TopicId, topic_id_text
 from anabranch.pipelines.comparison import NOT_COMPARED, UNREACHABLE, Compared, Difference, compare
 from anabranch.pipelines.offset_ranges import Place, log_sizes
@@ -244,9 +245,11 @@ async def _look_at(cluster: Cluster, name: str) -> list[Partition]:
     topic = await cluster.topic(name)
     configs = await describe_configs(cluster, ResourceKind.TOPIC, name)
     policy = next((each.value or "" for each in configs if each.name == "cleanup.policy"), "")
+    is_compacted = "compact" in policy
     places = [Place(name, each.partition_index) for each in topic.partitions]
     starts = await list_offsets(cluster, name, EARLIEST)
-    ends = await list_offsets(cluster, name, LATEST)
+    isolation_level = READ_COMMITTED if is_compacted else 0
+    ends = await list_offsets(cluster, name, LATEST, isolation_level=isolation_level)
     sizes = await log_sizes(cluster, places)
     found = []
     for each in sorted(topic.partitions, key=lambda part: part.partition_index):
@@ -258,7 +261,7 @@ async def _look_at(cluster: Cluster, name: str) -> list[Partition]:
         found.append(
             Partition(
                 place, brokers, offline, starts[index], ends[index], sizes.get(place, 0),
-                "compact" in policy, bytes(topic.topic_id),
+                is_compacted, bytes(topic.topic_id),
             )
         )  # fmt: skip
     return found
