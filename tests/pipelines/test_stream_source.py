@@ -13,6 +13,7 @@ import time
 
 import psutil
 import pytest
+from confluent_kafka import Producer
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.datasource import ReadAllAvailable
@@ -280,6 +281,27 @@ def test_a_first_batch_is_read_again_from_where_it_began(topics):
 
 
 @pytest.mark.slow
+def test_what_was_read_before_it_was_committed_is_not_cut(topics):
+    """A query goes on with `read_committed` while a transaction is open that it has read."""
+    topic = topics.create()
+    producer = Producer({"bootstrap.servers": topics.bootstrap, "transactional.id": topic})
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce(topic, b"open")
+    assert producer.flush(30) == 0
+    options = topics.options(topic, startingOffsets="earliest")
+    before = stream_reader_of(options, RECORDS)
+    begun = before.latestOffset(before.initialOffset(), ReadAllAvailable())
+    assert begun[topic] == {"0": 1}
+    after = stream_reader_of({**options, "kafka.isolation.level": "read_committed"}, RECORDS)
+    assert after.latestOffset(begun, ReadAllAvailable()) == begun
+    producer.commit_transaction()
+    until(
+        lambda: after.latestOffset(begun, ReadAllAvailable())[topic] == {"0": 2},
+        "the marker of the transaction",
+    )
+
+
 def test_a_driver_killed_in_its_first_batch_loses_nothing(topics, run, tmp_path):
     topic = topics.create()
     topics.fill(topic, 0, 5)

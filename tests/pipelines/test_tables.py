@@ -14,6 +14,7 @@ import psutil
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
+from confluent_kafka import Producer
 from deltalake import DeltaTable
 from pyspark.sql.types import StringType, StructField, StructType
 from tests.pipelines.standalone import end
@@ -100,6 +101,21 @@ def test_a_job_goes_on_where_it_stopped(spark, job, write_json):
     write_json(one.topic, *({"id": each} for each in range(25, 30)))
     assert run(spark, one).rows == 30
     assert rows(one.table, "id") == sorted([(each,) for each in range(30)], key=str)
+
+
+def test_records_of_aborted_transactions_are_in_no_table(spark, job, write_json):
+    one = job(schema=None)
+    producer = Producer({"bootstrap.servers": one.bootstrap_servers, "transactional.id": "tried"})
+    producer.init_transactions()
+    for commits in (False, True):
+        producer.begin_transaction()
+        producer.produce(one.topic, json.dumps({"id": 1, f"commits_{commits}": True}))
+        producer.produce(one.topic, "not JSON")
+        assert producer.flush(30) == 0
+        (producer.commit_transaction if commits else producer.abort_transaction)()
+    done = run(spark, one)
+    assert (done.rows, done.dead_letters) == (1, 1)
+    assert schema_of_table(one.table).names == ["commits_True", "id"]
 
 
 def test_a_crash_between_the_tables_commit_and_the_checkpoints_adds_nothing_twice(

@@ -163,19 +163,21 @@ def _assigned(
 
 
 async def offsets_at(
-    cluster: Cluster, options: SourceOptions, places: Iterable[Place], timestamp: int
-) -> Offsets:
+    cluster: Cluster, options: SourceOptions, places: Iterable[Place], timestamp: int,
+    *, isolation_level: int | None = None,
+) -> Offsets:  # fmt: skip
     """The offsets for a timestamp in ms, or for LATEST or EARLIEST, of some partitions; -1 stands
-    for none."""
+    for none. `isolation_level` goes over that of the options."""
+    if isolation_level is None:
+        isolation_level = options.reading.isolation_level
     by_topic: dict[str, list[int]] = {}
     for topic, partition in places:
         by_topic.setdefault(topic, []).append(partition)
     found: Offsets = {}
     for topic, partitions in by_topic.items():
         offsets = await list_offsets(
-            cluster, topic, timestamp, partitions,
-            isolation_level=options.reading.isolation_level,
-        )  # fmt: skip
+            cluster, topic, timestamp, partitions, isolation_level=isolation_level
+        )
         found |= {Place(topic, each): offset for each, offset in offsets.items()}
     return found
 

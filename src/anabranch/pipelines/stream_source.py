@@ -100,7 +100,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The end of the next batch; `start` itself when there is to be none."""
         begun = stream_offsets(start)
         self._check_topics(begun)
-        newest, earliest = ask(self.options, self._newest_and_earliest)
+        newest, earliest = ask(
+            self.options, lambda cluster: self._newest_and_earliest(cluster, begun)
+        )
         self._latest = newest
         begins = self._begins(begun, newest, earliest)
         ends = dict(newest.offsets)
@@ -131,8 +133,21 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = await offsets_at(cluster, self.options, found.places, LATEST)
         return StreamOffsets(ends, found.topic_ids)
 
-    async def _newest_and_earliest(self, cluster: Cluster) -> tuple[StreamOffsets, Offsets]:
+    async def _newest_and_earliest(
+        self, cluster: Cluster, begun: StreamOffsets
+    ) -> tuple[StreamOffsets, Offsets]:
         newest = await self._newest(cluster)
+        passed = [
+            place
+            for place, end in newest.offsets.items()
+            if end < begun.offsets.get(place, 0)
+            and not self._is_another(place.topic, begun, newest)
+        ]
+        if passed and self.options.reading.isolation_level:
+            # Read when uncommitted records were read too: no loss, unless the log is shorter.
+            ends = await offsets_at(cluster, self.options, passed, LATEST, isolation_level=0)
+            for place, end in ends.items():
+                newest.offsets[place] = max(newest.offsets[place], min(end, begun.offsets[place]))
         return newest, await offsets_at(cluster, self.options, newest.offsets, EARLIEST)
 
     def _check_topics(self, begun: StreamOffsets) -> None:

@@ -53,6 +53,8 @@ DEAD_LETTER = StructType(
 )
 IDENTITY = "anabranch-table.json"
 """A file in the checkpoint: the job's name in the tables, and the table it belongs to."""
+ISOLATION = "kafka.isolation.level"
+COMMITTED = {ISOLATION: "read_committed"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,7 +240,10 @@ def _is_hidden(inner: Path) -> bool:
 
 
 def _source(job: TableJob) -> dict[str, str]:
+    """Records of aborted transactions are none: a program that tries again writes them again."""
+    committed = {} if any(each.lower() == ISOLATION for each in job.options) else COMMITTED
     return {
+        **committed,
         **job.options,
         "kafka.bootstrap.servers": job.bootstrap_servers,
         "subscribe": job.topic,
