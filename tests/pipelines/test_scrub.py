@@ -219,3 +219,14 @@ def test_a_broker_that_is_away_is_named_and_not_taken_for_equal(spark, cluster):
         report = scrub(spark, cluster.bootstrap_servers, ["alone"])
     assert not report.differing and not report.is_clean
     assert [each["brokers"] for each in report.not_compared] == [[3]]
+
+
+def test_a_partition_without_a_leader_keeps_none_from_being_compared(here, cluster):
+    cluster.create_topic("headless", partitions=3, replication_factor=1)
+    replicas = {cluster.leader("headless", each): each for each in range(3)}
+    with cluster.kill(3):
+        report = scrub(None, cluster.bootstrap_servers, ["headless"])
+    assert (report.partitions, report.replicas, report.differing) == (3, 2, 0)
+    (told,) = report.not_compared
+    assert (told["partition"], told["brokers"]) == (replicas[3], [3])
+    assert "has no leader" in told["sentence"]

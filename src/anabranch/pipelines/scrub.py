@@ -21,10 +21,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anabranch.client.admin import ResourceKind, describe_configs
-from anabranch.client.cluster import Cluster
+from anabranch.client.cluster import Cluster, may_help
+from anabranch.client.connection import ConnectionLost
 from anabranch.client.fetch import list_offsets
+from anabranch.core.errors import ApiError
 from anabranch.core.partition import READ_COMMITTED
 from anabranch.core.types import EARLIEST, LATEST, ZERO_TOPIC_ID, TopicId, topic_id_text
+from anabranch.core.wire.messages.metadata import MetadataResponseTopic
 from anabranch.pipelines.comparison import NOT_COMPARED, UNREACHABLE, Compared, Difference, compare
 from anabranch.pipelines.offset_ranges import Place, log_sizes
 from anabranch.pipelines.replicas import Replica, ReplicaReader
@@ -68,6 +71,8 @@ class Partition(NamedTuple):
     size_bytes: int
     is_compacted: bool
     topic_id: bytes = ZERO_TOPIC_ID
+    has_leader: bool = True
+    """Without one nobody knows what is acknowledged, and all replicas count as offline."""
 
 
 def noted_name(
@@ -124,13 +129,15 @@ def scrub(
     for each in partitions:
         for broker_id in each.offline:
             why = f"broker {broker_id} is not there; what it has of {each.place} was not compared"
+            if not each.has_leader:
+                why = f"{each.place} has no leader; what broker {broker_id} has was not compared"
             report.add(each.place, _told(Compared(0, 0, [_away(each.start, broker_id, why)])))
     job = {"job": "scrub", "cluster_id": cluster_id, "topics": sorted(topics or ())}
     notes = Notes(notes_path, job)
     try:
         _compare_ranges(spark, bootstrap, partitions, range_bytes, notes, report, tell)
         for each in partitions:
-            if each.is_compacted:
+            if each.is_compacted and each.brokers:
                 _compare_compacted(spark, bootstrap, each, notes, report, tell)
         if not report.not_compared:
             notes.finish()
@@ -242,26 +249,43 @@ async def look(bootstrap: str, topics: Sequence[str] | None) -> tuple[str, list[
 
 
 async def _look_at(cluster: Cluster, name: str) -> list[Partition]:
-    topic = await cluster.topic(name)
     configs = await describe_configs(cluster, ResourceKind.TOPIC, name)
     policy = next((each.value or "" for each in configs if each.name == "cleanup.policy"), "")
     is_compacted = "compact" in policy
+    topic, starts, ends = await _bounds(cluster, name, READ_COMMITTED if is_compacted else 0)
     places = [Place(name, each.partition_index) for each in topic.partitions]
-    starts = await list_offsets(cluster, name, EARLIEST)
-    isolation_level = READ_COMMITTED if is_compacted else 0
-    ends = await list_offsets(cluster, name, LATEST, isolation_level=isolation_level)
     sizes = await log_sizes(cluster, places)
     found = []
     for each in sorted(topic.partitions, key=lambda part: part.partition_index):
         index = each.partition_index
+        has_leader = index in ends
         there = [broker_id for broker_id in each.replica_nodes if broker_id >= 0]
-        offline = tuple(broker_id for broker_id in each.offline_replicas if broker_id >= 0)
+        away = each.offline_replicas if has_leader else there
+        offline = tuple(broker_id for broker_id in away if broker_id >= 0)
         brokers = tuple(broker_id for broker_id in there if broker_id not in offline)
         place = Place(name, index)
         found.append(
             Partition(
-                place, brokers, offline, starts[index], ends[index], sizes.get(place, 0),
-                is_compacted, bytes(topic.topic_id),
+                place, brokers, offline, starts.get(index, 0), ends.get(index, 0),
+                sizes.get(place, 0), is_compacted, bytes(topic.topic_id), has_leader,
             )
         )  # fmt: skip
     return found
+
+
+async def _bounds(
+    cluster: Cluster, name: str, isolation_level: int
+) -> tuple[MetadataResponseTopic, dict[int, int], dict[int, int]]:
+    """A topic, and where the logs of its partitions begin and end; nothing of one without a leader,
+    as of one that has just lost it."""
+    for is_last in (False, True):
+        topic = await cluster.topic(name)
+        led = [each.partition_index for each in topic.partitions if each.leader_id >= 0]
+        try:
+            starts = await list_offsets(cluster, name, EARLIEST, led)
+            ends = await list_offsets(cluster, name, LATEST, led, isolation_level=isolation_level)
+            return topic, starts, ends
+        except (ApiError, ConnectionLost) as fault:
+            if is_last or not may_help(fault):
+                raise
+    raise AssertionError("the last attempt returns or raises")
