@@ -110,6 +110,12 @@ def test_only_filters_that_are_understood_are_taken(each, taken):
     assert TakenFilters().take(each) is taken
 
 
+def test_a_time_before_1970_skips_no_record_without_a_time():
+    narrowing = TakenFilters()
+    narrowing.take(GreaterThan(("timestamp",), datetime(1969, 12, 31, tzinfo=UTC)))
+    assert narrowing.timestamp_ms is None, "such records have -1, and brokers find none below 0"
+
+
 @given(st.integers(0, 1 << 41), st.integers(0, 999))
 def test_a_lower_bound_of_time_skips_no_record_that_meets_it(ms, microseconds):
     moment = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=ms, microseconds=microseconds)

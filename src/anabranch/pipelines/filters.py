@@ -3,7 +3,8 @@
 Spark hands a filter over only when the source promises to apply it in full; what is only used to
 read less is given back, and applied again by Spark. Partition, topic and offset decide exactly.
 A lower bound of the timestamp only skips what lies before the first record that meets it: records
-behind it may be older. An upper bound says nothing, as times need not rise.
+behind it may be older. An upper bound says nothing, as times need not rise; nor does a bound before
+1970, which brokers cannot be asked for: records without a time have -1.
 """
 
 from __future__ import annotations
@@ -95,7 +96,8 @@ class TakenFilters:
             return
         moment = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
         timestamp_ms = (moment - EPOCH) // timedelta(milliseconds=1)
-        self.timestamp_ms = max(self.timestamp_ms or 0, timestamp_ms)
+        if timestamp_ms >= 0:
+            self.timestamp_ms = max(self.timestamp_ms or 0, timestamp_ms)
 
 
 def _is_int(value: object) -> bool:
