@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import json
+import pickle
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 
-from anabranch.pipelines.fields import MOST_FIELDS, columns_of, fields_of, merged, settled
+from anabranch.pipelines.fields import (
+    MOST_DEPTH,
+    MOST_FIELDS,
+    columns_of,
+    fields_of,
+    merged,
+    settled,
+)
+from anabranch.pipelines.table_schema import add_fields, prepare, schema_of_table, unfit
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3),
@@ -51,6 +61,43 @@ def columns(*told):
 )
 def test_a_column_holds_all_values_of_its_field(seen, kind):
     assert columns(*({"field": each} for each in seen)) == {"field": kind}
+
+
+def nested(depth, *, in_objects):
+    """A number within so many arrays, or objects."""
+    value = 1
+    for _ in range(depth):
+        value = {"n": value} if in_objects else [value]
+    return value
+
+
+@pytest.mark.parametrize("depth", [1, 20, 41, 60, 130, 250])
+@pytest.mark.parametrize("in_objects", [False, True])
+def test_a_table_takes_whatever_depth_records_have(tmp_path, depth, in_objects):
+    record = json.dumps({"deep": nested(depth, in_objects=in_objects)})
+    found = merged(fields_of(record), fields_of(record.replace("1", "0.5")))
+    check_a_table_takes(tmp_path, settled(pickle.loads(pickle.dumps(found))))
+
+
+def test_a_given_schema_is_as_deep_as_tables_take():
+    kind = LongType()
+    for _ in range(MOST_DEPTH):
+        kind = ArrayType(kind)
+    assert not unfit(StructField("deep", kind))
+    assert unfit(StructField("deep", ArrayType(kind))) == "a type of more than 20 levels"
+
+
+@pytest.mark.parametrize("text", [r'{"\ud800": 1, "a": 1}', r'{"a": {"\udfff": 1}}'])
+def test_names_that_no_text_can_be_are_no_columns(tmp_path, text):
+    check_a_table_takes(tmp_path, settled(fields_of(text)))
+
+
+def check_a_table_takes(folder, columns):
+    table = str(folder / "table")
+    first = StructField("id", LongType())
+    prepare(table, StructType([first]))
+    add_fields(table, columns)
+    assert schema_of_table(table) == StructType([first, *columns])
 
 
 @pytest.mark.parametrize("value", [None, {}])

@@ -189,6 +189,17 @@ def test_a_schema_that_is_not_given_grows_while_the_job_runs(spark, job, write_j
     )
 
 
+def test_no_record_of_a_growing_table_keeps_it_from_being_read(spark, job, write_json):
+    one = job(schema=None)
+    write_json(one.topic, {"id": 1}, rb'{"id": 2, "\ud800": 1}')
+    assert run(spark, one).rows == 1
+    deep = '{"id": 3, "deep": ' + '{"n": ' * 60 + "1" + "}" * 61
+    write_json(one.topic, deep.encode(), {"id": 4})
+    run(spark, one)
+    assert rows(f"{one.table}-dead-letters", "_offset", "reason") == [(1, "the value is not JSON")]
+    assert rows(one.table, "id") == [(1,), (3,), (4,)]
+
+
 def test_more_fields_than_a_table_may_have_are_refused(spark, tmp_path):
     table = str(tmp_path / "table")
     prepare(table, StructType.fromDDL("id bigint"))

@@ -3,8 +3,9 @@
 What: `fields_of` gives the fields of one record, `merged` joins what records say, `settled` makes
 columns of it. The rules are those of Spark's own derivation: whole numbers and fractions become
 double, types that have nothing in common become string, and so does what is null everywhere within
-an array or an object. Two more keep a table readable everywhere: a whole number beyond 64 bits is
-a double, and an object whose keys cannot be columns is kept as its text. Rule kept: a field that is
+an array or an object. Three more keep a table readable everywhere: a whole number beyond 64 bits is
+a double, and what is nested too deep is kept as its text, as is an object whose keys cannot be
+columns. Rule kept: a field that is
 null everywhere has no type yet, and no column.
 """
 
@@ -32,6 +33,9 @@ NOT_IN_NAMES = " ,;{}()\n\t="
 MOST_FIELDS = 1_000
 """Columns of a derived table, and keys of an object that becomes one: beyond, the keys are not
 names but values, and each record would bring more of them."""
+MOST_DEPTH = 20
+"""Objects and arrays within each other that become columns: the Delta library writes a table of 42,
+and nobody can open it again."""
 MOST_BITS = 63
 MOST_DIGITS = 20
 """The longest number of 64 bits, with its sign."""
@@ -76,10 +80,19 @@ def columns_of(names: Iterable[str], taken: Iterable[str] = ()) -> list[str]:
     seen = {name.lower() for name in taken}
     fit = []
     for name in names:
-        if name and not set(name) & set(NOT_IN_NAMES) and name.lower() not in seen:
+        if _is_name(name) and name.lower() not in seen:
             seen.add(name.lower())
             fit.append(name)
     return fit
+
+
+def _is_name(name: str) -> bool:
+    """Whether a column can be called so; JSON has names that no text can be (half a surrogate)."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return bool(name) and not set(name) & set(NOT_IN_NAMES)
 
 
 def _whole(digits: str) -> int | float:
@@ -87,7 +100,7 @@ def _whole(digits: str) -> int | float:
     return int(digits) if len(digits) <= MOST_DIGITS else float(digits)
 
 
-def _type_of(value: Any) -> DataType:
+def _type_of(value: Any, depth: int = 0) -> DataType:
     if value is None:
         return NullType()
     if isinstance(value, bool):
@@ -96,14 +109,14 @@ def _type_of(value: Any) -> DataType:
         return LongType() if -(1 << MOST_BITS) <= value < 1 << MOST_BITS else DoubleType()
     if isinstance(value, float):
         return DoubleType()
-    if isinstance(value, str):
+    if isinstance(value, str) or depth == MOST_DEPTH:
         return StringType()
     if isinstance(value, list):
         element: DataType = NullType()
         for each in value:
-            element = _common(element, _type_of(each))
+            element = _common(element, _type_of(each, depth + 1))
         return ArrayType(element)
-    return _object({name: _type_of(each) for name, each in value.items()})
+    return _object({name: _type_of(each, depth + 1) for name, each in value.items()})
 
 
 def _object(fields: Mapping[str, DataType]) -> DataType:

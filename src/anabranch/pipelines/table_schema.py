@@ -36,7 +36,15 @@ from pyspark.sql.types import (
 )
 
 from anabranch.pipelines.faults import PipelineFault
-from anabranch.pipelines.fields import MOST_FIELDS, Fields, columns_of, fields_of, merged, settled
+from anabranch.pipelines.fields import (
+    MOST_DEPTH,
+    MOST_FIELDS,
+    Fields,
+    columns_of,
+    fields_of,
+    merged,
+    settled,
+)
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -90,18 +98,20 @@ def given_schema(schema: StructType | str) -> StructType:
     return schema
 
 
-def unfit(field: StructField) -> str:
+def unfit(field: StructField, depth: int = 0) -> str:
     """What of a field no column can be; empty for one that is fit. Records may lack any field."""
-    return _unfit(field.dataType) if field.nullable else "NOT NULL"
+    return _unfit(field.dataType, depth) if field.nullable else "NOT NULL"
 
 
-def _unfit(kind: DataType) -> str:
+def _unfit(kind: DataType, depth: int = 0) -> str:
+    if isinstance(kind, ArrayType | StructType | MapType) and depth == MOST_DEPTH:
+        return f"a type of more than {MOST_DEPTH} levels"
     if isinstance(kind, ArrayType):
-        return _unfit(kind.elementType)
+        return _unfit(kind.elementType, depth + 1)
     if isinstance(kind, StructType):
-        return next(filter(None, map(unfit, kind.fields)), "")
+        return next(filter(None, (unfit(each, depth + 1) for each in kind.fields)), "")
     if isinstance(kind, MapType) and isinstance(kind.keyType, StringType):
-        return _unfit(kind.valueType)
+        return _unfit(kind.valueType, depth + 1)
     return "" if type(kind) in FIT else str(kind.simpleString())
 
 
