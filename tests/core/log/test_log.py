@@ -24,6 +24,7 @@ from tests.core.log.support import (
 from anabranch.core.errors import ApiError, CorruptLog, ErrorCode
 from anabranch.core.log.config import LogConfig
 from anabranch.core.log.log import Log
+from anabranch.core.log.memory_files import MemoryFiles
 from anabranch.core.log.segment import IndexCache, Segment
 from anabranch.core.log.segment_roll import age_limit_ms
 from anabranch.core.wire.batch import patch, read_header, walk
@@ -300,6 +301,23 @@ def test_deleting_records_moves_the_start() -> None:
     with pytest.raises(ApiError):
         log.delete_records_before(181)
     assert reopen(log, log_start_offset=100).start_offset == 100
+
+
+def test_deleting_records_writes_no_file() -> None:
+    """A request may do it to thousands of logs in one step, in which no client is answered."""
+    log = new_log()
+    for epoch in (1, 3, 4):
+        append(log, batch(10), leader_epoch=epoch)
+    assert isinstance(log.files, MemoryFiles)
+    before = {path: bytes(data) for path, data in log.files.contents.items()}
+    log.delete_records_before(15)
+    log.delete_records_before(21)
+    assert log.epochs.entries == [(4, 21)]
+    assert {path: bytes(data) for path, data in log.files.contents.items()} == before
+    for again in (reopen(log, log_start_offset=21), reopen(log, clean=True, log_start_offset=21)):
+        assert again.epochs.entries == [(4, 21)]
+    append(again, batch(10), leader_epoch=5)
+    assert reopen(again, log_start_offset=21).epochs.entries == [(4, 21), (5, 30)]
 
 
 def transactional(producer_id: int, sequence: int) -> bytearray:

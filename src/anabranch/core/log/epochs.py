@@ -15,7 +15,8 @@ UNKNOWN_END = (-1, -1)
 
 
 class LeaderEpochs:
-    """A list of (epoch, start offset); `unsaved` when the file does not say the same."""
+    """A list of (epoch, start offset); `unsaved` when the file does not say the same of the offsets
+    that the log has."""
 
     __slots__ = ("entries", "unsaved", "unsynced")
 
@@ -71,12 +72,13 @@ class LeaderEpochs:
         self.entries = kept
 
     def cut_start(self, start_offset: int) -> None:
-        """Forget epochs that ended before the log's new start; the one in force moves up to it."""
+        """Forget epochs that ended before the log's new start; the one in force moves up to it.
+
+        That is no reason to write the table: it is cut again when it is read."""
         first = bisect_right(self.entries, start_offset, key=_start_offset) - 1
         if first < 0 or (first == 0 and self.entries[0][1] == start_offset):
             return
         self.entries = [(self.entries[first][0], start_offset), *self.entries[first + 1 :]]
-        self.unsaved = True
 
     def reach_back(self, start_offset: int) -> None:
         """In a table made from batches alone: what is missing at the log's start was of the first

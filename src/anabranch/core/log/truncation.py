@@ -188,8 +188,6 @@ def raise_start(log: LogState, offset: int) -> None:
     if offset > log.start_offset:
         log.start_offset = offset
         log.epochs.cut_start(offset)
-        if log.epochs.unsaved:
-            save_epochs(log, sync=False)
 
 
 def apply_retention(log: LogState, now_ms: int, high_watermark: int) -> list[str]:
