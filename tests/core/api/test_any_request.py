@@ -22,7 +22,7 @@ from anabranch.core.request import Request
 from anabranch.core.types import METADATA_TOPIC_ID, ZERO_TOPIC_ID
 from anabranch.core.wire.codec import decode, encode_bytes
 from anabranch.core.wire.compression import Codec
-from anabranch.core.wire.frame import frame_response
+from anabranch.core.wire.frame import frame_response, read_response
 from anabranch.core.wire.messages import API_KEYS
 from anabranch.core.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from anabranch.core.wire.schema import WireType, active_fields
@@ -31,7 +31,7 @@ REQUESTS_EACH = 150
 NUMBERS = [-(2**63), -(2**31), -5, -4, -3, -2, -1, 0, 1, 2, 3, 100, 2**31 - 1, 2**63 - 1]
 NAMES = [
     "t", "u", "missing", "", "..", "a/b", "__consumer_offsets", "__cluster_metadata", "x" * 250,
-    "t.u", "t_u", "\u2028", "1", "retention.ms", "cleanup.policy", "compact", "-1", "PLAINTEXT",
+    "t.u", "t_u", "\u2028", "1", "n" * 32_767, "retention.ms", "cleanup.policy", "compact", "-1", "PLAINTEXT",
 ]  # fmt: skip
 BROKER_KEYS = sorted(key for key, handler in handlers().items() if handler.broker)
 CONTROLLER_KEYS = sorted(key for key, handler in handlers().items() if handler.controller)
@@ -99,9 +99,11 @@ def final(outcome: Any, now_ms: int) -> Any:
 
 
 def answerable(outcome: Any, version: int) -> None:
-    """The outcome is one of the contract's, and a response fits the request's version."""
+    """The outcome is one of the contract's, and a response fits the request's version: a client
+    can read it."""
     if not isinstance(outcome, Forward | NoAnswer | Hangup):
-        assert sum(map(len, frame_response(1, outcome, version))) >= 8
+        framed = b"".join(map(bytes, frame_response(1, outcome, version)))
+        assert read_response(framed[4:], type(outcome), version)[0] == 1
 
 
 def requests(maker: Maker, key: int, listener: str):

@@ -248,6 +248,13 @@ def test_producers_of_a_partition(node):
     assert (state.producer_id, state.producer_epoch, state.last_sequence) == (5, 1, 1)
     assert state.current_txn_start_offset == -1
     assert producers(node, index=5).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_producers_are_told_once(node):
+    node.topic(partitions=2)
+    wanted = [ProducersTopic(name="t", partition_indexes=each) for each in ([0, 0], [1, 0])]
+    [topic] = node.send(DescribeProducersRequest(topics=wanted), 0).topics
+    assert [each.partition_index for each in topic.partitions] == [0, 1]
     assert producers(node, "nowhere").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert producers(node, "a b").error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 

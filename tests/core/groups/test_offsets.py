@@ -18,8 +18,12 @@ from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC, offsets_topic
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.types import ZERO_TOPIC_ID, TopicId
 from anabranch.core.wire.batch import walk
+from anabranch.core.wire.codec import decode, encode_bytes
 from anabranch.core.wire.messages.delete_groups import DeleteGroupsRequest
-from anabranch.core.wire.messages.describe_groups import DescribeGroupsRequest
+from anabranch.core.wire.messages.describe_groups import (
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
 from anabranch.core.wire.messages.find_coordinator import FindCoordinatorRequest
 from anabranch.core.wire.messages.list_groups import ListGroupsRequest
 from anabranch.core.wire.messages.offset_delete import (
@@ -139,6 +143,37 @@ def test_metadata_and_epoch_come_back(world):
         first, second = world.ask(message, version).topics[0].partitions
         assert (first.committed_offset, first.metadata) == (7, "note")
         assert (second.committed_offset, second.metadata) == (-1, "")
+
+
+def test_a_reader_can_read_that_a_group_with_the_longest_name_is_missing(world):
+    answer = world.ask(DescribeGroupsRequest(groups=["g" * 32_767]), 6)
+    again = decode(DescribeGroupsResponse, memoryview(encode_bytes(answer, 6)), 6)
+    assert again.groups[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_what_is_asked_for_twice_is_told_once(world):
+    """A few bytes of a request may not each bring all offsets of a group."""
+    world.commit({0: 7, 1: 8}, metadata="note")
+    everything = OffsetFetchRequestGroup(group_id="g", topics=None)
+    one = OffsetFetchRequestTopics(name="t", partition_indexes=[1, 0, 1])
+    other = OffsetFetchRequestTopics(name="t", partition_indexes=[2, 1])
+    named = OffsetFetchRequestGroup(group_id="g", topics=[one, one, other])
+
+    def told(*groups):
+        answer = world.ask(OffsetFetchRequest(groups=list(groups)), 9)
+        return [
+            (group.group_id, topic.name, [each.partition_index for each in topic.partitions])
+            for group in answer.groups
+            for topic in group.topics
+        ]
+
+    assert told(everything, everything) == [("g", "t", [0, 1])]
+    assert told(named, everything, named) == [("g", "t", [0, 1])]
+    nobody = OffsetFetchRequestGroup(group_id="h", topics=[one])
+    assert told(named, nobody, named) == [("g", "t", [1, 0, 2]), ("h", "t", [1, 0])]
+    old = [OffsetFetchRequestTopic(name="t", partition_indexes=[0, 0]) for _ in range(2)]
+    answer = world.ask(OffsetFetchRequest(group_id="g", topics=old), 7)
+    assert [len(topic.partitions) for topic in answer.topics] == [1]
 
 
 def test_a_commit_of_many_partitions_is_cut_into_batches(world):

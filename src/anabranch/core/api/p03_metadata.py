@@ -87,7 +87,7 @@ def _verdict_ms(broker: Broker, body: MetadataRequest) -> int:
         asked = (
             image.topic(each.name or "") or image.topic_by_id(each.topic_id) for each in body.topics
         )
-        topics = [topic for topic in asked if topic is not None]
+        topics = [*{topic.topic_id: topic for topic in asked if topic is not None}.values()]
     leaders = {each.leader for topic in topics for each in topic.partitions.values()}
     for topic in topics:
         if is_diskless(image, topic.name):  # a client may be shown any of its replicas as leader

@@ -3,12 +3,13 @@
 KIP: KIP-709 (several groups at once), KIP-447 (stable offsets).
 Versions: 1-9.
 Behaviour: needs DESCRIBE on each group, then on each topic. No topic list means all offsets of the
-    group. A partition without an offset has -1, also one whose offset was committed for an earlier
-    topic of that name; a group that does not exist has none. Errors of a group stand in the group
-    (from version 8 on), or before in each partition and, from 2 on, in the answer; Kafka then names
-    no partition, and readers that look at partitions alone begin anew. The answer waits until a
-    record shows that this broker still coordinates the group (`Shard.prove`); NOT_COORDINATOR, with
-    which every client looks for the coordinator again, when that is not shown within
+    group. What is named twice is told once, where Kafka tells it twice. A partition without an
+    offset has -1, also one whose offset was committed for an earlier topic of that name; a group
+    that does not exist has none. Errors of a group stand in the group (from version 8 on), or
+    before in each partition and, from 2 on, in the answer; Kafka then names no partition, and
+    readers that look at partitions alone begin anew. The answer waits until a record shows that
+    this broker still coordinates the group (`Shard.prove`); NOT_COORDINATOR, with which every
+    client looks for the coordinator again, when that is not shown within
     `offsets.commit.timeout.ms`, or when too few replicas are in sync to show it. With
     `require_stable` a partition of which an open transaction has committed an offset has
     UNSTABLE_OFFSET_COMMIT: the client asks again.
@@ -34,7 +35,6 @@ from anabranch.core.request import Request
 from anabranch.core.types import TopicId
 from anabranch.core.wire.messages.offset_fetch import (
     OffsetFetchRequest,
-    OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
@@ -50,7 +50,8 @@ TOP_LEVEL_ERROR_SINCE = 2
 NO_OFFSET = CommittedOffset(-1)
 
 Offsets = Mapping[str, Mapping[int, CommittedOffset]]
-Wanted = list[OffsetFetchRequestTopic] | list[OffsetFetchRequestTopics] | None
+Wanted = dict[str, dict[int, None]] | None
+"""Topics and their partitions, each once; None: all that a group has."""
 
 
 class GroupOffsets(NamedTuple):
@@ -64,15 +65,33 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
     """The answer, or a wait until it is proven that this broker coordinates each group."""
     body: OffsetFetchRequest = request.body
     if request.version >= GROUPS_SINCE:
+        wanted: dict[str, Wanted] = {}
+        for group in body.groups:
+            known = wanted.get(group.group_id, {})
+            wanted[group.group_id] = _once(group.topics, known)
 
         def respond(found: list[GroupOffsets | ErrorCode]) -> OffsetFetchResponse:
-            pairs = zip(body.groups, found, strict=True)
-            return OffsetFetchResponse(groups=[_group(broker, request, *each) for each in pairs])
+            groups = [
+                _group(broker, request, *asked, offsets)
+                for asked, offsets in zip(wanted.items(), found, strict=True)
+            ]
+            return OffsetFetchResponse(groups=groups)
 
-        parts = [_offsets(broker, request, each.group_id, now_ms) for each in body.groups]
+        parts = [_offsets(broker, request, group_id, now_ms) for group_id in wanted]
         return when_all(parts, respond)
     part = _offsets(broker, request, body.group_id, now_ms)
     return when_all([part], lambda found: _one_group(broker, request, *found))
+
+
+def _once(
+    topics: list[OffsetFetchRequestTopic] | list[OffsetFetchRequestTopics] | None, known: Wanted
+) -> Wanted:
+    """What is wanted of a group, with what is `known` to be; everything counts for all."""
+    if topics is None or known is None:
+        return None
+    for topic in topics:
+        known.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+    return known
 
 
 def _one_group(
@@ -95,7 +114,7 @@ def _one_group(
                 for index, each, code in partitions
             ],
         )
-        for name, partitions in _found(broker, request, found, body.topics)
+        for name, partitions in _found(broker, request, found, _once(body.topics, {}))
     ]
     return OffsetFetchResponse(topics=topics)
 
@@ -103,11 +122,12 @@ def _one_group(
 def _group(
     broker: Broker,
     request: Request,
-    wanted: OffsetFetchRequestGroup,
+    group_id: str,
+    wanted: Wanted,
     found: GroupOffsets | ErrorCode,
 ) -> OffsetFetchResponseGroup:
     if isinstance(found, ErrorCode):
-        return OffsetFetchResponseGroup(group_id=wanted.group_id, error_code=found)
+        return OffsetFetchResponseGroup(group_id=group_id, error_code=found)
     topics = [
         OffsetFetchResponseTopics(
             name=name,
@@ -122,9 +142,9 @@ def _group(
                 for index, each, code in partitions
             ],
         )
-        for name, partitions in _found(broker, request, found, wanted.topics)
+        for name, partitions in _found(broker, request, found, wanted)
     ]
-    return OffsetFetchResponseGroup(group_id=wanted.group_id, topics=topics)
+    return OffsetFetchResponseGroup(group_id=group_id, topics=topics)
 
 
 def _offsets(broker: Broker, request: Request, group_id: str, now_ms: int) -> Any:
@@ -165,8 +185,7 @@ def _found(
                 if told:
                     yield name, told
         return
-    for topic in wanted:
-        name, indexes = topic.name, topic.partition_indexes
+    for name, indexes in wanted.items():
         if topic_allowed(broker.authorizer, request, Operation.DESCRIBE, name):
             there, topic_id = known.offsets.get(name, {}), current_topic_id(image, name)
             yield name, [_told((name, i), there.get(i), topic_id, unstable) for i in indexes]

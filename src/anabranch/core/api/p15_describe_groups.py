@@ -58,8 +58,8 @@ def _described(broker: Broker, request: Request, group_id: str, now_ms: int) -> 
     if group is None:
         described = DescribedGroup(group_id=group_id, group_state=DEAD.value)
         if request.version >= NOT_FOUND_SINCE:
-            described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-            described.error_message = f"Group {group_id} not found."
+            missing = ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+            described.error_code, described.error_message = missing.code, missing.message
         return described
     return DescribedGroup(
         group_id=group_id,

@@ -33,19 +33,22 @@ DISKLESS = (
 
 
 def run(broker: Broker, request: Request, _now_ms: int) -> DescribeProducersResponse:
-    """List the producers of each partition."""
+    """List the producers of each partition, once."""
     body: DescribeProducersRequest = request.body
     response = DescribeProducersResponse(topics=[])
+    wanted: dict[str, dict[int, None]] = {}
     for topic in body.topics:
-        refusal = _refusal(broker, request, topic.name)
+        wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+    for name, indexes in wanted.items():
+        refusal = _refusal(broker, request, name)
         partitions = []
-        for index in dict.fromkeys(topic.partition_indexes):
+        for index in indexes:
             answer = PartitionResponse(partition_index=index, active_producers=[])
             partitions.append(answer)
             try:
                 if refusal is not None:
                     raise ApiError(refusal)
-                replica = broker.partitions.find(broker.image, topic.name, index)
+                replica = broker.partitions.find(broker.image, name, index)
                 if replica.knows_producers:
                     answer.active_producers = [_state(each) for each in replica.producers]
                 else:
@@ -54,7 +57,7 @@ def run(broker: Broker, request: Request, _now_ms: int) -> DescribeProducersResp
                 answer.error_code = error.code
                 if refusal is not None:
                     answer.error_message = error.message
-        response.topics.append(TopicResponse(name=topic.name, partitions=partitions))
+        response.topics.append(TopicResponse(name=name, partitions=partitions))
     return response
 
 
