@@ -22,10 +22,10 @@ TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 
 
 class Image:
-    """One topic with one setting."""
+    """Topics with one setting."""
 
     def topic(self, name):
-        return object() if name == "flights" else None
+        return object() if name in ("flights", "trains", "ships") else None
 
     def config(self, resource_type, name):
         return {"retention.ms": "5"}
@@ -74,6 +74,17 @@ def test_a_topic_s_settings_with_their_source():
         ("segment.ms", "604800000", 5),
     ]
     assert result.error_code == ErrorCode.NONE
+
+
+def test_topics_with_the_same_settings_are_looked_up_once():
+    """Tools ask for those of all topics at once, and nobody else is answered meanwhile."""
+    one, other, few, absent = describe(
+        (TOPIC, "flights"), (TOPIC, "trains"), (TOPIC, "ships", "retention.ms"), (TOPIC, "none")
+    )
+    assert one.configs is other.configs
+    assert (one.resource_name, other.resource_name) == ("flights", "trains")
+    assert [each.name for each in few.configs] == ["retention.ms"]
+    assert absent.configs == []
 
 
 def test_synonyms_and_documentation_only_when_asked():

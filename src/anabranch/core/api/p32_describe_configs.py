@@ -12,7 +12,7 @@ Skipped: nothing
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from anabranch.core.access.authorize import CLUSTER, Authorizer, Operation, ResourceType
 from anabranch.core.api.handler import Handler
@@ -38,6 +38,12 @@ from anabranch.core.wire.messages.describe_configs import (
     DescribeConfigsResult,
 )
 
+Alike: TypeAlias = (
+    "dict[tuple[frozenset[tuple[str, str]], frozenset[str]], list[DescribeConfigsResourceResult]]"
+)
+"""What was answered for topics with these settings of their own and these names asked for. Tools
+ask for thousands of topics at once, of which most have the same."""
+
 
 class DescribingNode(Protocol):
     """What this handler needs of a broker."""
@@ -53,10 +59,11 @@ def describe_configs(node: DescribingNode, request: Request, now_ms: int) -> Any
     """Answer each resource by itself, and once; the refused ones come last."""
     body: DescribeConfigsRequest = request.body
     allowed, refused = [], []
+    alike: Alike = {}
     resources = {(each.resource_type, each.resource_name): each for each in body.resources}
     for resource in resources.values():
         if may_describe(node, request, resource):
-            allowed.append(_answer(node, body, resource))
+            allowed.append(_answer(node, body, resource, alike))
         else:
             refused.append(_refusal(resource))
     return DescribeConfigsResponse(results=allowed + refused)
@@ -74,13 +81,16 @@ def may_describe(node: DescribingNode, request: Request, resource: DescribeConfi
 
 
 def _answer(
-    node: DescribingNode, body: DescribeConfigsRequest, resource: DescribeConfigsResource
+    node: DescribingNode,
+    body: DescribeConfigsRequest,
+    resource: DescribeConfigsResource,
+    alike: Alike,
 ) -> DescribeConfigsResult:
     result = DescribeConfigsResult(
         resource_type=resource.resource_type, resource_name=resource.resource_name
     )
     try:
-        result.configs = _describe(node, resource)
+        result.configs = _describe(node, resource, alike)
     except ApiError as error:
         result.error_code = error.code
         result.error_message = error.message
@@ -107,11 +117,11 @@ def _refusal(resource: DescribeConfigsResource) -> DescribeConfigsResult:
 
 
 def _describe(
-    node: DescribingNode, resource: DescribeConfigsResource
+    node: DescribingNode, resource: DescribeConfigsResource, alike: Alike
 ) -> list[DescribeConfigsResourceResult]:
     name, keys = resource.resource_name, resource.configuration_keys
     if resource.resource_type == Resource.TOPIC:
-        return _topic(node, name, keys)
+        return _topic(node, name, keys, alike)
     if resource.resource_type == Resource.BROKER:
         if name == "":
             return describe_cluster_default(node.config, keys)
@@ -140,7 +150,7 @@ def _check_named(name: str, sentence: str) -> None:
 
 
 def _topic(
-    node: DescribingNode, name: str, keys: Collection[str] | None
+    node: DescribingNode, name: str, keys: Collection[str] | None, alike: Alike
 ) -> list[DescribeConfigsResourceResult]:
     if not is_legal(name):
         what = f"'{name}'" if name else "the empty string"
@@ -149,7 +159,12 @@ def _topic(
         )
     if node.image.topic(name) is None:
         raise ClientFault(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return describe_topic(node.image.config(Resource.TOPIC, name), node.config, keys)
+    texts = node.image.config(Resource.TOPIC, name)
+    same = frozenset(texts.items()), frozenset(keys or ())
+    described = alike.get(same)
+    if described is None:
+        described = alike[same] = describe_topic(texts, node.config, keys)
+    return described
 
 
 def _check_broker_id(node: DescribingNode, name: str, also: str) -> None:
