@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from anabranch.core.diskless.rows import Run
 from anabranch.core.errors import ProtocolError, StorageFault
+from anabranch.core.log import record_walk
 from anabranch.core.log.lookup import TimestampOffset
 from anabranch.core.types import Buffer
 from anabranch.core.wire.batch import (
@@ -26,7 +27,6 @@ from anabranch.core.wire.batch import (
     patch,
     read_header,
 )
-from anabranch.core.wire.records import decode_records
 
 LEADER_EPOCH = 0
 """Of every record of a diskless partition."""
@@ -83,13 +83,13 @@ def first_not_older(
         header = read_header(buffer, position)
         if header.max_timestamp < timestamp or header.last_offset < start_offset:
             continue
+        batch = bytes(memoryview(buffer)[position : position + size])
         try:
-            records = decode_records(memoryview(buffer)[position : position + size])
+            found = record_walk.first_not_older(batch, header, timestamp, start_offset)
         except ProtocolError as problem:
             raise Damaged(run, str(problem)) from None
-        for record in records:
-            if record.timestamp >= timestamp and record.offset >= start_offset:
-                return TimestampOffset(record.timestamp, record.offset, LEADER_EPOCH)
+        if found is not None:
+            return TimestampOffset(*found, LEADER_EPOCH)
     return None
 
 

@@ -13,12 +13,12 @@ from anabranch.core.errors import StorageFault
 from anabranch.core.log.indexes import AbortedRange, InvalidIndex, decode_aborted
 from anabranch.core.log.producer_replay import replay, state_at
 from anabranch.core.log.reader import PROBE_BYTES, position_of, rot
+from anabranch.core.log.record_walk import first_not_older
 from anabranch.core.log.scan import BadBatch, sound_header
 from anabranch.core.log.segment import TRANSACTIONS, Segment
 from anabranch.core.log.side_files import save_aborted
 from anabranch.core.log.state import LogState
 from anabranch.core.wire.batch import BATCH_OVERHEAD, BatchHeader
-from anabranch.core.wire.records import decode_records
 
 
 class AbortedTransaction(NamedTuple):
@@ -90,11 +90,9 @@ def _first_not_older(log: LogState, segment: Segment, timestamp: int) -> Timesta
 def _record(
     segment: Segment, position: int, header: BatchHeader, timestamp: int, first_offset: int
 ) -> TimestampOffset | None:
-    batch = memoryview(segment.file.read(position, header.size_bytes))
-    for record in decode_records(batch):
-        if record.timestamp >= timestamp and record.offset >= first_offset:
-            return TimestampOffset(record.timestamp, record.offset, header.leader_epoch)
-    return None
+    batch = bytes(segment.file.read(position, header.size_bytes))
+    found = first_not_older(batch, header, timestamp, first_offset)
+    return None if found is None else TimestampOffset(*found, header.leader_epoch)
 
 
 def _headers(log: LogState, segment: Segment, position: int) -> Iterator[tuple[int, BatchHeader]]:
