@@ -57,7 +57,7 @@ MUTANTS = (
         module=OFFSETS,
         old="    group.shard.write(records, now_ms, effect)\n    group.shard.undecided",
         new="    effect(now_ms)\n    group.shard.undecided",
-        seed=296,
+        seed=1000000296,
         caught_by="offset-again",
     ),
     Mutant(
