@@ -18,8 +18,9 @@ from confluent_kafka import Consumer, Producer
 from tests.clients.members import until
 
 import anabranch.client.produce
-from anabranch.cli import cluster_command
+from anabranch.cli import cluster_command, record_reader
 from anabranch.client.connection import ConnectionLost
+from anabranch.core.wire import batch
 
 
 def lines(result) -> list[str]:
@@ -195,6 +196,38 @@ def test_a_group_gets_again_what_could_not_be_printed(verb, node):
     os.close(writer)
     assert broken.returncode != 0
     assert lines(verb(*words, "--timeout", "1")) == ["a", "b"]
+
+
+@pytest.mark.parametrize("damage", ["too large", "checksum"])
+def test_a_batch_that_cannot_be_read_hides_no_record_of_the_others(verb, monkeypatch, damage):
+    """The group's offsets were committed for records of other partitions, which nobody had seen."""
+    topic = f"damaged-{damage[0]}"
+    verb("topics", "create", "--topic", topic, "--partitions", "3")
+    first = {0: "a", 1: "a" * 1000, 2: "a"}
+    codec = "gzip" if damage == "too large" else "none"
+    for partition, text in first.items():
+        for line in (text, "b"):
+            place = ("--topic", topic, "--partition", str(partition))
+            verb("produce", *place, "--compression-codec", codec, input=f"{line}{partition}\n")
+    words = ("consume", "--topic", topic, "--group", topic, "--from-beginning", "--timeout", "1")
+    if damage == "too large":
+        monkeypatch.setattr(record_reader, "BATCH_LIMIT_BYTES", 500)
+    else:
+        real = batch.crc_is_valid
+
+        def is_valid(records, position, size):
+            return real(records, position, size) and size < 1000
+
+        monkeypatch.setattr(batch, "crc_is_valid", is_valid)
+    seen = []
+    for _ in range(2):
+        result = verb(*words)
+        refused(result, f"{topic}-1: the batch with the offsets 0 to 0 cannot be read")
+        refused(result, "`--partition 1 --offset 1` begins after it")
+        seen += [line for line in result.stdout.splitlines() if line[1:] in "02"]
+    assert sorted(seen) == ["a0", "a2", "b0", "b2"]
+    after = verb("consume", "--topic", topic, "--partition", "1", "--offset", "1", "--timeout", "1")
+    assert after.stdout == "b1\n"
 
 
 def test_a_line_is_sent_before_the_next_one_comes_and_an_interrupt_ends_it(verb, node):

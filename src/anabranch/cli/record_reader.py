@@ -2,7 +2,8 @@
 
 What: `Reader` fetches from the leaders of the partitions that it was given, and leaves out control
 batches and, for read_committed, aborted ones; `Member` reads what a group gives to it. Rule kept: a
-group's offsets are committed only for records that were printed. Not here: how a record is printed.
+group's offsets are committed only for records that were printed; a batch that cannot be read is a
+fault, after all that came before it. Not here: how a record is printed.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+from anabranch.cli.cluster_command import Refused
 
 if TYPE_CHECKING:
     from anabranch.client.cluster import Cluster
@@ -23,6 +26,8 @@ POLL_MS = 500
 COMMIT_SECONDS = 5.0
 """How often a group's offsets are committed, as Kafka's consumers do by themselves."""
 BATCH_LIMIT_BYTES = 256 << 20
+DAMAGED = "CORRUPT_MESSAGE"
+"""As Kafka's clients call what they cannot read."""
 
 
 class Reader:
@@ -34,6 +39,7 @@ class Reader:
         self._isolation_level = isolation_level
         self._leaders: dict[int, int] = {}
         self._offsets: dict[int, int] = {}
+        self._unreadable: Refused | None = None
 
     async def take(
         self, partitions: Sequence[int], committed: Mapping[int, int], start: str
@@ -47,6 +53,7 @@ class Reader:
         begin = await list_offsets(self.cluster, self.topic, EARLIEST, partitions)
         end = await list_offsets(self.cluster, self.topic, LATEST, partitions)
         new = begin if start == "earliest" else end
+        self._unreadable = None
         self._offsets = {
             each: at if begin[each] <= (at := committed.get(each, -1)) <= end[each] else new[each]
             for each in partitions
@@ -79,7 +86,8 @@ class Reader:
             self._offsets = await list_offsets(self.cluster, self.topic, kind, wanted)
 
     async def poll(self) -> list[tuple[int, Record]]:
-        """What has come: (partition, record), in the order of each partition."""
+        """What has come: (partition, record), in the order of each partition. Raises Refused for a
+        batch that cannot be read, once all before it was given."""
         from anabranch.client.cluster import may_help
         from anabranch.client.connection import ConnectionLost
         from anabranch.client.fetch import fetch
@@ -96,22 +104,57 @@ class Reader:
                     self._leaders = await self.cluster.leaders(self.topic)
                 raise
 
+        if self._unreadable is not None:
+            raise self._unreadable
         found = await self.cluster.retrying(again)
-        return [(each.partition, record) for each in found for record in self._records(each)]
-
-    def _records(self, fetched: Fetched) -> list[Record]:
-        from anabranch.core.wire.batch import walk
-        from anabranch.core.wire.records import decode_records
-
-        wanted = self._offsets[fetched.partition]
-        skipping = Aborted(fetched.aborted)
-        records: list[Record] = []
-        for position, header in walk(fetched.records):
-            if not skipping.skips(header, fetched.records, position) and not header.is_control:
-                decoded = decode_records(fetched.records, position, limit_bytes=BATCH_LIMIT_BYTES)
-                records += [record for record in decoded if record.offset >= wanted]
-            self._offsets[fetched.partition] = max(wanted, header.next_offset)
+        records = [(each.partition, record) for each in found for record in self._records(each)]
+        if not records and self._unreadable is not None:
+            raise self._unreadable
         return records
+
+    def _records(self, fetched: Fetched) -> Iterator[Record]:
+        """The records that can be read; the position moves with them, batch by batch."""
+        from anabranch.core.errors import ProtocolError
+        from anabranch.core.wire.batch import walk
+
+        partition, wanted = fetched.partition, self._offsets[fetched.partition]
+        skipping = Aborted(fetched.aborted)
+        try:
+            for position, header in walk(fetched.records):
+                if not skipping.skips(header, fetched.records, position):
+                    try:
+                        found = _decoded(fetched.records, position, header)
+                    except ProtocolError as fault:
+                        self._unreadable = unreadable(self.topic, partition, header, fault)
+                        return
+                    yield from (record for record in found if record.offset >= wanted)
+                self._offsets[partition] = max(wanted, header.next_offset)
+        except ProtocolError as fault:
+            place = (
+                f"{self.topic}-{partition} cannot be read from offset {self._offsets[partition]}"
+            )
+            self._unreadable = Refused(f"{place}: {fault}.", code=DAMAGED)
+
+
+def _decoded(records: Any, position: int, header: Any) -> list[Record]:
+    """The records of one batch. Raises ProtocolError, for one that is not as it was written too."""
+    from anabranch.core.errors import ProtocolError
+    from anabranch.core.wire.batch import crc_is_valid
+    from anabranch.core.wire.records import decode_records
+
+    if not crc_is_valid(records, position, header.size_bytes):
+        raise ProtocolError("RecordBatch", 2, "", position, "the checksum does not match")
+    return decode_records(records, position, limit_bytes=BATCH_LIMIT_BYTES)
+
+
+def unreadable(topic: str, partition: int, header: Any, fault: Exception) -> Refused:
+    """What is said of a batch that cannot be read, and how to read what follows it."""
+    offsets = f"offsets {header.base_offset} to {header.last_offset}"
+    return Refused(
+        f"{topic}-{partition}: the batch with the {offsets} cannot be read: {fault}.",
+        code=DAMAGED,
+        remedy=f"`--partition {partition} --offset {header.next_offset}` begins after it.",
+    )
 
 
 class Member:
