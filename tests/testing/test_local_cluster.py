@@ -61,6 +61,32 @@ def test_a_record_goes_in_and_comes_out():
         assert cluster.topics() == []
 
 
+@pytest.mark.parametrize("times", [1, 2])
+async def test_a_task_that_is_cancelled_while_it_starts_leaves_nothing_behind(tmp_path, times):
+    """The thread that starts it cannot be cancelled: it went on, and nobody stopped the cluster."""
+
+    async def enter():
+        async with cluster:
+            raise AssertionError("it was cancelled before")
+
+    def brokers():
+        return [each for each in threading.enumerate() if each.name.startswith("anabranch-broker")]
+
+    before = len(brokers())
+    cluster = LocalCluster(brokers=2, folder=tmp_path)
+    entering = asyncio.create_task(enter())
+    while len(brokers()) == before:  # noqa: ASYNC110 - no event tells of a thread
+        await asyncio.sleep(0.001)
+    for _ in range(times):
+        entering.cancel()
+        await asyncio.sleep(0)
+    with pytest.raises(asyncio.CancelledError):
+        await entering
+    assert len(brokers()) == before
+    with pytest.raises(ClusterError, match="is not running"):
+        cluster.topics()
+
+
 async def test_asynchronous_tests_use_it_the_same_way():
     from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 

@@ -14,6 +14,7 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextvars import copy_context
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
@@ -164,13 +165,17 @@ class LocalCluster(FaultCalls):
         self.stop()
 
     async def __aenter__(self) -> Self:
-        return await asyncio.to_thread(self.start)
+        try:
+            return await _on_a_thread(self.start)
+        except asyncio.CancelledError:
+            await _on_a_thread(self.stop)
+            raise
 
     async def __aexit__(
         self, kind: type[BaseException] | None, fault: BaseException | None,
         trace: TracebackType | None,
     ) -> None:  # fmt: skip
-        await asyncio.to_thread(self.stop)
+        await _on_a_thread(self.stop)
 
     def __repr__(self) -> str:
         where = self.bootstrap_servers if self._cluster is not None else "stopped"
@@ -374,6 +379,22 @@ class LocalCluster(FaultCalls):
     ) -> T:
         nodes = self._running().serving
         return ask(what, ",".join(map(_address, nodes)), work, timeout_seconds)
+
+
+async def _on_a_thread(work: Callable[[], T]) -> T:
+    """Run `work` to its end even if the task is cancelled meanwhile, since its thread goes on: who
+    went on without it would leave a cluster behind."""
+    running = asyncio.get_running_loop().run_in_executor(None, copy_context().run, work)
+    cancelled: asyncio.CancelledError | None = None
+    while not running.done():
+        try:
+            await asyncio.wait((running,))
+        except asyncio.CancelledError as fault:
+            cancelled = fault
+    if cancelled is not None:
+        running.exception()
+        raise cancelled
+    return running.result()
 
 
 def _for_several(brokers: int) -> dict[str, object]:
