@@ -19,7 +19,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.server.three_kit import partitions_of
 
 from anabranch.cli import local_brokers
+from anabranch.cli.own_folder import no_leftovers, refuse_foreign
 from anabranch.cli.up import left_out, say_cluster
+from anabranch.server.one_machine import diskless_settings
 
 SECONDS = 60
 QUICK_START = Path(__file__).parents[2] / "docs/start/quick-start.md"
@@ -136,6 +138,26 @@ def test_a_folder_of_others_is_refused_before_a_byte_is_written(tmp_path, broker
 
 
 @pytest.mark.parametrize("brokers", ["1", "3"])
+@pytest.mark.parametrize("name", ["a,b", " a", "a "])
+def test_a_folder_that_log_dirs_would_take_for_others_is_refused(tmp_path, brokers, name):
+    """`--dir a,b` wrote into the folders a and b, and found no data at the next start."""
+    done = run_up(name, "--brokers", brokers, cwd=tmp_path)
+    assert done.returncode == 1
+    assert f"Error: --dir {name!r}: " in done.stderr and "name another folder" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_of_a_start_that_was_killed_is_still_ours(tmp_path):
+    """A terminal that is closed, say: the first thing that a single node writes was there alone."""
+    folder = tmp_path / "data"
+    with no_leftovers(folder) as keep:
+        diskless_settings(str(folder))
+        keep()
+    assert list(folder.iterdir())
+    refuse_foreign(folder)
+
+
+@pytest.mark.parametrize("brokers", ["1", "3"])
 def test_a_folder_that_cannot_be_made_is_told_so(tmp_path, brokers):
     (tmp_path / "file").write_text("")
     done = run_up(tmp_path / "file" / "data", "--brokers", brokers)
@@ -171,9 +193,11 @@ def test_the_process_of_each_broker_is_told_as_the_quick_start_shows_it(capsys):
     assert f"$ kill -KILL {shown[1]}\n" in QUICK_START.read_text()
 
 
-def run_up(folder, *words, port=0):
+def run_up(folder, *words, port=0, cwd=None):
     command = [sys.executable, "-m", "anabranch", "up", "--dir", str(folder), "--port", str(port)]
-    return subprocess.run([*command, *words], capture_output=True, text=True, timeout=SECONDS)
+    return subprocess.run(
+        [*command, *words], capture_output=True, text=True, timeout=SECONDS, cwd=cwd
+    )
 
 
 def test_fewer_brokers_than_there_were_are_said(tmp_path):

@@ -61,6 +61,12 @@ def test_a_record_goes_in_and_comes_out():
         assert cluster.topics() == []
 
 
+@pytest.mark.parametrize("name", ["a,b", "a "])
+def test_a_folder_that_log_dirs_would_take_for_others_is_refused(tmp_path, name):
+    with pytest.raises(ClusterError, match="cannot be used: log.dirs"):
+        LocalCluster(folder=tmp_path / name)
+
+
 @pytest.mark.parametrize("times", [1, 2])
 async def test_a_task_that_is_cancelled_while_it_starts_leaves_nothing_behind(tmp_path, times):
     """The thread that starts it cannot be cancelled: it went on, and nobody stopped the cluster."""

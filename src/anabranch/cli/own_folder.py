@@ -13,11 +13,22 @@ from pathlib import Path
 
 import click
 
-OURS = frozenset({"meta.properties", "metadata-store.db", "supervisor", "broker-1"})
+from anabranch.server.one_machine import OBJECTS
+
+OURS = frozenset({"meta.properties", "metadata-store.db", "supervisor", "broker-1", OBJECTS})
 """What `up` itself puts into its folder: one of these tells that the folder is ours."""
 NOTHING = frozenset({"lost+found", ".DS_Store"})
 """What a file system or a desktop puts into an empty folder."""
 MOST_NAMED = 3
+
+
+def refuse_listed(folder: str) -> None:
+    """Raise ClickException for a folder that a node would take for others: `log.dirs` is a list."""
+    if "," in folder or folder != folder.strip():
+        raise click.ClickException(
+            f"--dir {folder!r}: log.dirs, where nodes have it, separates folders by commas and "
+            "drops spaces around them; name another folder"
+        )
 
 
 def refuse_foreign(folder: Path) -> None:

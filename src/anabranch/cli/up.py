@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import click
 
 from anabranch.cli.cluster_command import print_failure
-from anabranch.cli.own_folder import no_leftovers, refuse_foreign
+from anabranch.cli.own_folder import no_leftovers, refuse_foreign, refuse_listed
 from anabranch.cli.serve import configured, shorthand
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ def command(
             f"--racks {racks} names {len(names)} racks for {brokers} broker(s); name fewer racks, "
             f"or start more with --brokers"
         )
+    refuse_listed(folder)
     refuse_foreign(Path(folder))
     _refuse_another_layout(Path(folder), brokers)
     if brokers > 1:

@@ -124,7 +124,7 @@ class LocalCluster(FaultCalls):
         self._metadata_store = metadata_store
         self._first_controller = controller
         self._later = frozenset(later)
-        self._folder = None if folder is None else os.fspath(folder)
+        self._folder = None if folder is None else _checked(os.fspath(folder))
         self._port = port
         self._start_timeout_seconds = start_timeout_seconds
         self._cluster: RunningCluster | None = None
@@ -401,6 +401,16 @@ def _for_several(brokers: int) -> dict[str, object]:
     """What more brokers than one are for, unless the test says otherwise."""
     replicas = min(USUAL_REPLICAS, brokers)
     return {"default.replication.factor": replicas, "min.insync.replicas": max(1, replicas - 1)}
+
+
+def _checked(folder: str) -> str:
+    """The folder; raises ClusterError where a node would take it for others."""
+    if "," in folder or folder != folder.strip():
+        raise ClusterError(
+            f"The folder {folder!r} cannot be used: log.dirs, where nodes have it, separates "
+            "folders by commas and drops spaces around them."
+        )
+    return folder
 
 
 def _check_names(settings: Mapping[str, object]) -> None:
