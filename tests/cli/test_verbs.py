@@ -312,6 +312,19 @@ def test_consume_prints_in_kcats_letters(verb):
     assert told.stdout == "letters/0@0 k(1)=grüße(7) 100%!\n"
 
 
+@pytest.mark.parametrize("separator", [" ", ": ", "\t", " = "])
+def test_a_separator_may_be_or_hold_spaces(verb, separator):
+    topic = f"separated-{separator.encode().hex()}"
+    keyed = ("--property", "parse.key=true", "--property", f"key.separator={separator}")
+    result = verb("produce", "--topic", topic, *keyed, input=f"key{separator}some value\n")
+    assert result.exit_code == 0, result.output
+    shown = ("--property", "print.key=true", "--property", f"key.separator={separator}")
+    words = ("consume", "--topic", topic, "--from-beginning", "--max-messages", "1")
+    assert verb(*words, *shown).stdout == f"key{separator}some value\n"
+    told = json.loads(verb(*words, "--json").stdout)
+    assert (told["key"], told["value"]) == ("key", "some value")
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -324,12 +324,13 @@ def text_of(path: Path) -> str:
     raise click.ClickException(f"{path} cannot be read: {why}. Name another file.")
 
 
-def pairs(texts: Sequence[str], what: str) -> dict[str, str]:
-    """`key=value` texts as a mapping; a text without `=` is a usage error that names it."""
+def pairs(texts: Sequence[str], what: str, *, verbatim: bool = False) -> dict[str, str]:
+    """`key=value` texts as a mapping; a text without `=` is a usage error that names it. Spaces
+    around a value are dropped unless it is to be taken `verbatim`."""
     found = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
             raise click.UsageError(f"{what} {text!r} is not KEY=VALUE.")
-        found[key.strip()] = value.strip()
+        found[key.strip()] = value if verbatim else value.strip()
     return found

@@ -219,7 +219,7 @@ def _end_in_order_at_sigterm() -> None:
 
 def shape_of(properties: Iterable[str], *, as_json: bool) -> Shape:
     """The shape of a line that `--property` flags describe; unknown ones are refused."""
-    values = pairs(list(properties), "--property")
+    values = pairs(list(properties), "--property", verbatim=True)
     separator = values.pop("key.separator", "\t")
     known = {f"print.{part}" for part in (*FLAGS, "value")}
     unknown = sorted(set(values) - known)

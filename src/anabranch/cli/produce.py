@@ -127,7 +127,7 @@ def command(
 
 def format_of(properties: Iterable[str]) -> LineFormat:
     """The line format that `--property` flags describe; unknown ones are refused."""
-    values = pairs(list(properties), "--property")
+    values = pairs(list(properties), "--property", verbatim=True)
     known = {"parse.key", "key.separator", "null.marker"}
     unknown = sorted(set(values) - known)
     if unknown:
