@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -21,6 +22,8 @@ import anabranch.client.produce
 from anabranch.cli import cluster_command, record_reader
 from anabranch.client.connection import ConnectionLost
 from anabranch.core.wire import batch
+
+ROOT = Path(__file__).parents[2]
 
 
 def lines(result) -> list[str]:
@@ -228,6 +231,30 @@ def test_a_batch_that_cannot_be_read_hides_no_record_of_the_others(verb, monkeyp
     assert sorted(seen) == ["a0", "a2", "b0", "b2"]
     after = verb("consume", "--topic", topic, "--partition", "1", "--offset", "1", "--timeout", "1")
     assert after.stdout == "b1\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "closed", "code", "said"),
+    [
+        ("topics describe --topic closed", ">&-", 0, ""),
+        ("topics describe --topic closed", "2>&-", 0, ""),
+        ("topics list --json", ">/dev/full", 1, "No space left on device"),
+        ("produce --topic closed", "<&-", 0, "0 record(s) written"),
+        ("produce --topic closed --file README.md", "2>&-", 0, ""),
+        ("produce --topic closed --file README.md", ">&- 2>&-", 0, ""),
+        ("consume --topic closed --group g --timeout 1", ">&-", 2, "Standard output is closed"),
+    ],
+)
+def test_a_stream_that_is_closed_or_full_ends_in_no_traceback(
+    verb, node, words, closed, code, said
+):
+    verb("topics", "create", "--topic", "closed", "--if-not-exists")
+    command = f"{sys.executable} -m anabranch {words} --bootstrap-server {node.bootstrap} {closed}"
+    done = subprocess.run(
+        ["sh", "-c", command], stderr=subprocess.PIPE, text=True, timeout=60, cwd=ROOT
+    )
+    assert (done.returncode, said in done.stderr) == (code, True), done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_line_is_sent_before_the_next_one_comes_and_an_interrupt_ends_it(verb, node):

@@ -260,7 +260,7 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> No
     One that a terminal is too narrow for is turned: no word of it is ever cut.
     """
     texts = [[str(each) for each in row] for row in rows]
-    if not sys.stdout.isatty():
+    if sys.stdout is None or not sys.stdout.isatty():
         for line in aligned([list(headings), *texts]):
             click.echo(line)
         return

@@ -7,6 +7,7 @@ import base64
 import contextlib
 import json
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterable
@@ -144,6 +145,8 @@ def command(
     group_id: str | None,
 ) -> None:  # fmt: skip
     """Print the records of a topic, one on each line, until Ctrl-C."""
+    if sys.stdout is None:
+        raise click.UsageError("Standard output is closed: no record can be printed.")
     if group_id is not None and partition is not None:
         raise click.UsageError("--group assigns partitions: omit --partition and --offset.")
     if offset is not None and partition is None:

@@ -80,7 +80,12 @@ class Verbs(SuggestingGroup):
         except click.ClickException as fault:
             if not context.meta[AS_JSON]:
                 raise
-            print_json(error_json(fault))
+            try:
+                print_json(error_json(fault))
+            except BrokenPipeError:
+                raise
+            except OSError:  # a full disk, say: then it is told on standard error
+                raise fault from None
             raise click.exceptions.Exit(fault.exit_code) from None
 
     def _invoke(self, context: click.Context) -> Any:
