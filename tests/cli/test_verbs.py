@@ -20,6 +20,8 @@ from tests.clients.members import until
 
 import anabranch.client.produce
 from anabranch.cli import cluster_command, record_reader
+from anabranch.client import membership
+from anabranch.client.cluster import Cluster
 from anabranch.client.connection import ConnectionLost
 from anabranch.core.wire import batch
 
@@ -350,6 +352,40 @@ def test_a_separator_may_be_or_hold_spaces(verb, separator):
     assert verb(*words, *shown).stdout == f"key{separator}some value\n"
     told = json.loads(verb(*words, "--json").stdout)
     assert (told["key"], told["value"]) == ("key", "some value")
+
+
+@pytest.mark.parametrize("group", [None, "growing"])
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+async def test_partitions_that_are_added_are_read_from_their_beginning(
+    verb, node, monkeypatch, group, start
+):
+    """They were not read at all before consume was started again."""
+    monkeypatch.setattr(record_reader, "GROWTH_SECONDS", 0.0)
+    monkeypatch.setattr(membership, "GROWTH_SECONDS", 0.0)
+    monkeypatch.setattr(membership, "HEARTBEAT_SECONDS", 0.0)
+    topic = f"growing-{start}-{group}"
+
+    async def run(*words: str, lines: str = "") -> None:
+        result = await asyncio.to_thread(verb, *words, input=lines)
+        assert result.exit_code == 0, result.output
+
+    await run("topics", "create", "--topic", topic, "--partitions", "1")
+    async with asyncio.timeout(60), Cluster(node.bootstrap) as cluster:
+        reader = record_reader.Reader(cluster, topic, 0)
+        if group is None:
+            await reader.begin(start, None)
+        else:
+            member = membership.Membership(cluster, topic, topic)
+            reader = record_reader.Member(reader, member, topic, start)
+        await reader.poll()
+        await run("topics", "alter", "--topic", topic, "--partitions", "3")
+        for partition in ("0", "2"):
+            place = ("--topic", topic, "--partition", partition)
+            await run("produce", *place, lines=f"r{partition}\n")
+        seen = set()
+        while len(seen) < 2:
+            seen |= {(partition, bytes(record.value)) for partition, record in await reader.poll()}
+    assert seen == {(0, b"r0"), (2, b"r2")}
 
 
 @pytest.mark.parametrize(

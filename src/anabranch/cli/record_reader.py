@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 POLL_MS = 500
 COMMIT_SECONDS = 5.0
 """How often a group's offsets are committed, as Kafka's consumers do by themselves."""
+GROWTH_SECONDS = 10.0
+"""How often one that reads a whole topic looks for partitions that were added."""
 BATCH_LIMIT_BYTES = 256 << 20
 DAMAGED = "CORRUPT_MESSAGE"
 """As Kafka's clients call what they cannot read."""
@@ -40,19 +42,23 @@ class Reader:
         self._leaders: dict[int, int] = {}
         self._offsets: dict[int, int] = {}
         self._unreadable: Refused | None = None
+        self._counted_s: float | None = None
+        self._first_count: int | None = None
 
     async def take(
         self, partitions: Sequence[int], committed: Mapping[int, int], start: str
     ) -> None:
         """Read these partitions from now on: from where a group stopped, the others from `start`.
-        An offset that retention removed counts as none."""
+        An offset that retention removed counts as none. Partitions that were added meanwhile are
+        read from their beginning: all that they have is newer than the command."""
         from anabranch.client.fetch import list_offsets
         from anabranch.core.types import EARLIEST, LATEST
 
         self._leaders = await self.cluster.leaders(self.topic)
         begin = await list_offsets(self.cluster, self.topic, EARLIEST, partitions)
         end = await list_offsets(self.cluster, self.topic, LATEST, partitions)
-        new = begin if start == "earliest" else end
+        count = self._first_count = self._first_count or len(self._leaders)
+        new = {each: (begin if start == "earliest" or each >= count else end)[each] for each in end}
         self._unreadable = None
         self._offsets = {
             each: at if begin[each] <= (at := committed.get(each, -1)) <= end[each] else new[each]
@@ -84,6 +90,24 @@ class Reader:
         else:
             kind = EARLIEST if start == "earliest" else LATEST
             self._offsets = await list_offsets(self.cluster, self.topic, kind, wanted)
+        if partition is None:
+            self._counted_s = time.monotonic()
+
+    async def _take_added(self) -> None:
+        """Read partitions that were added from their beginning, as in `take`."""
+        from anabranch.client.fetch import list_offsets
+        from anabranch.core.types import EARLIEST
+
+        found = (await self.cluster.topic(self.topic)).partitions
+        added = {
+            each.partition_index: each.leader_id
+            for each in found
+            if each.partition_index not in self._offsets and each.leader_id >= 0
+        }
+        if added:
+            self._offsets |= await list_offsets(self.cluster, self.topic, EARLIEST, list(added))
+            self._leaders |= added
+        self._counted_s = time.monotonic()
 
     async def poll(self) -> list[tuple[int, Record]]:
         """What has come: (partition, record), in the order of each partition. Raises Refused for a
@@ -106,6 +130,8 @@ class Reader:
 
         if self._unreadable is not None:
             raise self._unreadable
+        if self._counted_s is not None and time.monotonic() - self._counted_s >= GROWTH_SECONDS:
+            await self.cluster.retrying(self._take_added)
         found = await self.cluster.retrying(again)
         records = [(each.partition, record) for each in found for record in self._records(each)]
         if not records and self._unreadable is not None:

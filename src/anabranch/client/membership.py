@@ -10,7 +10,7 @@ and ConsumerProtocol (`core/groups/subscription.py` has the layout). Not here: r
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from struct import pack
 
 from anabranch.client.cluster import Cluster, check
@@ -47,6 +47,8 @@ SESSION_MS = 45_000
 REBALANCE_MS = 20_000
 """How long the group waits for this member to join again: less than a request may take."""
 HEARTBEAT_SECONDS = 3.0
+GROWTH_SECONDS = 10.0
+"""How often the member that leads looks for partitions that were added."""
 AGAIN = frozenset(
     {
         ErrorCode.REBALANCE_IN_PROGRESS,
@@ -67,6 +69,8 @@ class Membership:
         self._member_id = ""
         self._generation = -1
         self._heard_s = 0.0
+        self._handed_out: dict[str, int] = {}
+        self._counted_s = 0.0
 
     async def join(self) -> list[int]:
         """Join, or join again; the partitions of the topic that this member is to read. Raises
@@ -93,7 +97,21 @@ class Membership:
             return self._goes_on(response.error_code)
 
         self._heard_s = time.monotonic()
-        return await coordinated(self._cluster, self._group_id, ask)
+        return await coordinated(self._cluster, self._group_id, ask) and not await self._has_more()
+
+    async def _has_more(self) -> bool:
+        """Whether a topic has more partitions than this member, which leads, handed out: it joins
+        again, which makes the others do so, too."""
+        if not self._handed_out or time.monotonic() - self._counted_s < GROWTH_SECONDS:
+            return False
+        counts = await self._counts(self._handed_out)
+        return any(counts.get(topic, 0) > count for topic, count in self._handed_out.items())
+
+    async def _counts(self, topics: Iterable[str]) -> dict[str, int]:
+        names = sorted(topics)
+        found = (await self._cluster.retrying(lambda: self._cluster.metadata(names))).topics
+        self._counted_s = time.monotonic()
+        return {each.name or "": len(each.partitions) for each in found}
 
     async def commit(self, offsets: Mapping[int, int]) -> bool:
         """Commit the next offset of each partition; False when the assignment is void and nothing
@@ -171,7 +189,7 @@ class Membership:
 
     async def _sync(self, joined: JoinGroupResponse) -> list[tuple[str, int]] | None:
         """What this member is given, None when the group rebalances again."""
-        assignments = []
+        assignments, self._handed_out = [], {}
         if joined.leader == self._member_id:
             assignments = await self._hand_out(joined.members)
         request = SyncGroupRequest(
@@ -198,8 +216,7 @@ class Membership:
         for member in members:
             for topic in subscribed_topics([member.metadata]) or ():
                 readers.setdefault(topic, []).append(member.member_id)
-        found = (await self._cluster.metadata(sorted(readers))).topics
-        counts = {each.name or "": len(each.partitions) for each in found}
+        counts = self._handed_out = await self._counts(readers)
         given = by_range(readers, counts)
         return [
             SyncGroupRequestAssignment(
