@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from anabranch.cli.cluster_command import ask, bootstrap_option, json_option, print_json
+from anabranch.cli.cluster_command import Seconds, ask, bootstrap_option, json_option, print_json
 from anabranch.cli.completion_names import complete_brokers
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     help="Continue even if some partitions cannot be written or read while a broker is down.",
 )  # fmt: skip
 @click.option(
-    "--wait", "wait_seconds", type=float, default=300.0, show_default=True, metavar="SECONDS",
+    "--wait", "wait_seconds", type=Seconds(0), default=300.0, show_default=True, metavar="SECONDS",
     help="Time limit for a node to return, and for a broker to rejoin its ISRs.",
 )  # fmt: skip
 @json_option
