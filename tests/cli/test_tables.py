@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from anabranch.cli.cluster_command import print_table, turned
+from anabranch.cli.cluster_command import print_table, time_text, turned
 
 HEADINGS = ("broker", "address", "state", "under-replicated")
 ROWS = [
@@ -57,3 +57,12 @@ def test_a_table_is_turned_where_it_does_not_fit():
 def test_a_program_gets_lines_that_can_be_cut(capsys):
     print_table(("topic", "leader"), [("flights", 1), ("t", 12)])
     assert capsys.readouterr().out == "topic    leader\nflights  1\nt        12\n"
+
+
+@pytest.mark.parametrize(
+    ("at_ms", "said"),
+    [(0, "1970-01-01T00:00:00Z"), (1 << 62, f"{1 << 62} ms"), (-(1 << 62), f"{-(1 << 62)} ms")],
+)
+def test_a_time_beyond_the_calendar_is_told_in_milliseconds(at_ms, said):
+    """A record's time is whatever its client says, where the topic takes it."""
+    assert time_text(at_ms) == said

@@ -308,8 +308,12 @@ def turned(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int) -
 
 
 def time_text(at_ms: int) -> str:
-    """A time of the wall clock, in UTC, to the second."""
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """A time of the wall clock, in UTC, to the second; in milliseconds where the calendar ends."""
+    try:
+        moment = datetime.fromtimestamp(at_ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return f"{at_ms} ms"
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def text_of(path: Path) -> str:
