@@ -482,6 +482,8 @@ def test_a_partition_that_is_not_there_is_refused_at_once(verb, words):
         (("topics", "list", "--timeout", "-1"), "-1.0 is not in the range x>0."),
         (("consume", "--topic", "t", "--timeout", "nan"), "'nan' is not a number of seconds."),
         (("cluster", "roll", "--dry-run", "--wait", "nan"), "'nan' is not a number of seconds."),
+        (("topics", "create", "--topic", "a\udcff"), "Error: 'a\\udcff' is not text in UTF-8."),
+        (("produce", "--topic", "a\udcff"), "Error: 'a\\udcff' is not text in UTF-8."),
         (("apply", "{no_text}"), "cannot be read: it is not text in UTF-8. Name another file."),
         (("partitions", "reassign", "--execute", "--file", "{no_text}"), "it is not text in UTF-8"),
         (

@@ -103,6 +103,9 @@ def sentence_of(fault: Exception) -> str:
     """One line for people: what happened, and for what looks like a bug how to see more."""
     from anabranch.core.errors import ApiError, StorageFault
 
+    unwritable = fault if isinstance(fault, UnicodeEncodeError) else fault.__cause__
+    if isinstance(unwritable, UnicodeEncodeError):  # an argument of other bytes has surrogates
+        return f"{unwritable.object!r} is not text in UTF-8."
     text = str(fault) or type(fault).__name__
     if isinstance(fault, (ApiError, StorageFault, OSError)):
         return text
