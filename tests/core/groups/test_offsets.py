@@ -151,11 +151,11 @@ def test_a_reader_can_read_that_a_group_with_the_longest_name_is_missing(world):
     assert again.groups[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_what_is_asked_for_twice_is_told_once(world):
-    """A few bytes of a request may not each bring all offsets of a group."""
+def test_what_is_asked_for_many_times_is_told_once(world):
+    """A few bytes of a request may not each bring all offsets of a group, or a long note."""
     world.commit({0: 7, 1: 8}, metadata="note")
     everything = OffsetFetchRequestGroup(group_id="g", topics=None)
-    one = OffsetFetchRequestTopics(name="t", partition_indexes=[1, 0, 1])
+    one = OffsetFetchRequestTopics(name="t", partition_indexes=[1, 0, 1] * 40)
     other = OffsetFetchRequestTopics(name="t", partition_indexes=[2, 1])
     named = OffsetFetchRequestGroup(group_id="g", topics=[one, one, other])
 
@@ -171,7 +171,7 @@ def test_what_is_asked_for_twice_is_told_once(world):
     assert told(named, everything, named) == [("g", "t", [0, 1])]
     nobody = OffsetFetchRequestGroup(group_id="h", topics=[one])
     assert told(named, nobody, named) == [("g", "t", [1, 0, 2]), ("h", "t", [1, 0])]
-    old = [OffsetFetchRequestTopic(name="t", partition_indexes=[0, 0]) for _ in range(2)]
+    old = [OffsetFetchRequestTopic(name="t", partition_indexes=[0, 0] * 30) for _ in range(2)]
     answer = world.ask(OffsetFetchRequest(group_id="g", topics=old), 7)
     assert [len(topic.partitions) for topic in answer.topics] == [1]
 

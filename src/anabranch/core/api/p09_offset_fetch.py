@@ -3,16 +3,15 @@
 KIP: KIP-709 (several groups at once), KIP-447 (stable offsets).
 Versions: 1-9.
 Behaviour: needs DESCRIBE on each group, then on each topic. No topic list means all offsets of the
-    group. What is named twice is told once, where Kafka tells it twice. A partition without an
-    offset has -1, also one whose offset was committed for an earlier topic of that name; a group
-    that does not exist has none. Errors of a group stand in the group (from version 8 on), or
-    before in each partition and, from 2 on, in the answer; Kafka then names no partition, and
-    readers that look at partitions alone begin anew. The answer waits until a record shows that
-    this broker still coordinates the group (`Shard.prove`); NOT_COORDINATOR, with which every
-    client looks for the coordinator again, when that is not shown within
-    `offsets.commit.timeout.ms`, or when too few replicas are in sync to show it. With
-    `require_stable` a partition of which an open transaction has committed an offset has
-    UNSTABLE_OFFSET_COMMIT: the client asks again.
+    group. What many times is named twice is told once, else twice. A partition without an offset
+    has -1, also one whose offset was committed for an earlier topic of that name; a group that does
+    not exist has none. Errors of a group stand in the group (from version 8 on), or before in each
+    partition and, from 2 on, in the answer; Kafka then names no partition, and readers that look at
+    partitions alone begin anew. The answer waits until a record shows that this broker still
+    coordinates the group (`Shard.prove`); NOT_COORDINATOR, with which every client looks for the
+    coordinator again, when that is not shown within `offsets.commit.timeout.ms`, or when too few
+    replicas are in sync to show it. With `require_stable` a partition of which an open transaction
+    has committed an offset has UNSTABLE_OFFSET_COMMIT: the client asks again.
 Skipped: nothing
 """
 
@@ -35,6 +34,7 @@ from anabranch.core.request import Request
 from anabranch.core.types import TopicId
 from anabranch.core.wire.messages.offset_fetch import (
     OffsetFetchRequest,
+    OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
@@ -48,10 +48,11 @@ from anabranch.core.wire.messages.offset_fetch import (
 GROUPS_SINCE = 8
 TOP_LEVEL_ERROR_SINCE = 2
 NO_OFFSET = CommittedOffset(-1)
+MOST_REPEATS = 100
+"""Partitions that a request may name twice, and have told twice."""
 
 Offsets = Mapping[str, Mapping[int, CommittedOffset]]
-Wanted = dict[str, dict[int, None]] | None
-"""Topics and their partitions, each once; None: all that a group has."""
+Wanted = list[OffsetFetchRequestTopic] | list[OffsetFetchRequestTopics] | None
 
 
 class GroupOffsets(NamedTuple):
@@ -65,37 +66,60 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
     """The answer, or a wait until it is proven that this broker coordinates each group."""
     body: OffsetFetchRequest = request.body
     if request.version >= GROUPS_SINCE:
-        wanted: dict[str, Wanted] = {}
-        for group in body.groups:
-            known = wanted.get(group.group_id, {})
-            wanted[group.group_id] = _once(group.topics, known)
+        groups = _few_repeats(body.groups)
 
         def respond(found: list[GroupOffsets | ErrorCode]) -> OffsetFetchResponse:
-            groups = [
-                _group(broker, request, *asked, offsets)
-                for asked, offsets in zip(wanted.items(), found, strict=True)
-            ]
-            return OffsetFetchResponse(groups=groups)
+            pairs = zip(groups, found, strict=True)
+            return OffsetFetchResponse(groups=[_group(broker, request, *each) for each in pairs])
 
-        parts = [_offsets(broker, request, group_id, now_ms) for group_id in wanted]
+        parts = [_offsets(broker, request, each.group_id, now_ms) for each in groups]
         return when_all(parts, respond)
+    topics: Wanted = body.topics
+    if topics is not None:
+        asked = [OffsetFetchRequestTopics(each.name, each.partition_indexes) for each in topics]
+        topics = _few_repeats([OffsetFetchRequestGroup(topics=asked)])[0].topics
     part = _offsets(broker, request, body.group_id, now_ms)
-    return when_all([part], lambda found: _one_group(broker, request, *found))
+    return when_all([part], lambda found: _one_group(broker, request, topics, *found))
 
 
-def _once(
-    topics: list[OffsetFetchRequestTopic] | list[OffsetFetchRequestTopics] | None, known: Wanted
-) -> Wanted:
-    """What is wanted of a group, with what is `known` to be; everything counts for all."""
-    if topics is None or known is None:
+def _few_repeats(groups: list[OffsetFetchRequestGroup]) -> list[OffsetFetchRequestGroup]:
+    """The groups as they were asked for, as Kafka tells them; each with each of its partitions once
+    where many are named twice: a few bytes of a request would bring kilobytes each, or all offsets
+    of a group."""
+    merged: dict[str, dict[str, dict[int, None]] | None] = {}
+    repeats = 0
+    for group in groups:
+        known = merged.setdefault(group.group_id, {})
+        if group.topics is None:
+            repeats += MOST_REPEATS if known is None else 0
+            merged[group.group_id] = None
+            continue
+        for topic in group.topics:
+            repeats += len(topic.partition_indexes)
+            if known is not None:
+                partitions = known.setdefault(topic.name, {})
+                before = len(partitions)
+                partitions.update(dict.fromkeys(topic.partition_indexes))
+                repeats -= len(partitions) - before
+    if repeats < MOST_REPEATS:
+        return groups
+    return [
+        OffsetFetchRequestGroup(group_id=group_id, topics=_topics(topics))
+        for group_id, topics in merged.items()
+    ]
+
+
+def _topics(topics: dict[str, dict[int, None]] | None) -> list[OffsetFetchRequestTopics] | None:
+    if topics is None:
         return None
-    for topic in topics:
-        known.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
-    return known
+    return [
+        OffsetFetchRequestTopics(name=name, partition_indexes=list(partitions))
+        for name, partitions in topics.items()
+    ]
 
 
 def _one_group(
-    broker: Broker, request: Request, found: GroupOffsets | ErrorCode
+    broker: Broker, request: Request, wanted: Wanted, found: GroupOffsets | ErrorCode
 ) -> OffsetFetchResponse:
     body: OffsetFetchRequest = request.body
     if isinstance(found, ErrorCode):
@@ -114,7 +138,7 @@ def _one_group(
                 for index, each, code in partitions
             ],
         )
-        for name, partitions in _found(broker, request, found, _once(body.topics, {}))
+        for name, partitions in _found(broker, request, found, wanted)
     ]
     return OffsetFetchResponse(topics=topics)
 
@@ -122,12 +146,11 @@ def _one_group(
 def _group(
     broker: Broker,
     request: Request,
-    group_id: str,
-    wanted: Wanted,
+    wanted: OffsetFetchRequestGroup,
     found: GroupOffsets | ErrorCode,
 ) -> OffsetFetchResponseGroup:
     if isinstance(found, ErrorCode):
-        return OffsetFetchResponseGroup(group_id=group_id, error_code=found)
+        return OffsetFetchResponseGroup(group_id=wanted.group_id, error_code=found)
     topics = [
         OffsetFetchResponseTopics(
             name=name,
@@ -142,9 +165,9 @@ def _group(
                 for index, each, code in partitions
             ],
         )
-        for name, partitions in _found(broker, request, found, wanted)
+        for name, partitions in _found(broker, request, found, wanted.topics)
     ]
-    return OffsetFetchResponseGroup(group_id=group_id, topics=topics)
+    return OffsetFetchResponseGroup(group_id=wanted.group_id, topics=topics)
 
 
 def _offsets(broker: Broker, request: Request, group_id: str, now_ms: int) -> Any:
@@ -185,7 +208,8 @@ def _found(
                 if told:
                     yield name, told
         return
-    for name, indexes in wanted.items():
+    for topic in wanted:
+        name, indexes = topic.name, topic.partition_indexes
         if topic_allowed(broker.authorizer, request, Operation.DESCRIBE, name):
             there, topic_id = known.offsets.get(name, {}), current_topic_id(image, name)
             yield name, [_told((name, i), there.get(i), topic_id, unstable) for i in indexes]
