@@ -118,7 +118,7 @@ MUTANTS = (
         module="anabranch.core.log.compaction",
         old="attributes = header.attributes & ~(TRANSACTIONAL_BIT | CONTROL_BIT)",
         new="attributes = header.attributes",
-        seed=20475,
+        seed=1000020475,
         caught_by="beyond-stable",
     ),
     Mutant(

@@ -107,7 +107,7 @@ MUTANTS = (
         module=HOSTED_LOGS,
         old="return not self._partitions.is_counted(state)",
         new="return self._partitions.may_begin_anew(state)",
-        seed=24100706,
+        seed=26024100706,
         caught_by="L5",
     ),
     Mutant(

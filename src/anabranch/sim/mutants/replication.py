@@ -408,7 +408,7 @@ MUTANTS = (
         module=FOLLOWING,
         old="                if header.base_offset > next_offset or not header.record_count:\n",
         new="                if False:\n",
-        seed=1000000211,
+        seed=2000000211,
         caught_by="C5",
     ),
     Mutant(
