@@ -69,6 +69,11 @@ class Copy:
         return self.batches[-1].end if self.batches else max(self.start, self.last_base)
 
     @property
+    def first_base(self) -> int:
+        """Where its first segment begins: what was before is deleted."""
+        return min((offset_of(path.name, ".log") for path in self.path.glob("*.log")), default=0)
+
+    @property
     def last_base(self) -> int:
         """Where its last segment begins: a log may end behind its last record."""
         return max((offset_of(path.name, ".log") for path in self.path.glob("*.log")), default=0)
@@ -175,9 +180,11 @@ def compare(
     placed: Mapping[TopicPartition, Collection[str]] | None = None,
     *,
     topics: Iterable[str] | None = None,
+    expiring: Collection[str] = (),
 ) -> Comparison:
     """Compare all replicas in these log folders, of these topics or of all; `placed` names, of each
-    partition, the folders that have to hold a replica, and no others."""
+    partition, the folders that have to hold a replica, and no others. Of topics that are
+    `expiring`, each replica may have deleted another number of its first segments."""
     found = [(Path(folder).name, read_folder(Path(folder))) for folder in folders]
     wanted = None if topics is None else set(topics)
     result = Comparison()
@@ -187,6 +194,9 @@ def compare(
         copies = {name: each[place] for name, each in found if place in each}
         if placed is not None:
             _compare_places(copies.keys(), set(placed.get(place, ())), _teller(place, result))
+        if place.topic in expiring:
+            for copy in copies.values():
+                copy.start = max(copy.start, copy.first_base)
         if len(copies) > 1:
             compare_copies([copy.read() for copy in copies.values()], result)
     if not result.records:

@@ -38,7 +38,7 @@ from chaos.scene import Scene
 from chaos.stores import PostgresDatabase, SqliteFile, wait_at_most
 from chaos.streams import ROLE as STREAMS
 from chaos.streams import Program, StreamsClient
-from chaos.topics import DISKLESS, MOVABLE, PLACES, REBORN, create_topics
+from chaos.topics import AGED, BOUNDED, DISKLESS, MOVABLE, PLACES, REBORN, create_topics
 from chaos.transfers import APPLICATION, PARTITIONS
 from chaos.volume import is_possible
 from chaos.watch import Watch
@@ -244,7 +244,9 @@ class Part:
         report.verdict = check.judge(self.crowd.histories, self.nodes.folders)
         if self.streams is not None:
             report.streams = self.streams.figures(report.verdict.counted)
-        report.compared = replicas.compare(self.nodes.folders, self._placed())
+        report.compared = replicas.compare(
+            self.nodes.folders, self._placed(), expiring={*AGED, *BOUNDED}
+        )
         try:
             report.diskless = self.diskless.settle()
         except StorageFault as fault:

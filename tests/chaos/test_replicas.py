@@ -81,6 +81,12 @@ def test_equal_replicas(disks):
     assert compared.line() == "1 partitions, 4 batches over 12 offsets compared: 0 differences"
 
 
+def test_replicas_of_a_topic_that_expires_may_begin_at_different_segments(disks):
+    (disks.folders[1] / "t-x-1" / f"{0:020d}.log").unlink()
+    assert disks.compared().differences
+    assert replicas.compare(disks.folders, expiring={"t-x"}).differences == []
+
+
 def test_nothing_to_compare_proves_nothing(tmp_path):
     assert replicas.compare([tmp_path]).differences
 
