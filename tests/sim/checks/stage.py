@@ -51,6 +51,7 @@ class Stage:
         self.metadata.elected.append(self.logs.elected)
         self.metadata.joined.append(self.logs.joined)
         self.metadata.left.append(self.logs.left)
+        self.metadata.configured.append(self.logs.configured)
         self.image = MetadataImage.empty()
         self.nodes = {node_id: self._node(node_id) for node_id in (1, 2, 3)}
         self.sequence = 0
@@ -145,12 +146,18 @@ class Stage:
             self.look(node_id)
 
     def open(
-        self, node_id: int, *, is_new: bool = False, high: int = 0, clean: bool = False
+        self,
+        node_id: int,
+        *,
+        is_new: bool = False,
+        high: int = 0,
+        start: int = 0,
+        clean: bool = False,
     ) -> None:
         """Open a node's log, as a start of its process does: one that was closed in order is not
         checked."""
         node = self.nodes[node_id]
-        make = Log.create if is_new else partial(Log.open, clean=clean)
+        make = Log.create if is_new else partial(Log.open, clean=clean, log_start_offset=start)
         log = make(node.disk, "d/t-0", PLACE, TOPIC_ID, LogConfig(), now_ms=0)
         replica = Replica(
             PLACE, TOPIC_ID, log, BY_HAND, broker_id=node_id, folder="d", high_watermark=high
@@ -164,6 +171,7 @@ class Stage:
         what: str,
         *,
         high: int = 0,
+        start: int = 0,
         epoch: int | None = None,
         clean: bool = False,
     ) -> None:
@@ -181,7 +189,7 @@ class Stage:
             broker_epoch=node.broker.broker_epoch if epoch is None else epoch,
         )
         self.logs.node_changed(node, "start")
-        self.open(node_id, high=high, clean=clean)
+        self.open(node_id, high=high, start=start, clean=clean)
         state = self.image.partition(*PLACE)
         assert state is not None
         self.replica(node_id).take_state(state)

@@ -576,6 +576,25 @@ def test_without_elr_the_last_in_sync_replica_may_come_back_with_less_of_what_ha
     assert stage.marks["lost-by-rule"] == 1
 
 
+@pytest.mark.parametrize(
+    ("kind", "resource", "name"), [(2, "t", "retention.ms"), (4, "", "log.retention.ms")]
+)
+def test_records_may_expire_in_the_last_event_of_a_process(kind, resource, name):
+    """Seed 42010908: a broker deleted what had expired since the setting changed, its folder failed
+    in that event, and it came back with metadata from before the change."""
+    stage = Stage()
+    stage.write(2)
+    stage.change(isr=[1, 2])
+    earlier = stage.image
+    stage.commit(ConfigRecord(resource_type=kind, resource_name=resource, name=name, value="1000"))
+    stage.log(3).delete_records_before(1)
+    stage.image, newest = earlier, stage.image
+    stage.restart(3, "crash", start=1, clean=True)
+    stage.logs.seats[3].copies[KEY].entries.pop(0)  # as when its segment is gone
+    stage.image = newest
+    stage.change(isr=[1, 2, 3])
+
+
 def test_l4_a_leader_that_lacks_what_is_committed():
     stage = Stage()
     stage.change(isr=[1, 2])

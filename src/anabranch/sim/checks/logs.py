@@ -190,6 +190,13 @@ class LogChecks(LogKnowledge):
             if copy is not None and copy.replica is None:
                 copy.has_left = True
 
+    def configured(self, key: Key) -> None:
+        """The metadata log changes settings of a partition. Records may expire from now on, also in
+        the last event of a process, of which nothing else is seen."""
+        truth = self.truths.get(key)
+        if truth is not None:
+            truth.expires = truth.expires or self.model.expires(key)
+
     def _came_back(self, key: Key, member: int) -> None:
         seat = self.seats.get(member)
         copy = seat.copies.get(key) if seat is not None else None

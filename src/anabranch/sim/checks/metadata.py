@@ -65,6 +65,8 @@ class MetadataChecks:
         self.joined: list[Callable[[Key, tuple[int, ...]], None]] = []
         self.left: list[Callable[[Key, set[int]], None]] = []
         """Called with the brokers that have no replica of a partition any more."""
+        self.configured: list[Callable[[Key], None]] = []
+        """Called with each partition whose settings change, its topic's or their defaults."""
         self._asked = asked
         self._said: dict[int, tuple[dict[Key, Partition | None], dict[int, Broker | None]]] = {}
         """End offset of a batch -> what it made of what it touched (None: deleted)."""
@@ -117,6 +119,8 @@ class MetadataChecks:
         for resource_type, name in changes.configs:
             for key in model.partitions if resource_type == 4 else self._of_topic(name):
                 touched.setdefault(key, model.partitions[key])
+                for hear in self.configured:
+                    hear(key)
         for key, before in touched.items():
             partition = model.partitions.get(key)
             if partition is not None:

@@ -86,6 +86,7 @@ class Suite(Watcher):
         self.metadata.elected.append(self.logs.elected)
         self.metadata.joined.append(self.logs.joined)
         self.metadata.left.append(self.logs.left)
+        self.metadata.configured.append(self.logs.configured)
         self._allowed: Counter[str] = Counter()
         self._crashed_us = -NEAR_US - 1
         self._faults: set[str] = set()
