@@ -12,11 +12,19 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from functools import cache
 from random import Random
 
 from anabranch.core.errors import ApiError, CorruptLog, ProtocolError, StorageFault
-from anabranch.core.log.checkpoints import MetaProperties, format_clean_shutdown
+from anabranch.core.log.checkpoints import (
+    META_PROPERTIES,
+    InvalidCheckpoint,
+    MetaProperties,
+    format_clean_shutdown,
+    format_meta_properties,
+    parse_meta_properties,
+)
 from anabranch.core.log.config import LogConfig
 from anabranch.core.log.log import Log
 from anabranch.core.log.logs import LogFolder
@@ -49,7 +57,8 @@ def sound() -> tuple[tuple[str, bytes], ...]:
     """The files of a folder with one partition: segments, indexes, producers, transactions."""
     files = MemoryFiles()
     folder = LogFolder(files, FOLDER)
-    folder.write_meta(MetaProperties("cluster", 1, "directory"))
+    meta = format_meta_properties(MetaProperties("cluster", 1, "directory"))
+    files.write_atomic(f"{FOLDER}/{META_PROPERTIES}", meta, sync=True)
     log = folder.create_log(KEY, TOPIC_ID, CONFIG, now_ms=NOW_MS)
     for number in range(12):
         records = [Record(each, NOW_MS + number, b"k", bytes(20), ()) for each in range(2)]
@@ -83,7 +92,8 @@ def opened(files: MemoryFiles, features: Features) -> Log | None:
     """What a node does at its start; None when it says why not."""
     try:
         folder = LogFolder(files, FOLDER)
-        folder.meta()
+        with suppress(InvalidCheckpoint):
+            parse_meta_properties(files.read(f"{FOLDER}/{META_PROPERTIES}"))
         found = folder.partitions()
         features.update(("found", each.topic_id is None) for each in found)
         return folder.open_log(KEY, TOPIC_ID, CONFIG, now_ms=NOW_MS)

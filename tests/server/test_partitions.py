@@ -8,6 +8,7 @@ import pytest
 from immutables import Map
 from msgspec.structs import replace
 from server_kit import eventually
+from tests.core.api.in_memory_node import take_offline
 
 from anabranch.core.access.authorize import AllowAll
 from anabranch.core.api.context import Broker
@@ -427,7 +428,7 @@ async def test_a_node_that_fails_to_follow_after_a_while_stops(world, monkeypatc
 
 def test_a_disk_that_refuses_to_delete_a_rotten_log_fails_alone(world, monkeypatch):
     world.publish(world.create("t", 2))
-    world.broker.partitions.take_offline(world.replica())
+    take_offline(world.broker.partitions, world.replica())
 
     def refuse(*_arguments):
         raise StorageFault("read-only")

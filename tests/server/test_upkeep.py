@@ -10,6 +10,7 @@ import pytest
 from immutables import Map
 from server_kit import eventually
 from test_partitions import World
+from tests.core.api.in_memory_node import take_offline
 
 from anabranch.core.errors import StorageFault
 from anabranch.core.log.files import DiskFull
@@ -268,7 +269,7 @@ async def test_what_is_written_has_also_what_came_or_failed_meanwhile(one_folder
     def looked_at(topic, index):
         if (topic, index) == ("t", 0) and not looks:
             looks.append(index)
-            world.broker.partitions.take_offline(world.replica(index=3), is_rotten=True)
+            take_offline(world.broker.partitions, world.replica(index=3), is_rotten=True)
             world.topics["u"] = held
             world.publish(later)
         return look(topic, index)

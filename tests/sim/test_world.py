@@ -86,11 +86,11 @@ def test_a_cut_is_one_way_and_a_clog_gives_back_what_it_holds() -> None:
     net.send("a", "b", process, seen.append, "lost")
     net.send("b", "a", process, seen.append, "other way")
     net.heal()
-    net.clog("a", "b")
+    net.set("a", "b", LinkFault(clogged=True))
     net.send("a", "b", process, seen.append, "late")
     world.run(SECOND)
     assert seen == ["other way"]
-    net.unclog("a", "b")
+    net.set("a", "b", None)
     world.run(2 * SECOND)
     assert seen == ["other way", "late"]
 

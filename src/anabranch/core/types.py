@@ -7,7 +7,6 @@ from typing import NamedTuple, NewType
 
 BrokerId = NewType("BrokerId", int)
 Offset = NewType("Offset", int)
-LeaderEpoch = NewType("LeaderEpoch", int)
 PartitionIndex = NewType("PartitionIndex", int)
 NO_LEADER = BrokerId(-1)
 TopicId = NewType("TopicId", bytes)

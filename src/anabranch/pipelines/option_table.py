@@ -76,6 +76,4 @@ refuses too."""
 SECRET = ("kafka.sasl.", "kafka.ssl.", "kafka.security.providers")
 """Beginnings of options that may hold secrets; all are refused, and never repeated."""
 
-OF_THE_SINK = ("topic", "includeheaders.", "kafka.acks", "kafka.compression.type")
-ONLY_IN_STREAMS = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 ONLY_IN_BATCHES = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")

@@ -149,14 +149,6 @@ class Network:
         """Nothing that is sent this way arrives."""
         self.set(source, target, LinkFault(cut=True))
 
-    def clog(self, source: str, target: str) -> None:
-        """What is sent this way arrives only after `unclog`."""
-        self.set(source, target, LinkFault(clogged=True))
-
-    def unclog(self, source: str, target: str) -> None:
-        """Let through what is stuck."""
-        self.set(source, target, None)
-
     def split(self, one: list[str], other: list[str]) -> None:
         """Cut two groups of places off from each other, both ways."""
         for source in one:

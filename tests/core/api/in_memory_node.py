@@ -221,6 +221,12 @@ class InMemoryNode(Performer):
         return target is not None and replica.synced(target[0])
 
 
+def take_offline(partitions: Partitions, replica: Replica, *, is_rotten: bool = False) -> None:
+    """Hide a replica whose folder failed, or its log, as hosting does."""
+    partitions.drop(replica)
+    partitions.give_up(replica.topic_partition, replica.topic_id, is_rotten=is_rotten)
+
+
 def broker_image(broker_id: int, *, fenced: bool = False, rack: str | None = None) -> BrokerImage:
     """A registered broker at port 9092 + id."""
     return BrokerImage(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.core.api.in_memory_node import InMemoryNode
+from tests.core.api.in_memory_node import InMemoryNode, take_offline
 
 from anabranch.core.api.acks import Acks, Awaited
 from anabranch.core.log.appends import AppendResult
@@ -66,5 +66,5 @@ def test_a_line_goes_when_the_leadership_moves_or_the_replica_is_gone():
         acks.wait(replica, upto(1), replica.led_from_epoch, key)
     node.change("t", 0, leader=2, leader_epoch=1)
     assert len(acks.moved(PLACES[0], node.broker.partitions)) == 1
-    node.broker.partitions.take_offline(node.replica(index=1))
+    take_offline(node.broker.partitions, node.replica(index=1))
     assert len(acks.moved(PLACES[1], node.broker.partitions)) == 1

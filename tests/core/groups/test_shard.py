@@ -8,6 +8,7 @@ acknowledged, though it was nowhere.
 from __future__ import annotations
 
 import pytest
+from tests.core.api.in_memory_node import take_offline
 from tests.core.groups.group_world import GroupWorld
 from tests.core.groups.test_offsets import replicated
 
@@ -114,7 +115,7 @@ def test_a_commit_is_refused_when_its_partition_goes_offline() -> None:
     world = replicated()
     box = world.commit({0: 7})
     index = partition_of("g", world.broker.image, world.broker.config)
-    world.broker.partitions.take_offline(world.node.replica(OFFSETS_TOPIC, index))
+    take_offline(world.broker.partitions, world.node.replica(OFFSETS_TOPIC, index))
     world.broker.changed.add(TopicPartition(OFFSETS_TOPIC, index))
     world.wake()
     assert code_of(box) == ErrorCode.NOT_COORDINATOR

@@ -8,6 +8,7 @@ from typing import Any
 from anabranch.core.log.config import LogConfig
 from anabranch.core.log.files import Files
 from anabranch.core.log.log import Log
+from anabranch.core.log.logs import LogFolder
 from anabranch.core.log.memory_files import MemoryFiles
 from anabranch.core.types import TopicId, TopicPartition
 from anabranch.core.wire.batch import walk
@@ -51,6 +52,14 @@ def new_log(files: Files | None = None, **settings: Any) -> Log:
     return Log.create(
         files or MemoryFiles(), FOLDER, KEY, TOPIC_ID, LogConfig(**settings), now_ms=NOW_MS
     )
+
+
+def note_clean(folder: LogFolder, key: TopicPartition, upto: int) -> None:
+    """Have a folder's checkpoint of compaction say that a partition is compacted up to an offset,
+    as a pass does at its end."""
+    draft = folder.draft_clean(key, upto)
+    folder.write_draft(draft)
+    assert folder.adopt(draft)
 
 
 def reopen(log: Log, *, clean: bool = False, **arguments: Any) -> Log:

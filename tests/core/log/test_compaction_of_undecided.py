@@ -15,7 +15,7 @@ from random import Random
 
 import pytest
 from tests.core.log.compacting import batches_of, compact
-from tests.core.log.support import KEY, NOW_MS, TOPIC_ID, append, marker, new_log, sync
+from tests.core.log.support import KEY, NOW_MS, TOPIC_ID, append, marker, new_log, note_clean, sync
 
 from anabranch.core.log import cleanable
 from anabranch.core.log.config import LogConfig
@@ -213,7 +213,7 @@ class World:
         self.relied_on = self.log.flushed_offset
         self.clean_point = compact(self.log, NOW_MS, self.clean_point)
         self.folder.checkpoint()
-        self.folder.checkpoint_clean(KEY, self.clean_point)
+        note_clean(self.folder, KEY, self.clean_point)
         self.log.remove_deleted_files(NOW_MS)
 
     def cut(self) -> None:

@@ -20,6 +20,7 @@ from tests.core.log.support import (
     batch,
     marker,
     new_log,
+    note_clean,
     reopen,
     sync,
 )
@@ -113,7 +114,7 @@ class World:
         first_dirty = self.folder.clean_points.get(KEY, 0)
         map_bytes = self.random.choice([300, 1 << 20])
         upto = compact(self.log, self.now_ms, first_dirty, map_bytes=map_bytes)
-        self.folder.checkpoint_clean(KEY, upto)
+        note_clean(self.folder, KEY, upto)
         self.log.remove_deleted_files(self.now_ms)
 
     def wait(self) -> None:

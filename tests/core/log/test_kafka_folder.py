@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.core.log.support import END, NOW_MS, read_batches
 
+from anabranch.core.log.checkpoints import parse_meta_properties
 from anabranch.core.log.config import LogConfig
 from anabranch.core.log.indexes import decode_aborted
 from anabranch.core.log.log import Log
@@ -55,7 +56,8 @@ def test_every_record_is_read(clean: bool) -> None:
         del files.contents["kafka/.kafka_cleanshutdown"]
     folder, log = opened(files)
     assert (folder.clean, folder.broker_epoch) == (clean, 9 if clean else -1)
-    assert folder.meta().cluster_id == "AAAAAAAAQACAAAAAAAAAAQ"
+    meta = parse_meta_properties(files.read("kafka/meta.properties"))
+    assert meta.cluster_id == "AAAAAAAAQACAAAAAAAAAAQ"
     assert (log.start_offset, log.end_offset, len(log.segments)) == (0, 623, 7)
     records = data_records(log)
     assert len(records) == 620

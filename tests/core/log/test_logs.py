@@ -4,7 +4,7 @@ stop."""
 from __future__ import annotations
 
 import pytest
-from tests.core.log.support import KEY, NOW_MS, TOPIC_ID, append, batch, sync, tags
+from tests.core.log.support import KEY, NOW_MS, TOPIC_ID, append, batch, note_clean, sync, tags
 
 from anabranch.core.errors import CorruptLog, StorageFault
 from anabranch.core.log.checkpoints import (
@@ -16,6 +16,7 @@ from anabranch.core.log.checkpoints import (
     InvalidCheckpoint,
     MetaProperties,
     format_epochs,
+    format_meta_properties,
     format_offsets,
     parse_epochs,
     parse_meta_properties,
@@ -181,7 +182,7 @@ def test_partitions_that_come_and_go_leave_nothing_in_memory_nor_in_checkpoints(
         folder.checkpoint()
         folder.checkpoint_high_watermarks({place: 3, KEY: 9})
         if number % 3 == 0:
-            folder.checkpoint_clean(place, 3)
+            note_clean(folder, place, 3)
         folder.delete_log(place, unique=str(number), now_ms=NOW_MS)
         folder.checkpoint()
         folder.checkpoint_high_watermarks({KEY: 9})
@@ -216,12 +217,8 @@ def test_the_log_start_survives() -> None:
 
 
 def test_meta_properties() -> None:
-    files = MemoryFiles()
-    folder = LogFolder(files, "data")
-    assert folder.meta() is None
     meta = MetaProperties("cluster", 3, "directory")
-    folder.write_meta(meta)
-    assert folder.meta() == meta
+    assert parse_meta_properties(format_meta_properties(meta)) == meta
     with pytest.raises(InvalidCheckpoint):
         parse_meta_properties(b"version=0\n")
 
@@ -317,7 +314,7 @@ def test_a_draft_that_was_overtaken_promises_nothing() -> None:
     folder, log = begun(files)
     sync(log)
     folder.checkpoint()
-    folder.checkpoint_clean(KEY, 9)
+    note_clean(folder, KEY, 9)
     drafts = [folder.draft_synced(KEY), folder.draft_clean(KEY, 9)]
     for draft in drafts:
         folder.write_draft(draft)

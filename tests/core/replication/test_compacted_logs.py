@@ -5,6 +5,7 @@ from random import Random
 import pytest
 from tests.core.api.in_memory_node import START_MS
 from tests.core.log.compacting import batches_of, compact
+from tests.core.log.support import note_clean
 from tests.core.log.test_gaps import leave_out
 from tests.core.replication.peers import FOLDER, PLACE, Peers
 
@@ -23,7 +24,7 @@ def compacted(peers, broker_id, *, now_ms=START_MS):
     peer.finish()
     peer.folder.checkpoint()
     upto = compact(log, now_ms, peer.folder.clean_points.get(PLACE, 0))
-    peer.folder.checkpoint_clean(PLACE, upto)
+    note_clean(peer.folder, PLACE, upto)
 
 
 def killed(peers, broker_id):

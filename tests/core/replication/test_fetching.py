@@ -1,6 +1,7 @@
 """R1: what a broker sends: sessions, retries, how many requests are under way, when nothing is."""
 
 import pytest
+from tests.core.api.in_memory_node import take_offline
 from tests.core.replication.peers import PLACE, Peers
 from tests.core.replication.test_in_sync import deliver_fetch_of, only
 
@@ -131,7 +132,7 @@ def test_a_partition_that_moves_is_forgotten():
 
 def test_a_partition_in_error_rests_and_the_others_go_on():
     peers = Peers(2, partitions=2)
-    peers[1].broker.partitions.take_offline(peers[1].replica)
+    take_offline(peers[1].broker.partitions, peers[1].replica)
     deliver_fetch_of(peers, 2)
     assert named(fetches_of(peers, 2)[0]) == ([], [0])
     deliver_fetch_of(peers, 2)
@@ -142,7 +143,7 @@ def test_a_partition_in_error_rests_and_the_others_go_on():
 
 def test_why_a_partition_is_not_copied_is_told_once():
     peers = Peers(2)
-    peers[1].broker.partitions.take_offline(peers[1].replica)
+    take_offline(peers[1].broker.partitions, peers[1].replica)
     for _ in range(3):
         deliver_fetch_of(peers, 2)
         peers.wait(1000)
@@ -154,7 +155,7 @@ def test_why_a_partition_is_not_copied_again_is_told_again():
     peers = Peers(2, partitions=2)
     lead = peers[1].replica
     for _ in range(2):
-        peers[1].broker.partitions.take_offline(lead)
+        take_offline(peers[1].broker.partitions, lead)
         peers[1].broker.changed.add(PLACE)
         peers[1].finish()
         deliver_fetch_of(peers, 2)
@@ -214,7 +215,7 @@ def test_a_late_answer_is_left_alone():
 def test_a_dropped_or_offline_partition_is_followed_no_more():
     peers = Peers(2)
     broker = peers[2].broker
-    broker.partitions.take_offline(peers[2].replica)
+    take_offline(broker.partitions, peers[2].replica)
     broker.replication.follow_states([TopicPartition("t", 0)], 0)
     assert broker.replication.statistics()["followed"] == 0
     peers[1].produce(1, acks=1)
@@ -439,7 +440,7 @@ def test_a_follower_is_not_heard_of_where_it_has_let_go_of_a_partition():
     peers = Peers(2, partitions=2)
     for _ in range(3):
         deliver_fetch_of(peers, 2)
-    peers[2].broker.partitions.take_offline(peers[2].replica)
+    take_offline(peers[2].broker.partitions, peers[2].replica)
     peers[2].broker.replication.follow_states([PLACE], peers.now_ms)
     for _ in range(6):
         peers.now_ms += 10_000
@@ -458,7 +459,7 @@ def test_a_follower_that_lets_go_of_an_idle_partition_was_heard_of_until_then():
         deliver_fetch_of(peers, 2)
         peers.now_ms += 10_000
         peers[1].clock()
-    peers[2].broker.partitions.take_offline(peers[2].replica)
+    take_offline(peers[2].broker.partitions, peers[2].replica)
     peers[2].broker.replication.follow_states([PLACE], peers.now_ms)
     for _ in range(2):
         deliver_fetch_of(peers, 2)

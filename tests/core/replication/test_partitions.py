@@ -1,7 +1,7 @@
 """What a change of metadata asks of a broker."""
 
 from msgspec.structs import replace
-from tests.core.api.in_memory_node import InMemoryNode
+from tests.core.api.in_memory_node import InMemoryNode, take_offline
 
 from anabranch.core.metadata.image import MetadataDelta
 from anabranch.core.types import TopicPartition
@@ -44,7 +44,7 @@ def test_an_offline_partition_is_not_created_again_but_its_successor_is():
     node = InMemoryNode()
     node.topic()
     partitions = node.broker.partitions
-    partitions.take_offline(node.replica())
+    take_offline(partitions, node.replica())
     assert partitions.plan(node.broker.image, None, broker_epoch=7).create == ()
     assert TopicPartition("t", 0) in partitions.offline
     node.remove("t")
@@ -62,7 +62,7 @@ def test_a_log_that_is_gone_is_copied_anew_only_when_nobody_counts_on_it():
         assert not partitions.may_begin_anew(replace(others, **counted))
     assert not partitions.may_begin_anew(replace(others, leader=1))
 
-    partitions.take_offline(node.replica())
+    take_offline(partitions, node.replica())
     partitions.missing.add(place)
     node.change("t", replicas=(1, 2, 3), leader=2, isr=(1, 2, 3))
     assert place in partitions.offline

@@ -12,10 +12,10 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from coordinator_kit import CLUSTER, Engine, make_river
+from tests.server.coordinator.async_memory import AsyncMemoryCoordinator
 
 from anabranch.core.diskless.coordinator import Coordinator
 from anabranch.core.diskless.memory_coordinator import MemoryCoordinator
-from anabranch.server.coordinator.memory import AsyncMemoryCoordinator
 from anabranch.server.coordinator.postgres import PostgresCoordinator
 from anabranch.server.coordinator.sqlite import SqliteCoordinator
 

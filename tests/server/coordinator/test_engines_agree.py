@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from coordinator_kit import BROKER, CLUSTER, EPOCH, LEASE_MS, TOPICS, Engine, batch, placed
+from tests.server.coordinator.async_memory import AsyncMemoryCoordinator
 
 from anabranch.core.diskless.coordinator import Coordinator, Deposed
 from anabranch.core.diskless.memory_coordinator import MemoryCoordinator
@@ -25,7 +26,6 @@ from anabranch.core.diskless.rows import (
 )
 from anabranch.core.errors import ErrorCode
 from anabranch.core.types import ZERO_TOPIC_ID
-from anabranch.server.coordinator.memory import AsyncMemoryCoordinator
 
 KEYS = [LogKey(topic, number) for topic in TOPICS[:3] for number in range(2)]
 CALLS = 200

@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "objects"))
 
 from stored_kit import CLUSTER, DELTA, LEASE_MS, RIVER, TOPIC, Writer, until
 from tests.core.api.in_memory_node import InMemoryNode
+from tests.server.coordinator.async_memory import AsyncMemoryCoordinator
 
 from anabranch.core.diskless.coordinator import CoordinatorAway, OlderCopy
 from anabranch.core.diskless.keys import object_key
@@ -26,7 +27,6 @@ from anabranch.core.errors import StorageFault
 from anabranch.core.wire.records import Record, build_batch
 from anabranch.server.clocks import steady_ms
 from anabranch.server.config import load_config
-from anabranch.server.coordinator.memory import AsyncMemoryCoordinator
 from anabranch.server.coordinator.sqlite import SqliteCoordinator
 from anabranch.server.diskless.shell import DisklessShell
 from anabranch.server.diskless.stores import Stores

@@ -7,6 +7,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
+from tests.server.coordinator.async_memory import AsyncMemoryCoordinator
 from tests.server.promql import fires
 from tests.server.test_alerts import RULES
 
@@ -15,7 +16,6 @@ from anabranch.core.diskless.rows import Batch, Commit, CommitState, Committed, 
 from anabranch.core.errors import ErrorCode, StorageFault
 from anabranch.core.types import TopicId
 from anabranch.server import clocks
-from anabranch.server.coordinator.memory import AsyncMemoryCoordinator
 from anabranch.server.diskless import upkeep as upkeep_module
 from anabranch.server.diskless.upkeep import DisklessUpkeep
 from anabranch.server.exported import METRICS

@@ -3,8 +3,7 @@
 What: the calls of `coordinator.py`, synchronous, with a clock that is handed in; each call is one
 transaction. Why: the simulator needs one that fails when it says so, and the suite that runs on
 every coordinator has here its simplest reading. `listen` takes a function that gets the changes of
-each call as it ends. Not here: durability, waiting (`server/coordinator/memory.py` makes the calls
-asynchronous).
+each call as it ends. Not here: durability, waiting.
 """
 
 from __future__ import annotations

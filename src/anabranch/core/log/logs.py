@@ -17,17 +17,13 @@ from anabranch.core.log.checkpoints import (
     CLEAN_SHUTDOWN,
     HIGH_WATERMARKS,
     LOG_STARTS,
-    META_PROPERTIES,
     PARTITION_METADATA,
     RECOVERY_POINTS,
     InvalidCheckpoint,
-    MetaProperties,
     format_clean_shutdown,
-    format_meta_properties,
     format_offsets,
     format_partition_metadata,
     parse_clean_shutdown,
-    parse_meta_properties,
     parse_offsets,
     parse_partition_metadata,
 )
@@ -121,22 +117,6 @@ class LogFolder:
             raise StorageFault(
                 f"{path}: {problem}. Remove the file: offsets are then found in the segments."
             ) from None
-
-    def meta(self) -> MetaProperties | None:
-        """`meta.properties`, None in a folder that has none."""
-        path = f"{self.path}/{META_PROPERTIES}"
-        if not self.files.exists(path):
-            return None
-        try:
-            return parse_meta_properties(self.files.read(path))
-        except InvalidCheckpoint as problem:
-            raise StorageFault(f"{path}: {problem}. Restore it from a copy.") from None
-
-    def write_meta(self, meta: MetaProperties) -> None:
-        """Mark the folder as part of a cluster."""
-        self.files.write_atomic(
-            f"{self.path}/{META_PROPERTIES}", format_meta_properties(meta), sync=True
-        )
 
     def partitions(self) -> list[FoundPartition]:
         """The partitions that have a folder here; deleted ones that were left are removed."""
@@ -314,12 +294,6 @@ class LogFolder:
             self._write(HIGH_WATERMARKS, offsets)
             self._written_high_watermarks = dict(offsets)
         self.high_watermarks = dict(offsets)
-
-    def checkpoint_clean(self, key: TopicPartition, offset: int) -> None:
-        """Note that a partition is compacted up to an offset."""
-        draft = self.draft_clean(key, offset)
-        self._write(CLEAN_POINTS, draft.offsets)
-        self.clean_points = dict(draft.offsets)
 
     # Checkpoints that somebody waits for without holding the loop: the draft is written and synced
     # in a thread, then takes the checkpoint's name if that was not written meanwhile, no log was

@@ -131,9 +131,6 @@ class MetadataStore(Protocol):
     async def cluster_id(self, proposed: str) -> str:
         """The cluster's id; `proposed` becomes it when the store has none yet."""
 
-    async def stored_cluster_id(self) -> str | None:
-        """The cluster's id, None when the store is new."""
-
     async def append(
         self, lease: Lease, expected_end_offset: int, batches: list[StoredBatch]
     ) -> Appended:

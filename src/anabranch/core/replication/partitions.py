@@ -171,11 +171,6 @@ class Partitions:
         _remove(self.by_id, replica.topic_id, index, replica)
         replica.retire()
 
-    def take_offline(self, replica: Replica, *, is_rotten: bool = False) -> None:
-        """Hide a replica whose folder failed, or its log; requests get KAFKA_STORAGE_ERROR."""
-        self.drop(replica)
-        self.give_up(replica.topic_partition, replica.topic_id, is_rotten=is_rotten)
-
     def give_up(self, place: TopicPartition, topic_id: TopicId, *, is_rotten: bool = False) -> None:
         """A log is not opened as long as this process lives: requests get KAFKA_STORAGE_ERROR."""
         self._no_more_offline(place)

@@ -81,10 +81,6 @@ class PostgresStore:
         """The stored cluster id, which becomes `proposed` when there is none."""
         return await self._run(lambda on: _cluster_id(on, proposed))
 
-    async def stored_cluster_id(self) -> str | None:
-        """The stored cluster id, None in a new store."""
-        return await self._run(_stored_cluster_id, again=True)
-
     async def append(
         self, lease: Lease, expected_end_offset: int, batches: list[StoredBatch]
     ) -> Appended:

@@ -82,10 +82,6 @@ class SqliteStore:
         """The stored cluster id, which becomes `proposed` when there is none."""
         return await self._run(lambda: self._cluster_id(proposed))
 
-    async def stored_cluster_id(self) -> str | None:
-        """The stored cluster id, None in a new store."""
-        return await self._run(self._stored_cluster_id)
-
     async def append(
         self, lease: Lease, expected_end_offset: int, batches: list[StoredBatch]
     ) -> Appended:

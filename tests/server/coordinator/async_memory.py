@@ -1,7 +1,6 @@
-"""The coordinator in memory with asynchronous calls: for tests, and for parts built before SQL is.
+"""The coordinator in memory with asynchronous calls: the third engine, and one for other tests.
 
 What: a front of `MemoryCoordinator`; several fronts may share one, as brokers share a database.
-Not here: durability; no URL names this one.
 """
 
 from __future__ import annotations
