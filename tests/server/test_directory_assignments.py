@@ -8,6 +8,7 @@ import pytest
 from server_kit import eventually
 from tests.core.broker.assignments_kit import REPLICA, UNASSIGNED, A, image
 
+from anabranch.core.broker.hosting.effects import TellHosted
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.replication.partitions import Partitions
 from anabranch.core.wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsResponse
@@ -42,8 +43,8 @@ async def test_a_folder_is_told_until_a_controller_takes_it(faults):
     broker = SimpleNamespace(broker_id=1, broker_epoch=7, partitions=Partitions(1))
     telling = AssignmentShell(broker, controller, {"/a": A})
     telling.follow(image(UNASSIGNED), None)
-    telling.hosted(REPLICA, found=False)
+    telling.tell(TellHosted(REPLICA, is_found=False))
     await eventually(lambda: controller.told == [A])
     await telling.stop()
-    telling.hosted(REPLICA, found=False)
+    telling.tell(TellHosted(REPLICA, is_found=False))
     assert controller.told == [A]

@@ -110,6 +110,31 @@ class Mailbox:
         self.is_draining = False
 
 
+class InOrder:
+    """Performs what a machine wants done: each effect in its order, and after them what they, and
+    the answers to them, have made due. What a performer raises goes to the outermost call."""
+
+    __slots__ = ("_is_performing", "_perform", "_take")
+
+    def __init__(self, take: Callable[[], Sequence[Any]], perform: Callable[[Any], None]) -> None:
+        self._take = take
+        self._perform = perform
+        self._is_performing = False
+
+    def __call__(self) -> bool:
+        """Do all that is wanted; False when a call that is under way does it."""
+        if self._is_performing:
+            return False
+        self._is_performing = True
+        try:
+            while wanted := self._take():
+                for effect in wanted:
+                    self._perform(effect)
+        finally:
+            self._is_performing = False
+        return True
+
+
 class Performer(ABC):
     """What a node does with what its steps leave. Some leave little: those of a controller have no
     logs, so that a fault or a log to sync is a Bug where nothing else is said."""

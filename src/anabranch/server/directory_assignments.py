@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 from anabranch.core.api.context import Broker
 from anabranch.core.broker.directory_assignments import DirectoryAssignments, Tell
+from anabranch.core.broker.hosting.effects import TellHosted, TellUnusable
 from anabranch.core.metadata.image import MetadataDelta, MetadataImage
-from anabranch.core.replication.replica import Replica
 from anabranch.core.types import NEVER_MS
 from anabranch.server.clocks import steady_ms
 from anabranch.server.controller_channel import ControllerChannel
@@ -33,14 +33,9 @@ class AssignmentShell:
         self._timer: asyncio.Handle | None = None
         self._is_stopped = False
 
-    def hosted(self, replica: Replica, *, found: bool) -> None:
-        """A replica was opened or made."""
-        self.machine.hosted(replica, found=found)
-        self._wake()
-
-    def tell_unusable(self) -> None:
-        """Some replicas may not be able to serve."""
-        self.machine.tell_unusable()
+    def tell(self, effect: TellHosted | TellUnusable) -> None:
+        """A replica was opened or made, or some may not be able to serve."""
+        self.machine.tell(effect)
         self._wake()
 
     def follow(self, image: MetadataImage, delta: MetadataDelta | None) -> None:

@@ -23,6 +23,7 @@ from functools import partial
 from struct import Struct, error
 from typing import Any, Protocol
 
+from anabranch.core.api.error_answers import error_answer
 from anabranch.core.api.handler import Handler
 from anabranch.core.api.purgatory import Parked, Purgatory
 from anabranch.core.api.unserved import named
@@ -308,8 +309,9 @@ class Dispatcher(Performer):
         slot.is_alone = True
         rest_ms = connection.session.muted_until_ms - steady_ms()
         over = Wait((), self.now_ms + rest_ms, lambda _now_ms, _expired: NoAnswer())
-        deadline = time.monotonic() * 1000 + rest_ms
-        slot.parked = self.purgatory.park(over, lambda _outcome: self._end(slot), deadline)
+        slot.parked = self.purgatory.park(
+            over, lambda _outcome: self._end(slot), time.monotonic() * 1000, self.now_ms
+        )
         return slot
 
     def _charge(
@@ -374,12 +376,12 @@ class Dispatcher(Performer):
             slot.connection.touch()
 
     def _park(self, slot: Slot, wait: Wait) -> None:
-        deadline = time.monotonic() * 1000 + (wait.deadline_ms - self.now_ms)
         slot.promise(wait.most_bytes)
         slot.is_alone = slot.is_alone or wait.holds_up
         slot.is_urgent = wait.is_urgent
         slot.frame = None  # its bytes, unless the handler keeps slices of them
-        slot.parked = self.purgatory.park(wait, partial(self._resolve, slot), deadline)
+        finish, steady = partial(self._resolve, slot), time.monotonic() * 1000
+        slot.parked = self.purgatory.park(wait, finish, steady, self.now_ms)
 
     def _proposed(self, slot: Slot, future: asyncio.Future[Any]) -> None:
         if slot.is_done:
@@ -566,16 +568,3 @@ def unsupported_api_versions(handler: Handler, correlation_id: int) -> list[Piec
     )
     answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[mine])
     return frame_response(correlation_id, answer, 0)
-
-
-def error_answer(response: Any, version: int, code: ErrorCode, sentence: str) -> Any | None:
-    """A response that says only the error, or None where this version has no room for one."""
-    fields = response.__struct_fields__
-    if "error_code" not in fields:
-        return None
-    answer = response(error_code=code)
-    if frame_response(0, answer, version) == frame_response(0, response(), version):
-        return None
-    if "error_message" in fields:
-        answer.error_message = sentence
-    return answer

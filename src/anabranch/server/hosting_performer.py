@@ -14,9 +14,11 @@ from anabranch.core.api.context import Broker
 from anabranch.core.broker.hosting import effects as does
 from anabranch.core.broker.hosting import events
 from anabranch.core.broker.hosting.hosting import Hosting
+from anabranch.core.broker.hosting.outcomes import refusal
 from anabranch.core.errors import StorageFault
 from anabranch.core.log.files import DiskFull
 from anabranch.core.log.logs import LogFolder
+from anabranch.core.step import InOrder
 from anabranch.server.clocks import steady_ms
 from anabranch.server.logs import logger
 
@@ -32,7 +34,9 @@ class Performer:
         self.hosting = Hosting(broker)
         self.folders = self.hosting.folders.by_path
         self._broker = broker
-        self._is_performing = False
+        self._do_all = InOrder(
+            self.hosting.take_effects, lambda effect: self._performers[type(effect)](effect)
+        )
         self._performers: dict[type, Callable[[Any], None]] = dict.fromkeys(
             (does.TellHosted, does.TellController, does.TellUnusable, does.Ready),
             _unheard,  # until the part that acts on it registers
@@ -44,15 +48,8 @@ class Performer:
 
     def perform(self) -> None:
         """Do what the machine wants done by now. Answers may want more."""
-        if self._is_performing:
-            return  # the call that is under way does it
-        self._is_performing = True
-        try:
-            while found := self.hosting.take_effects():
-                for effect in found:
-                    self._performers[type(effect)](effect)
-        finally:
-            self._is_performing = False
+        if not self._do_all():
+            return
         touched = self.hosting.take_touched()
         if touched:
             self._broker.replication.follow_states(touched, steady_ms())
@@ -69,11 +66,14 @@ class Performer:
         what a full disk prevented."""
         try:
             act()
-        except DiskFull as fault:
-            LOG.error(refused, path=path, why=str(fault))
-            self.answer(events.Refused(path, fault))
         except StorageFault as fault:
-            self.answer(events.FolderFailed(path, fault))
+            self.refuse(path, fault, refused)
+
+    def refuse(self, path: str, fault: StorageFault, refused: str = "") -> None:
+        """A folder's disk refused something."""
+        if refused and isinstance(fault, DiskFull):
+            LOG.error(refused, path=path, why=str(fault))
+        self.answer(refusal(path, fault))
 
     def take_faults(self) -> None:
         """Act on the storage faults that requests ran into."""

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from anabranch.core.broker.registration.events import Effect, Say
+from anabranch.core.step import InOrder
 from anabranch.server.clocks import steady_ms
 
 LONGEST_WAIT_MS = 3_600_000
@@ -42,10 +43,10 @@ class Timed:
         self, machine: Machine, do: Callable[[Effect], None], failed: Callable[[Exception], None]
     ) -> None:
         self._machine = machine
-        self._do = do
+        self._do_all = InOrder(machine.take_effects, do)
         self._failed = failed
         self._timer: asyncio.TimerHandle | None = None
-        self._is_stopped = self._is_doing = False
+        self._is_stopped = False
 
     def step(self, event: Any) -> None:
         """Take an event and do what follows from it."""
@@ -68,16 +69,8 @@ class Timed:
             self._failed(fault)
 
     def _perform(self) -> None:
-        if self._is_doing:
-            return
-        self._is_doing = True
-        try:
-            while effects := self._machine.take_effects():
-                for effect in effects:
-                    self._do(effect)
-        finally:
-            self._is_doing = False
-        self._set_timer()
+        if self._do_all():
+            self._set_timer()
 
     def _set_timer(self) -> None:
         if self._timer is not None:

@@ -16,9 +16,6 @@ from anabranch.core.metadata.following.effects import (
     Act,
     Begin,
     Event,
-    Fetch,
-    Fetched,
-    PieceFetched,
     Publish,
     Question,
     Registered,
@@ -58,8 +55,8 @@ class MetadataFollower(Performer):
         self.on_stop = on_stop
         self.on_image: Callable[[MetadataImage, MetadataDelta], None] = _nothing
         """Called with each image: for the controller of this node."""
-        self.on_act: Callable[[MetadataImage, MetadataDelta, bool], None] = _nothing
-        """Called with each image that the broker follows, and whether it followed the last one."""
+        self.on_act: Callable[[MetadataImage, MetadataDelta, MetadataDelta | None], None] = _nothing
+        """Called with each image that the broker follows: see `Act`."""
         self.on_met: Callable[[], None] = _nothing
         """Called when an active controller answered over a new connection."""
         self.make_room: Callable[[DiskFull], bool] = lambda _fault: False
@@ -119,8 +116,7 @@ class MetadataFollower(Performer):
             response = await self._channel.send(question.request)
         except (ApiError, ProtocolError) as fault:
             return Unanswered(str(fault))
-        kind = Fetched if isinstance(question, Fetch) else PieceFetched
-        return kind(response, self._channel.generation)
+        return question.answered(response, self._channel.generation)
 
     def _step(self, event: Event) -> None:
         self._following.step(event, steady_ms(), wall_ms())
@@ -138,7 +134,7 @@ class MetadataFollower(Performer):
         self.on_image(effect.image, effect.delta)
 
     def _act(self, effect: Act) -> None:
-        self.on_act(effect.image, effect.delta, effect.since_last)
+        self.on_act(effect.image, effect.delta, effect.published)
 
     def _met(self) -> None:
         self.on_met()

@@ -14,11 +14,11 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 from anabranch.core.api.context import Broker
 from anabranch.core.broker.hosting import effects as does
 from anabranch.core.broker.hosting import events
+from anabranch.core.broker.hosting.outcomes import folder_opened, log_opened
 from anabranch.core.errors import StorageFault
 from anabranch.core.log.files import Files
 from anabranch.core.log.logs import LogFolder
@@ -61,8 +61,8 @@ class PartitionShell(Performer):
         self._continuation: asyncio.Handle | None = None
         self._performers |= {
             does.OpenFolder: self._open_folder,
-            does.OpenLog: self._open_log,
-            does.CreateLog: self._create_log,
+            does.OpenLog: self._open,
+            does.CreateLog: self._open,
             does.RemoveLeftover: self._remove_leftover,
             does.SetAside: self._set_aside,
             does.SettleNames: self._settle_names,
@@ -118,29 +118,11 @@ class PartitionShell(Performer):
     # Performing.
 
     def _open_folder(self, effect: does.OpenFolder) -> None:
-        try:
-            folder = LogFolder(self._files, effect.path)
-            size_bytes = self._files.volume_bytes(effect.path)
-            self.answer(events.FolderOpened(folder, folder.partitions(), size_bytes))
-        except StorageFault as fault:
-            self.answer(events.FolderFailed(effect.path, fault))
+        path = effect.path
+        self.answer(folder_opened(path, lambda: LogFolder(self._files, path)))
 
-    def _open_log(self, effect: does.OpenLog) -> None:
-        self._open(effect, self.folders[effect.path].open_log)
-
-    def _create_log(self, effect: does.CreateLog) -> None:
-        if self._files.exists(f"{effect.path}/{effect.place}"):
-            self.answer(events.NameTaken(effect.place))
-        else:
-            self._open(effect, self.folders[effect.path].create_log)
-
-    def _open(self, effect: does.OpenLog | does.CreateLog, opens: Callable[..., Any]) -> None:
-        try:
-            log = opens(effect.place, effect.topic_id, effect.config, now_ms=self._clock_ms())
-        except StorageFault as fault:
-            self.answer(events.OpeningFailed(effect.place, fault))
-        else:
-            self.answer(events.LogOpened(effect.place, log))
+    def _open(self, effect: does.OpenLog | does.CreateLog) -> None:
+        self.answer(log_opened(effect, self.folders[effect.path], self._clock_ms()))
 
     def _remove_leftover(self, effect: does.RemoveLeftover) -> None:
         path = f"{effect.path}/{effect.place}"

@@ -30,6 +30,7 @@ from anabranch.core.replication.partitions import Partitions
 from anabranch.core.request import Request
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.step import Mailbox, Wish
+from anabranch.core.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from anabranch.server.broker_statistics import BrokerStatistics, transaction_counts
 from anabranch.server.cleaner import Cleaner
 from anabranch.server.clocks import steady_ms, wall_ms
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
 
 LOG = logger("broker")
 
-HEARTBEAT_KEY = 63
+HEARTBEAT_KEY = BrokerHeartbeatRequest.api_key
 
 
 class BrokerHost(Protocol):
@@ -127,10 +128,8 @@ class BrokerRole:
         self.partitions.on_changed = self._partitions_changed
         self.partitions.on_fatal = node.stop_because
         self.assignments = AssignmentShell(self.broker, channel, held.directories)
-        self.partitions.performs(
-            TellHosted, lambda told: self.assignments.hosted(told.replica, found=told.is_found)
-        )
-        self.partitions.performs(TellUnusable, lambda _: self.assignments.tell_unusable())
+        self.partitions.performs(TellHosted, self.assignments.tell)
+        self.partitions.performs(TellUnusable, self.assignments.tell)
         self.partitions.performs(TellController, self._folders_changed)
         self._ready = asyncio.Event()
         self.partitions.performs(Ready, lambda _: self._ready.set())
@@ -213,9 +212,10 @@ class BrokerRole:
         if self.registration is not None:
             self.registration.controller_found()
 
-    def act(self, image: MetadataImage, delta: MetadataDelta, since_last: bool) -> None:
+    def act(
+        self, image: MetadataImage, delta: MetadataDelta, published: MetadataDelta | None
+    ) -> None:
         """The metadata moved, and shows this process's own registration: follow it."""
-        published = delta if since_last else None
         self.broker.take_config(image, delta, BrokerConfig.with_dynamic)
         self.assignments.follow(image, published)
         self.partitions.publish(image, published)

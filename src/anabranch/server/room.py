@@ -53,10 +53,8 @@ class Rooms:
     def _keep(self, effect: does.KeepReserve) -> None:
         try:
             self._files.reserve(effect.path, effect.size_bytes)
-        except DiskFull as fault:
-            self._shell.answer(events.Refused(effect.path, fault))
         except StorageFault as fault:
-            self._shell.answer(events.FolderFailed(effect.path, fault))
+            self._shell.refuse(effect.path, fault)
 
     def _give_back(self, effect: does.GiveBack) -> None:
         self._given_back = self._files.give_back(effect.path) or self._given_back

@@ -17,7 +17,6 @@ from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
 from anabranch.core.broker.hosting.effects import CleanLogs, RemoveDeleted, SaveHighWatermarks
-from anabranch.core.broker.hosting.events import Refused
 from anabranch.core.errors import StorageFault
 from anabranch.core.log.files import DiskFull, Files
 from anabranch.core.log.logs import Due, LogFolder
@@ -104,8 +103,7 @@ class Upkeep:
             try:
                 await self._write_high_watermarks(folder)
             except DiskFull as fault:
-                LOG.error("a checkpoint was not written", path=folder.path, why=str(fault))
-                self._shell.answer(Refused(folder.path, fault))
+                self._shell.refuse(folder.path, fault, "a checkpoint was not written")
             await asyncio.to_thread(folder.files.sync_dir, folder.path)
             folder.names_synced()
         except StorageFault as fault:
@@ -159,11 +157,9 @@ class Upkeep:
     async def _remove(self, folder: LogFolder, due: Due) -> None:
         try:
             await asyncio.to_thread(self._remove_all, folder.files, due)
-        except DiskFull as fault:
-            LOG.error(NOT_REMOVED, path=folder.path, why=str(fault))
-            self._shell.answer(Refused(folder.path, fault))
         except StorageFault as fault:
-            self._shell.folder_failed(folder.path, fault)
+            self._shell.refuse(folder.path, fault, NOT_REMOVED)
+            self._shell.tell_changed()
 
     def _remove_all(self, files: Files, due: Due) -> None:
         """Remove a file at a time, so that a node that stops does not wait for long: the next start

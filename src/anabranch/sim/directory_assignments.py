@@ -30,10 +30,7 @@ class AssignmentPerformer:
 
     def tell(self, effect: TellHosted | TellUnusable) -> None:
         """A replica was opened or made, or some may not be able to serve."""
-        if isinstance(effect, TellHosted):
-            self.machine.hosted(effect.replica, found=effect.is_found)
-        else:
-            self.machine.tell_unusable()
+        self.machine.tell(effect)
         self._alarm.set()
 
     def follow(self, image: MetadataImage, delta: MetadataDelta | None) -> None:

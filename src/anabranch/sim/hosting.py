@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from anabranch.core.broker.hosting import effects as does
 from anabranch.core.broker.hosting import events
 from anabranch.core.broker.hosting.hosting import Hosting
+from anabranch.core.broker.hosting.outcomes import folder_opened, log_opened, refusal
 from anabranch.core.errors import StorageFault
-from anabranch.core.log.files import DiskFull
 from anabranch.core.log.logs import LogFolder
+from anabranch.core.step import InOrder
 from anabranch.sim.cleaner import Cleaner
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class HostingPerformer:
             partial(node.cluster.tell_pass, node.node_id),
         )
         self._random = self.world.random(f"{node.name}/disk-time")
-        self._is_performing = False
+        self._perform = InOrder(self.machine.take_effects, self._perform_one)
         self.broker.partitions.folders = list(node.folders)
         self.broker.partitions.directory_ids = node.directory_ids
 
@@ -125,15 +126,6 @@ class HostingPerformer:
         while self.machine.advance():
             self._perform()
 
-    def _perform(self) -> None:
-        if self._is_performing:
-            return
-        self._is_performing = True
-        while found := self.machine.take_effects():
-            for effect in found:
-                self._perform_one(effect)
-        self._is_performing = False
-
     def _tell_touched(self) -> None:
         touched = self.machine.take_touched()
         if touched:
@@ -147,22 +139,16 @@ class HostingPerformer:
         """Do something in a folder; what its disk refuses is told to the machine."""
         try:
             act()
-        except DiskFull as fault:
-            self._answer(events.Refused(path, fault))
         except StorageFault as fault:
-            self._answer(events.FolderFailed(path, fault))
+            self._answer(refusal(path, fault))
 
     def _perform_one(self, effect: does.Effect) -> None:
         node, disk = self.node, self.node.disk
         match effect:
             case does.OpenFolder(path):
-                self._attempt(path, lambda: self._open_folder(path))
-            case does.OpenLog(path, place):
-                self._open(effect, self.folders[path].open_log)
-            case does.CreateLog(path, place) if disk.exists(f"{path}/{place}"):
-                self._answer(events.NameTaken(place))
-            case does.CreateLog(path):
-                self._open(effect, self.folders[path].create_log)
+                self._answer(folder_opened(path, lambda: self._open_folder(path)))
+            case does.OpenLog(path) | does.CreateLog(path):
+                self._open(effect, self.folders[path])
             case does.RemoveLeftover(path, place):
                 self._attempt(path, lambda: disk.remove_tree(f"{path}/{place}"))
             case does.SetAside(path, place):
@@ -213,25 +199,19 @@ class HostingPerformer:
             case does.TellHosted() | does.TellUnusable():
                 node.tell_of_folders(effect)
 
-    def _open_folder(self, path: str) -> None:
+    def _open_folder(self, path: str) -> LogFolder:
         if path not in self.node.session.directories:
             raise StorageFault(f"{path}: its disk was broken when the process began")
-        folder = WatchedFolder(self.node, path)
-        found = folder.partitions()
-        self._answer(events.FolderOpened(folder, found, self.node.disk.volume_bytes(path)))
+        return WatchedFolder(self.node, path)
 
-    def _open(self, effect: does.OpenLog | does.CreateLog, opens: Callable[..., Any]) -> None:
-        try:
-            log = opens(effect.place, effect.topic_id, effect.config, now_ms=self.world.now_ms)
-        except StorageFault as fault:
-            self._answer(events.OpeningFailed(effect.place, fault))
-            return
-        if isinstance(effect, does.OpenLog):
+    def _open(self, effect: does.OpenLog | does.CreateLog, folder: LogFolder) -> None:
+        opened = log_opened(effect, folder, self.world.now_ms)
+        if isinstance(effect, does.OpenLog) and isinstance(opened, events.LogOpened):
             self.world.note(
                 "opened", self.node.name, str(effect.place),
-                end=log.end_offset, cut_bytes=log.recovery.cut_bytes,
+                end=opened.log.end_offset, cut_bytes=opened.log.recovery.cut_bytes,
             )  # fmt: skip
-        self._answer(events.LogOpened(effect.place, log))
+        self._answer(opened)
 
     def _unique(self) -> str:
         return f"{self._random.getrandbits(128):032x}"

@@ -14,6 +14,8 @@ from random import Random
 
 from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.core.types import TopicPartition
+from anabranch.core.wire.messages.fetch import FetchRequest
+from anabranch.core.wire.messages.produce import ProduceRequest
 from anabranch.sim.diskless_plan import with_diskless
 from anabranch.sim.metadata_plan import with_metadata_faults
 from anabranch.sim.offset_plan import with_offsets
@@ -30,8 +32,7 @@ PLAIN_SEEDS = frozenset({
 })  # fmt: skip
 """Schedules that were recorded because they catch a mutant of something else: they stay as they
 were, since it takes hours to find some of them again."""
-PRODUCE, FETCH = 0, 1
-BY_TOPIC_ID = ((PRODUCE, 13), (FETCH, 16))
+BY_TOPIC_ID = ((ProduceRequest.api_key, 13), (FetchRequest.api_key, 16))
 """Versions that name a topic by its id: clients of a topic that is made again know which it is."""
 LONGEST_RETRIES_MS = 8_000
 """Producers of a plan in which ids expire give up after that: an id that expired while a batch was

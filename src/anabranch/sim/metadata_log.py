@@ -18,9 +18,6 @@ from anabranch.core.metadata.following.effects import (
     Act,
     Begin,
     Event,
-    Fetch,
-    Fetched,
-    PieceFetched,
     Publish,
     Question,
     Registered,
@@ -135,7 +132,7 @@ class MetadataFollower(Performer):
             self.node.metadata_disk.sync_all()
 
     def _act(self, effect: Act) -> None:
-        self.node.on_image(effect.image, effect.delta)
+        self.node.on_image(effect.image, effect.delta, effect.published)
 
     def _met(self) -> None:
         self.node.session.controller_found()
@@ -160,18 +157,19 @@ class MetadataFollower(Performer):
 
     def _ask(self, question: Question) -> None:
         link = self.node.link
-        kind = Fetched if isinstance(question, Fetch) else PieceFetched
         self._asked = link.target
-        answered = partial(self._answered, kind, link.generation)
+        answered = partial(self._answered, question, link.generation)
         link.call(question.request, answered, timeout_ms=ANSWER_MS)
 
-    def _answered(self, kind: Any, connection: int, answer: Any, _asked: Registrant) -> None:
+    def _answered(
+        self, question: Question, connection: int, answer: Any, _asked: Registrant
+    ) -> None:
         if answer is None:
             self._step(Unanswered("no controller answered"))
         elif answer.error_code == ErrorCode.NOT_CONTROLLER:
             self._step(Unanswered("it is not the active controller"))
         else:
-            self._step(kind(_plain(answer), connection))
+            self._step(question.answered(_plain(answer), connection))
 
     # Snapshots of the copy.
 

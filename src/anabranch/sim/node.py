@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 from anabranch.core.access.authorize import AllowAll
 from anabranch.core.access.principal import ANONYMOUS
 from anabranch.core.api.context import Broker
+from anabranch.core.api.error_answers import error_answer
 from anabranch.core.api.fetch_sessions import FetchSessions
 from anabranch.core.api.purgatory import Purgatory
 from anabranch.core.api.registry import handlers
@@ -33,6 +34,8 @@ from anabranch.core.request import Request
 from anabranch.core.step import Mailbox, Performer, Wish, drain
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.messages import API_KEYS
+from anabranch.core.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
+from anabranch.core.wire.messages.fetch import FetchRequest
 from anabranch.sim.controller import ControllerShell
 from anabranch.sim.controller_link import ControllerLink
 from anabranch.sim.directory_assignments import AssignmentPerformer
@@ -46,7 +49,7 @@ from anabranch.sim.peers import PeerPerformer
 from anabranch.sim.processes import State
 from anabranch.sim.producer_ids import ProducerIdPerformer
 from anabranch.sim.replication import ReplicationPerformer
-from anabranch.sim.rpc import BROKER, Call, refused
+from anabranch.sim.rpc import BROKER, Call
 from anabranch.sim.session import Session
 from anabranch.sim.world import WALL_START_MS
 
@@ -55,8 +58,8 @@ if TYPE_CHECKING:
     from anabranch.core.settings.broker import BrokerConfig
     from anabranch.sim.registrant import Registrant, Surroundings
 
-FETCH, HEARTBEAT = 1, 63
-"""API keys of requests that do more to a node than its handlers do."""
+FETCH, HEARTBEAT = FetchRequest.api_key, BrokerHeartbeatRequest.api_key
+"""Requests that do more to a node than its handlers do."""
 LISTENER = "PLAINTEXT"
 BOOT_US = (20_000, 60_000)
 """From the start of a process until it speaks."""
@@ -159,7 +162,6 @@ class SimNode(Machine, Performer):
         name = self.name
         self.is_serving = self.listens = False
         self._parked = 0
-        self._is_published = False
         ids = ProducerIdPerformer(self).machine
         self.now_ms = self.world.now_ms
         self.broker = Broker(
@@ -290,7 +292,6 @@ class SimNode(Machine, Performer):
 
     def lost(self, places: Sequence[TopicPartition]) -> None:
         """Replicas went offline: their waiters, replication and groups hear of it."""
-        self.broker.changed.update(places)
         self.replicating.follow_states(places)
         self.broker.follow_leadership(self.now_ms)
 
@@ -299,16 +300,16 @@ class SimNode(Machine, Performer):
         self.controller_purgatory.wake((key,), self.world.steady_ms)
         self._controller_alarm.set()
 
-    def on_image(self, image: MetadataImage, delta: MetadataDelta) -> None:
+    def on_image(
+        self, image: MetadataImage, delta: MetadataDelta, published: MetadataDelta | None
+    ) -> None:
         """The metadata moved: follow it."""
         broker = self.broker
         self.begin()
         broker.take_config(image, delta, self.cluster.dynamic_config)
-        known = delta if self._is_published else None
-        self.telling.follow(image, known)
-        moved = self.hosting.publish(image, known)
-        self._is_published = True
-        broker.take_image(delta, known, self.now_ms)
+        self.telling.follow(image, published)
+        moved = self.hosting.publish(image, published)
+        broker.take_image(delta, published, self.now_ms)
         if moved or delta.changed_brokers:  # recorded seeds have it so: no real broker looks at all
             self.replicating.follow_states(None if delta.changed_brokers else moved)
         self.settle()
@@ -380,21 +381,21 @@ class SimNode(Machine, Performer):
             call.answer(outcome)
 
     def _park(self, call: Call, request: Request, wait: Wait) -> None:
-        steady_ms = self.world.steady_ms
         to_broker = call.listener == BROKER
         purgatory = self.purgatory if to_broker else self.controller_purgatory
         now_ms = self.now_ms if to_broker else self.steady_ms
         purgatory.park(
             wait,
             lambda outcome: self._resolve(call, request, outcome),
-            steady_ms + (wait.deadline_ms - now_ms),
+            self.world.steady_ms,
+            now_ms,
         )
 
     def _refuse(self, call: Call, fault: BaseException) -> None:
         code = error_code_of(fault)
         if code is ErrorCode.UNKNOWN_SERVER_ERROR:
             raise fault
-        answer = refused(call.api_key, code)
+        answer = error_answer(self._responses[call.api_key], call.version, code, str(fault))
         if answer is None:
             call.lose()
         else:

@@ -93,8 +93,10 @@ class NodeLife(Registrant):
         """The copy has newer metadata: what the active controller keeps follows it."""
 
     @abstractmethod
-    def on_image(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """The broker acts on newer metadata."""
+    def on_image(
+        self, image: MetadataImage, delta: MetadataDelta, published: MetadataDelta | None
+    ) -> None:
+        """The broker acts on newer metadata: see `Act`."""
 
     @abstractmethod
     def wake_controller(self, key: Hashable) -> None:

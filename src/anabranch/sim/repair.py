@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from anabranch.core.metadata.image import UNASSIGNED_DIRECTORY
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.batch import crc_is_valid, walk
 from anabranch.sim.fault_targets import mend
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 PATIENCE_US = 20 * SECOND_US
 """How long the cluster has for finding a leader by itself."""
 AGAIN_US = 5 * SECOND_US
-UNASSIGNED = bytes(16)
-"""The directory of a replica that has not said where it is (KIP-858)."""
 
 
 class Repair:
@@ -101,10 +100,10 @@ class Repair:
         for node_id in (*partition.isr, *partition.elr):
             node, broker = self.cluster.nodes.get(node_id), brokers.get(node_id)
             directories = dict(zip(partition.replicas, partition.directories, strict=False))
-            named = directories.get(node_id, UNASSIGNED)
+            named = directories.get(node_id, UNASSIGNED_DIRECTORY)
             if node is None or broker is None or node.broker.partitions.get(*place) is None:
                 continue
-            if named == UNASSIGNED or named in broker.log_dirs:
+            if named == UNASSIGNED_DIRECTORY or named in broker.log_dirs:
                 return True
         return False
 

@@ -20,7 +20,6 @@ from typing import Any, TypeAlias
 from anabranch.core.api.registry import handlers
 from anabranch.core.types import CLUSTER_METADATA_TOPIC
 from anabranch.core.wire.codec import decode, encode_bytes
-from anabranch.core.wire.messages import API_KEYS
 from anabranch.core.wire.messages.fetch import FetchResponse
 from anabranch.core.wire.messages.produce import ProduceRequest
 from anabranch.sim.network import Network
@@ -238,11 +237,3 @@ def answered(response: Any, version: int, *, wire: bool) -> Any:
                         else bytearray(records)
                     )
     return response
-
-
-def refused(api_key: int, code: int) -> Any:
-    """An answer that says only the error; None where the message has no room for one."""
-    response: Any = API_KEYS[api_key].response
-    if "error_code" not in response.__struct_fields__:
-        return None
-    return response(error_code=code)

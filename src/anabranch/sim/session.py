@@ -29,6 +29,7 @@ from anabranch.core.broker.registration.events import (
 from anabranch.core.broker.registration.registration import Registration, State, Times
 from anabranch.core.broker.registration.requests import Identity
 from anabranch.core.log.incarnations import FolderNotes
+from anabranch.core.step import InOrder
 from anabranch.core.types import NEVER_MS
 from anabranch.sim.keys import Alarm
 
@@ -69,7 +70,7 @@ class Session:
         )
         self.logs_are_open = False
         self._left: Callable[[], None] | None = None
-        self._is_doing = False
+        self._do_all = InOrder(self.machine.take_effects, self._do)
         self._alarm = Alarm(node.world, node, self._due_ms, self._tick)
 
     @property
@@ -135,14 +136,8 @@ class Session:
         return None if due_ms == NEVER_MS else self.node.clock.world_ms(due_ms)
 
     def _perform(self) -> None:
-        if self._is_doing:
-            return
-        self._is_doing = True
-        while effects := self.machine.take_effects():
-            for effect in effects:
-                self._do(effect)
-        self._is_doing = False
-        self._alarm.set()
+        if self._do_all():
+            self._alarm.set()
 
     def _do(self, effect: Effect) -> None:
         node = self.node

@@ -28,6 +28,7 @@ from anabranch.core.metadata.store import (
     StoredBatch,
     Unknown,
     next_lease,
+    refusal,
 )
 from anabranch.sim.processes import Process
 from anabranch.sim.world import World
@@ -256,15 +257,14 @@ class SimStore:
         return self.faults.away or process.name in self.faults.cut_off
 
     def _append(self, lease: Lease, expected_end: int, batches: list[StoredBatch]) -> Appended:
-        holds = lease.is_still(self.held)
-        fits = self.end_offset == expected_end
+        refused = refusal(lease, self.held, expected_end, self.end_offset)
         unknown = self.faults.unknown > 0
         if unknown:
             self.faults.unknown -= 1
             if self._random.random() < 0.5:
                 return Unknown("the connection broke before the append was done")
-        if not holds or not fits or self.held is None:
-            return Deposed(self.held.epoch if self.held else 0, self.end_offset)
+        if refused is not None:
+            return refused
         self.appends += 1
         for batch in batches:
             self.batches.append(batch)

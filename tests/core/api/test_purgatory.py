@@ -21,7 +21,7 @@ def park(purgatory, got, name, keys=("key",), deadline=100.0, ready=None):
     def poll(_now_ms, expired):
         return ready.get(name) or (f"{name} late" if expired else None)
 
-    return purgatory.park(Wait(tuple(keys), 0, poll), got.append, deadline)
+    return purgatory.park(Wait(tuple(keys), 0, poll), got.append, deadline, 0)
 
 
 def test_a_key_wakes_only_who_is_ready():
@@ -39,7 +39,7 @@ def test_a_key_wakes_only_who_is_ready():
 def test_who_waits_for_several_keys_is_asked_once_however_many_have_changed():
     purgatory, asked = Purgatory(), []
     for name in ("a", "b"):
-        purgatory.park(Wait((1, 2, 3), 0, lambda *_, name=name: asked.append(name)), print, 10.0)
+        purgatory.park(Wait((1, 2, 3), 0, lambda *_, name=name: asked.append(name)), print, 10.0, 0)
     purgatory.wake([3, 1, 2], 0)
     assert asked == ["a", "b"]
     purgatory.wake([2], 0)
@@ -74,14 +74,14 @@ def test_a_poll_that_fails_is_answered_with_its_fault():
     def fail(_now_ms, _expired):
         raise ZeroDivisionError
 
-    purgatory.park(Wait(("key",), 0, fail), got.append, 10.0)
+    purgatory.park(Wait(("key",), 0, fail), got.append, 10.0, 0)
     purgatory.wake(["key"], 0)
     assert isinstance(got[0], ZeroDivisionError)
 
 
 def test_no_answer_at_the_deadline_is_a_bug_and_ends():
     purgatory, got = Purgatory(), []
-    purgatory.park(Wait(("key",), 0, lambda _now, _expired: None), got.append, 10.0)
+    purgatory.park(Wait(("key",), 0, lambda _now, _expired: None), got.append, 10.0, 0)
     purgatory.expire(10.0, 0)
     assert isinstance(got[0], Bug)
 
@@ -124,7 +124,7 @@ def test_what_a_forgotten_request_held_is_let_go_before_its_deadline():
         held[0].add(frame)
         held[1].add(answer)
         wait = Wait(("key",), 0, lambda _now_ms, expired, frame=frame: frame if expired else None)
-        parked = purgatory.park(wait, answer.finish, 1e12)
+        parked = purgatory.park(wait, answer.finish, 1e12, 0)
         purgatory.cancel(parked)
     del wait, frame, answer, parked
     assert [len(each) for each in held] == [0, 0]

@@ -393,11 +393,12 @@ def test_a_broker_acts_from_its_own_registration_on(served: Served, node: Node) 
     served.commit(registration(5))
     node.catch_up(served)
     (first,) = node.acted
-    assert not first.since_last and first.image == served.image
+    assert first.published is None and first.image == served.image
     assert first.delta.created_topics == (topic_id(1), topic_id(2)), "all of it"
     served.commit(topic(3))
     node.catch_up(served)
-    assert node.acted[-1].since_last and node.acted[-1].delta.created_topics == (topic_id(3),)
+    newest = node.acted[-1]
+    assert newest.published is newest.delta and newest.delta.created_topics == (topic_id(3),)
 
 
 def test_the_registration_may_be_told_after_the_metadata(served: Served, node: Node) -> None:
@@ -405,7 +406,7 @@ def test_the_registration_may_be_told_after_the_metadata(served: Served, node: N
     node.catch_up(served)
     assert not node.acted
     node.step(Registered(5))
-    assert [each.since_last for each in node.acted] == [False]
+    assert [each.published for each in node.acted] == [None]
 
 
 def test_a_later_registration_of_another_process_is_not_this_one(
@@ -592,7 +593,7 @@ def test_effects_are_frozen(served: Served, node: Node) -> None:
     node.catch_up(served)
     act = next(each for each in node.done if isinstance(each, Act))
     with pytest.raises(AttributeError):
-        act.since_last = True  # type: ignore[misc]
+        act.published = None  # type: ignore[misc]
     assert served.image.brokers[NODE].epoch == 5
 
 

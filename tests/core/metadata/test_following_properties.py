@@ -131,7 +131,7 @@ class Life:
         self.node.published.clear()
         for act in self.node.acted:
             own = act.image.brokers[NODE]
-            assert act.since_last or own.epoch == self.node.broker_epoch
+            assert act.published is not None or own.epoch == self.node.broker_epoch
         self.node.acted.clear()
 
 

@@ -61,14 +61,18 @@ class Purgatory:
         self._by_key[cold] = {parked: None}
         return parked
 
-    def park(self, wait: Wait, finish: Callable[[Any], None], deadline: float) -> Parked:
-        """Keep a request until a key changes or the steady clock reaches `deadline` (ms)."""
+    def park(
+        self, wait: Wait, finish: Callable[[Any], None], steady_ms: float, now_ms: int
+    ) -> Parked:
+        """Keep a request until a key changes or its time is over. `now_ms` is by the clock that its
+        handler was told, `steady_ms` by the one that deadlines are kept in."""
         parked = Parked(wait, finish)
         parked.is_timed = True
         for key in wait.keys:
             self._by_key.setdefault(key, {})[parked] = None
         self._sequence += 1
         self.parked_total += 1
+        deadline = steady_ms + (wait.deadline_ms - now_ms)
         heappush(self._heap, (deadline, self._sequence, parked))
         return parked
 

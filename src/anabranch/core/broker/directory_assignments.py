@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
+from anabranch.core.broker.hosting.effects import TellHosted, TellUnusable
 from anabranch.core.errors import ErrorCode
 from anabranch.core.metadata.directories import ANYWHERE, LOST_DIRECTORY, directory_of
 from anabranch.core.metadata.image import MetadataImage
@@ -82,6 +83,13 @@ class DirectoryAssignments:
         """No request is sent before this."""
 
     # What is to be told.
+
+    def tell(self, effect: TellHosted | TellUnusable) -> None:
+        """Hosting has something to tell."""
+        if isinstance(effect, TellHosted):
+            self.hosted(effect.replica, found=effect.is_found)
+        else:
+            self.tell_unusable()
 
     def hosted(self, replica: Replica, *, found: bool) -> None:
         """A replica was opened or made."""

@@ -114,6 +114,16 @@ class Unknown:
 Appended: TypeAlias = Committed | Deposed | Unknown
 
 
+def refusal(
+    lease: Lease, present: Lease | None, expected_end_offset: int, end_offset: int
+) -> Deposed | None:
+    """Why an append under `lease` changes nothing where the store has the lease `present` and its
+    log ends at `end_offset`; None where all of it is to be committed."""
+    if lease.is_still(present) and end_offset == expected_end_offset:
+        return None
+    return Deposed(0 if present is None else present.epoch, end_offset)
+
+
 class StoreEnd(NamedTuple):
     """Where the committed log stands: first offset, end (exclusive), epoch of its last batch."""
 

@@ -27,7 +27,6 @@ from anabranch.core.metadata.store import (
     NOBODY,
     Appended,
     Committed,
-    Deposed,
     Lease,
     Snapshot,
     StoreAway,
@@ -35,6 +34,7 @@ from anabranch.core.metadata.store import (
     StoreEnd,
     Unknown,
     next_lease,
+    refusal,
 )
 from anabranch.core.metadata.store_check import restore_fault
 from anabranch.server.metadata_store.postgres_schema import check_server, make_schema, make_session
@@ -286,8 +286,9 @@ async def _append(
 ) -> Appended:
     async with _transaction(on):
         present, end = await _lease(on), await _end(on)
-        if not lease.is_still(present) or end.end_offset != expected_end_offset:
-            return Deposed(0 if present is None else present.epoch, end.end_offset)
+        refused = refusal(lease, present, expected_end_offset, end.end_offset)
+        if refused is not None:
+            return refused
         await on.cursor().executemany(INSERT_BATCH, batches)
     return Committed(batches[-1].end_offset if batches else expected_end_offset)
 

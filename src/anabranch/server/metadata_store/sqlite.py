@@ -25,13 +25,13 @@ from anabranch.core.metadata.store import (
     NOBODY,
     Appended,
     Committed,
-    Deposed,
     Lease,
     Snapshot,
     StoredBatch,
     StoreEnd,
     Unknown,
     next_lease,
+    refusal,
 )
 from anabranch.core.metadata.store_check import restore_fault
 from anabranch.server.sqlite_file import Kind, error_name, open_file, sentence, transaction
@@ -213,8 +213,9 @@ class SqliteStore:
     ) -> Appended:
         with self._transaction() as cursor:
             present, end = self._lease(), self._end()
-            if not lease.is_still(present) or end.end_offset != expected_end_offset:
-                return Deposed(0 if present is None else present.epoch, end.end_offset)
+            refused = refusal(lease, present, expected_end_offset, end.end_offset)
+            if refused is not None:
+                return refused
             cursor.executemany("INSERT INTO log VALUES (?, ?, ?, ?)", batches)
         self._appends += 1
         return Committed(batches[-1].end_offset if batches else expected_end_offset)

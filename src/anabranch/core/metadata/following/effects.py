@@ -89,12 +89,20 @@ class Fetch(msgspec.Struct, frozen=True, eq=False):
 
     request: FetchRequest
 
+    def answered(self, response: FetchResponse, connection: int) -> Fetched:
+        """A controller's answer."""
+        return Fetched(response, connection)
+
 
 class FetchSnapshot(msgspec.Struct, frozen=True, eq=False):
     """Ask the active controller for a piece of a snapshot; `PieceFetched` or `Unanswered`
     follows."""
 
     request: FetchSnapshotRequest
+
+    def answered(self, response: FetchSnapshotResponse, connection: int) -> PieceFetched:
+        """A controller's answer."""
+        return PieceFetched(response, connection)
 
 
 class Leave(msgspec.Struct, frozen=True):
@@ -120,12 +128,12 @@ class Publish(msgspec.Struct, frozen=True, eq=False):
 
 
 class Act(msgspec.Struct, frozen=True, eq=False):
-    """The metadata moved: for the broker, which now follows it. `since_last` is False the first
-    time: the image is to be taken as a whole."""
+    """The metadata moved: for the broker, which now follows it. `published` is what changed since
+    the image that it followed before; None the first time: the image is to be taken as a whole."""
 
     image: MetadataImage
     delta: MetadataDelta
-    since_last: bool
+    published: MetadataDelta | None
 
 
 class WriteSnapshot(msgspec.Struct, frozen=True, eq=False):

@@ -336,7 +336,7 @@ class Following:
         image = self.copy.image
         self._effects.append(Publish(image, delta))
         if self._acts:
-            self._effects.append(Act(image, delta, since_last=True))
+            self._effects.append(Act(image, delta, published=delta))
         else:
             self._begin_to_act(image)
 
@@ -344,7 +344,7 @@ class Following:
         own = image.brokers.get(self._node_id) if self._is_broker else None
         if own is not None and own.epoch == self._broker_epoch:
             self._acts = True
-            self._effects.append(Act(image, everything(image), since_last=False))
+            self._effects.append(Act(image, everything(image), published=None))
 
     def _registered(self, event: Registered) -> None:
         self._broker_epoch = event.broker_epoch
