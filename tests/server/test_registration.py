@@ -27,12 +27,14 @@ from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.log.checkpoints import CLEAN_SHUTDOWN, format_clean_shutdown
 from anabranch.core.log.incarnations import previous_broker_epoch
 from anabranch.core.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
+from anabranch.core.wire.messages.unregister_broker import UnregisterBrokerRequest
 from anabranch.core.wire.metadata_records import RegisterBrokerRecord, UnregisterBrokerRecord
 from anabranch.server import controller as controller_module
 from anabranch.server.clocks import steady_ms
 from anabranch.server.config import load_config
 from anabranch.server.controller_channel import ControllerChannel
 from anabranch.server.files import RealFiles
+from anabranch.server.metadata_log import MetadataFollower
 from anabranch.server.node import Node
 from anabranch.server.partitions import PartitionShell
 from anabranch.server.registration import Registration
@@ -299,6 +301,37 @@ async def test_a_broker_that_was_unregistered_registers_again(
     assert host.image.brokers[1].epoch == broker.broker_epoch
     assert stops == []
     await broker.shutdown()
+
+
+async def test_a_broker_that_registers_again_before_it_acts_on_metadata_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its metadata shows the second epoch when it first shows it: that one it waits for."""
+    settings = settings_of(tmp_path / "node", **{"broker.heartbeat.interval.ms": "20"})
+    may_follow = asyncio.Event()
+    go_on = MetadataFollower._go_on
+
+    async def later(follower: MetadataFollower) -> None:
+        await may_follow.wait()
+        await go_on(follower)
+
+    monkeypatch.setattr(MetadataFollower, "_go_on", later)
+    node = Node(load_config(None, settings))
+    starting = asyncio.create_task(node.start())
+    await eventually(lambda: node.broker is not None and node.broker.is_registered)
+    assert node.broker is not None and node.controller is not None and node._channel is not None
+    first = node.broker.broker.broker_epoch
+    await node._channel.send(UnregisterBrokerRequest(broker_id=1))
+    await eventually(lambda: node.broker.broker.broker_epoch > first)
+    may_follow.set()
+    try:
+        async with asyncio.timeout(10):
+            await asyncio.shield(starting)
+        brokers = node.controller.controller.image.brokers
+        assert not brokers[1].fenced and brokers[1].epoch == node.broker.broker.broker_epoch
+    finally:
+        starting.cancel()
+        await node.stop()
 
 
 async def test_another_cluster_s_controller_refuses_at_once(host: Host, follower: Follower) -> None:

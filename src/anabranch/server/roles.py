@@ -137,7 +137,7 @@ class BrokerRole:
         self.upkeep = Upkeep(self.broker, self.partitions, clock_ms=wall_ms)
         self.flusher = Flusher(self.partitions, self.dispatcher.wake)
         self.on_registered: Callable[[int], None] = _nothing
-        """Called with the epoch that the controller gave this process."""
+        """Called with each epoch that the controller gave this process."""
         if not held.unusable:
             known = previous_broker_epoch(node.files, config.log_dirs)
             self.partitions.hosting.previous_epoch = known
@@ -162,7 +162,6 @@ class BrokerRole:
             on_stop=node.stop_because,
         )
         await self.registration.register()
-        self.on_registered(self.broker.broker_epoch)
         if node.stores is not None:
             self._await_stores(node.stores)
         await self._ready.wait()
@@ -239,6 +238,7 @@ class BrokerRole:
     def _registered(self, broker_epoch: int) -> None:
         self.broker.broker_epoch = broker_epoch
         self.diskless.registered()
+        self.on_registered(broker_epoch)
 
     def statistics(self) -> BrokerStatistics:
         """What metrics tell."""
