@@ -5,6 +5,9 @@ have more in it, but for caches, whose bounds are named here."""
 
 from __future__ import annotations
 
+import tracemalloc
+
+import pytest
 from tests.core.api.in_memory_node import batch
 from tests.core.census import census, grown
 from tests.core.controller.admin_requests import delete_names
@@ -15,7 +18,9 @@ from tests.core.groups.group_world import GroupWorld
 from anabranch.core.api.metadata_view import CACHED_TOPICS
 from anabranch.core.controller.history import MOST
 from anabranch.core.controller.partitions.observer_placement import INTERVAL_MS
+from anabranch.core.coordination.internal_topics import java_hash
 from anabranch.core.errors import ErrorCode
+from anabranch.core.groups.offset_records import offset_key
 from anabranch.core.groups.offsets import MINUTE_MS, expire
 from anabranch.core.log.log import Log
 from anabranch.core.log.logs import MOST_RETURNING
@@ -84,6 +89,26 @@ def test_a_broker_holds_no_more_after_topics_groups_and_clients_have_come_and_go
     assert all(counts[1][path] <= MOST_RETURNING for path in returning)
     more = grown(*counts, least=ROUNDS // 2)
     assert not {path: more[path] for path in more.keys() - bounded - returning}
+
+
+NAMED_BY_CLIENTS = (
+    java_hash,
+    lambda name: offset_key(name, "t", 0),
+    lambda name: offset_key("g", name, 0),
+)
+
+
+@pytest.mark.parametrize("remember", NAMED_BY_CLIENTS)
+def test_what_is_remembered_by_a_client_s_name_has_a_bound_in_bytes(remember) -> None:
+    """A name may have 32 KB, and caches keep tens of thousands of them."""
+    tracemalloc.start()
+    try:
+        for number in range(200):
+            remember(f"{number:030000}")
+        held_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held_bytes < 500_000
 
 
 def one_month_of_a_cluster(world: World, number: int) -> None:

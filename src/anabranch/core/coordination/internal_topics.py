@@ -16,16 +16,24 @@ if TYPE_CHECKING:
     from anabranch.core.metadata.image import MetadataImage
 
 HASHES_KEPT = 16_384
+LONGEST_KEPT = 255
+"""Characters of a name that is kept with what follows from it; a client may send 32 KB of them."""
 
 
-@lru_cache(HASHES_KEPT)
 def java_hash(text: str) -> int:
     """Java's `String.hashCode` with the sign bit cleared, as Kafka's `Utils.abs` does."""
+    return _kept_hash(text) if len(text) <= LONGEST_KEPT else _hash(text)
+
+
+def _hash(text: str) -> int:
     units = memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H")
     number = 0
     for unit in units:
         number = (31 * number + unit) & 0xFFFF_FFFF
     return number & 0x7FFF_FFFF
+
+
+_kept_hash = lru_cache(HASHES_KEPT)(_hash)
 
 
 def fitting_factor(most: int, image: MetadataImage) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 from struct import Struct
 
+from anabranch.core.coordination.internal_topics import LONGEST_KEPT
 from anabranch.core.groups.committed_offset import CommittedOffset
 from anabranch.core.types import ZERO_TOPIC_ID
 from anabranch.core.wire.offsets_records import (
@@ -33,10 +34,17 @@ KEYS_KEPT = 65_536
 """Encoded keys of commits that are kept: a consumer commits the same partitions all its life."""
 
 
-@lru_cache(KEYS_KEPT)
 def offset_key(group_id: str, topic: str, partition: int) -> bytes:
     """The key of a committed offset."""
+    is_short = len(group_id) <= LONGEST_KEPT >= len(topic)
+    return (_kept_key if is_short else _key)(group_id, topic, partition)
+
+
+def _key(group_id: str, topic: str, partition: int) -> bytes:
     return encode_key(OffsetCommitKey(group=group_id, topic=topic, partition=partition))
+
+
+_kept_key = lru_cache(KEYS_KEPT)(_key)
 
 
 def offset_record(
