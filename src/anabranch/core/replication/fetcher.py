@@ -3,14 +3,16 @@
 What: the partitions of the session, what has to be said in the next request, and what an answer
 means for the session (KIP-227). Rules kept: one request is under way at a time; a request names
 only partitions that have something new to say; after no answer, or an error of the session, a new
-session names all. With flush.messages=1 a fetch says "I have this" only of what is flushed, so the
-next one waits for the sync, as Kafka's fetcher thread does.
+session names all; of more than one request may name, the rest follows at once. With
+flush.messages=1 a fetch says "I have this" only of what is flushed, so the next one waits for the
+sync, as Kafka's fetcher thread does.
 Not here: what an answer does to a log (`follower`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from anabranch.core.errors import ErrorCode
@@ -23,6 +25,7 @@ from anabranch.core.wire.messages.fetch import (
     PartitionData,
     ReplicaState,
 )
+from anabranch.core.wire.primitives import MOST_REQUEST_ELEMENTS
 
 if TYPE_CHECKING:
     from anabranch.core.replication.follower import FollowedPartition
@@ -37,6 +40,10 @@ waits meanwhile for what catches up."""
 NEAR_MS = 4
 """A leader that needs so much time for an answer at best is near; one that needs ten times as much
 is asked for ten times as much, so that distance costs no throughput."""
+MOST_NAMED = MOST_REQUEST_ELEMENTS // 4
+"""Partitions that a request names or forgets: each counts as one element, its topic perhaps as
+another, its high watermark as a third. A leader refuses a request that has more, and would refuse
+it again for ever."""
 _SESSION_ENDED = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -116,8 +123,7 @@ class Fetcher:
         """The next request; it is under way from now on."""
         config = broker.config
         is_full = self.session_epoch == INITIAL_EPOCH
-        told = self.active if is_full else self._changed
-        forgotten: Iterable[Key] = () if is_full else self._forgotten
+        told, forgotten = self._told(is_full=is_full)
         topics: dict[TopicId, FetchTopic] = {}
         for (topic_id, _), following in told.items():
             topic = topics.get(topic_id)
@@ -130,7 +136,7 @@ class Fetcher:
             replica_state=ReplicaState(
                 replica_id=broker.broker_id, replica_epoch=broker.broker_epoch
             ),
-            max_wait_ms=config.replica_fetch_wait_max_ms,
+            max_wait_ms=0 if self._changed else config.replica_fetch_wait_max_ms,
             min_bytes=config.replica_fetch_min_bytes,
             max_bytes=min(config.replica_fetch_response_max_bytes, self.round_bytes),
             session_id=self.session_id,
@@ -138,11 +144,24 @@ class Fetcher:
             topics=list(topics.values()),
             forgotten_topics_data=_grouped(forgotten),
         )
-        self._changed = {}
-        self._forgotten = {}
         self._sent_ms = broker.steady_ms
         self.in_flight = SendFetch(self.leader_id, self.index, request)
         return self.in_flight
+
+    def _told(self, *, is_full: bool) -> tuple[dict[Key, FollowedPartition], dict[Key, None]]:
+        """What the next request names, and forgets; what has no room in it comes with the next."""
+        told = self.active if is_full else self._changed
+        forgotten: dict[Key, None] = {} if is_full else self._forgotten
+        self._changed, self._forgotten = {}, {}
+        if len(told) + len(forgotten) <= MOST_NAMED:
+            return told, forgotten
+        first = dict(islice(told.items(), MOST_NAMED))
+        first_forgotten = dict.fromkeys(islice(forgotten, MOST_NAMED - len(first)))
+        self._changed = {key: each for key, each in told.items() if key not in first}
+        self._forgotten = {key: None for key in forgotten if key not in first_forgotten}
+        if is_full:  # where the leader keeps no session, the others have their turn next
+            self.active = {**self._changed, **first}
+        return first, first_forgotten
 
     @property
     def round_bytes(self) -> int:
