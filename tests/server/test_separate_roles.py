@@ -147,6 +147,27 @@ def test_brokers_learn_their_cluster_and_outlive_a_leader(roles, tmp_path):
     assert count_of(rest) == len(acks.times)
 
 
+@pytest.mark.parametrize("roles", [1], indirect=True, ids=["one controller"])
+def test_brokers_find_controllers_that_took_the_place_of_all_that_they_were_given(roles, tmp_path):
+    """The metadata names them, also after a restart, when the copy on disk is all that does."""
+    admin = roles.create()
+    ((first, given),) = roles.controllers.items()
+    port = free_port()
+    servers = f"{roles.servers},127.0.0.1:{port}"
+    roles.nodes[102] = roles.controllers[102] = Controller(tmp_path, 102, port, servers)
+    roles.nodes[102].start()
+    roles.nodes[102].ready()
+    until(lambda: roles.told_by(first)[2].keys() == {first, 102})
+    until(lambda: len(admin.list_topics(timeout=30).brokers) == len(BROKERS))
+    given.kill()
+    admin.create_topics([NewTopic("after", 3, 3)], request_timeout=30)["after"].result(30)
+    broker = roles.brokers[1]
+    broker.kill()
+    broker.start()
+    broker.ready()
+    until(lambda: 1 in roles.partition(admin).isrs)
+
+
 @pytest.mark.parametrize("roles", [3], indirect=True, ids=["three controllers"])
 def test_the_active_controller_is_killed_and_another_decides(roles):
     admin = roles.create()

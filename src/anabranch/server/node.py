@@ -21,8 +21,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from anabranch.core.api.registry import handlers
+from anabranch.core.broker.registration.active_controller import addresses_of
 from anabranch.core.errors import StorageFault
 from anabranch.core.metadata.following.copy import MetadataCopy
+from anabranch.core.metadata.image import MetadataImage
 from anabranch.core.metadata.levels import check_supported
 from anabranch.core.metadata.store import NOBODY
 from anabranch.core.settings.listeners import WILDCARDS
@@ -46,7 +48,7 @@ from anabranch.server.roles import BrokerRole, ControllerDispatcher, ControllerS
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
-    from anabranch.core.metadata.image import MetadataDelta, MetadataImage
+    from anabranch.core.metadata.image import MetadataDelta
     from anabranch.core.settings.broker import BrokerConfig
     from anabranch.core.settings.listeners import Listener
     from anabranch.server.config import NodeConfig
@@ -138,14 +140,12 @@ class Node:
             known = await self._store.cluster_id(self._folders.cluster_id_or_new())
             self.cluster_id = self._folders.settle(known)
         else:
+            if self._folders.home:  # its copy may know controllers that this node was not told of
+                self._copy = self._opened_copy()
             timeout_ms = config.broker.initial_broker_registration_timeout_ms
             known = await cluster_of_controllers(self._channel, config.node_id, timeout_ms)
             self.cluster_id = self._folders.settle(known, folders.THE_CONTROLLERS)
-        copy = MetadataCopy.open(
-            self.files, config.metadata_log_dir, wall_ms(),
-            segment_bytes=config.broker.metadata_log_segment_bytes,
-        )  # fmt: skip
-        self._copy = copy
+        copy = self._copy = self._copy or self._opened_copy()
         check_supported(copy.image)
         self.stores = StoresAtStart(config, self.cluster_id)
         await self.stores.begin()
@@ -161,6 +161,12 @@ class Node:
             from anabranch.server.http import HttpListener
 
             self._http = await HttpListener.start(self, config.http_host, config.http_port)
+
+    def _opened_copy(self) -> MetadataCopy:
+        return MetadataCopy.open(
+            self.files, self.config.metadata_log_dir, wall_ms(),
+            segment_bytes=self.config.broker.metadata_log_segment_bytes,
+        )  # fmt: skip
 
     async def _tell_what_is_awaited(self) -> None:
         """A start that takes long says what it waits for, and what would help."""
@@ -270,8 +276,9 @@ class Node:
             await acceptor.serve()
 
     def _controller_addresses(self) -> list[tuple[str, int]]:
-        own = self._controller_endpoints().values()
-        return list(dict.fromkeys((*own, *self.config.controllers)))
+        given = (*self._controller_endpoints().values(), *self.config.controllers)
+        image = MetadataImage.empty() if self._copy is None else self._copy.image
+        return addresses_of(given, image, self.config.controller_listener_names)
 
     def _told_controllers(self) -> dict[str, tuple[str, int]]:
         """Where other nodes reach this controller, by listener: also from other machines."""

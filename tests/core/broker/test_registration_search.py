@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from immutables import Map
+
 from anabranch.core.broker.registration.active_controller import (
     FIRST_PAUSE_MS,
     LONGEST_DIAL_MS,
@@ -11,8 +13,10 @@ from anabranch.core.broker.registration.active_controller import (
     Attempts,
     Search,
     Seen,
+    addresses_of,
 )
 from anabranch.core.errors import ErrorCode
+from anabranch.core.metadata.image import ControllerImage, Endpoint, MetadataImage
 
 NOT_ACTIVE = int(ErrorCode.NOT_CONTROLLER)
 ADDRESSES = ["a", "b", "c"]
@@ -25,6 +29,21 @@ def asked(search: Search[str], error_code: int) -> str:
     if not search.answered(error_code):
         search.leave()
     return address
+
+
+def test_a_node_knows_the_controllers_it_was_given_and_those_that_registered():
+    def registered(controller_id: int, **ports: int) -> ControllerImage:
+        places = {name: Endpoint("h", port) for name, port in ports.items()}
+        return ControllerImage(controller_id, bytes(16), Map(places))
+
+    given = [("a", 1), ("h", 12)]
+    known = {each.controller_id: each for each in (
+        registered(3, OTHER=13, CONTROLLER=23), registered(2, CONTROLLER=12), registered(4, X=14),
+        registered(5),
+    )}  # fmt: skip
+    image = MetadataImage(controllers=Map(known))
+    assert addresses_of(given, MetadataImage.empty(), ("CONTROLLER",)) == given
+    assert addresses_of(given, image, ("CONTROLLER", "OTHER")) == [*given, ("h", 23), ("h", 14)]
 
 
 def test_all_are_asked_in_turn_until_one_is_active():

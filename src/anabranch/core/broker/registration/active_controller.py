@@ -6,16 +6,18 @@ SILENCE_MS without an answer the other controllers are asked who is active, and 
 for one that says it is; a slow controller that is alone is waited for. Rules kept: what one channel
 of a node found is known to its others (`Seen`); `generation` grows with each connection, and what
 was learnt on an older one may be out of date. A request is repeated only when the answer says
-NOT_CONTROLLER or the connection broke (KIP-590). Not here: connections.
+NOT_CONTROLLER or the connection broke (KIP-590). `addresses_of` says which controllers a node
+knows. Not here: connections.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from anabranch.core.errors import ErrorCode
+from anabranch.core.metadata.image import MetadataImage
 
 FIRST_PAUSE_MS = 10
 LONGEST_PAUSE_MS = 500
@@ -27,6 +29,18 @@ first: each that takes longer doubles it, up to LONGEST_DIAL_MS."""
 LONGEST_DIAL_MS = 10_000
 
 AddressT = TypeVar("AddressT")
+
+
+def addresses_of(
+    given: Iterable[tuple[str, int]], image: MetadataImage, listeners: Sequence[str]
+) -> list[tuple[str, int]]:
+    """Where a node looks for the active controller: first where it was told to, then where the
+    metadata says that controllers are, which may have taken the place of all the others. As in
+    Kafka, the first of `controller.listener.names` is what a node connects to."""
+    listener = next(iter(listeners), "")
+    registered = (image.controllers[each].endpoint(listener) for each in sorted(image.controllers))
+    known = ((each.host, each.port) for each in registered if each is not None)
+    return list(dict.fromkeys((*given, *known)))
 
 
 @dataclass(slots=True)
