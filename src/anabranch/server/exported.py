@@ -493,7 +493,7 @@ METRICS: tuple[Exported, ...] = (
     Exported(
         "anabranch_diskless_unnoted_objects_total",
         COUNTER,
-        "Objects that are in no manifest, because the store refused manifests for too long.",
+        "Objects in no manifest: the store refused manifests, or their offsets came too late.",
     ),
     Exported(
         "kafka_coordinator_group_groupmetadatamanager_numgroups",

@@ -11,8 +11,9 @@ from anabranch.core.api.p02_list_offsets import MOST_FAR_BYTES
 from anabranch.core.diskless import effects as does
 from anabranch.core.diskless.broker import MOST_DELETED, WATCH_PAUSE_MS
 from anabranch.core.diskless.coordinator import CoordinatorAway, OlderCopy
+from anabranch.core.diskless.manifests import ManifestLog
 from anabranch.core.diskless.objects import ObjectsAway
-from anabranch.core.diskless.rows import LogKey, NewLogs, Wanted
+from anabranch.core.diskless.rows import VERDICTS_KEPT_MS, LogKey, NewLogs, Wanted
 from anabranch.core.errors import ErrorCode
 from anabranch.core.outcome import MOST_READS, NoAnswer, Wait
 from anabranch.core.types import NEVER_MS
@@ -191,6 +192,27 @@ def test_a_commit_without_an_answer_is_looked_up_and_counts_once(cluster, is_don
     node.pass_time(5_000)
     assert len(asked) == 3
     assert told(node.polled(wait)) == (NONE, 1)
+    assert everything(node) == [(0, b"warm"), (1, b"a")]
+
+
+def test_a_commit_whose_offsets_are_forgotten_is_in_no_manifest_and_counted(cluster):
+    """The broker did not reach the coordinator for an hour, in which others did."""
+    node = cluster.node()
+    cluster.topic()
+    produced(node, batch(b"warm"))
+    notes = ManifestLog(CLUSTER_ID, 1, EPOCH, lambda _: "t")
+    node.diskless.note_commit = lambda commit, answer: notes.committed(commit, answer, 0)
+    wait = produce(node, batch(b"a"))
+    node.perform(node.next(does.PutObject))
+    commit = node.next(does.CommitObject)
+    node.perform(commit, answer=False)
+    node.diskless.answered(commit, CoordinatorAway("gone"), node.broker.steady_ms)
+    cluster.now_ms += VERDICTS_KEPT_MS
+    while cluster.coordinator.mark_expired(9):
+        pass
+    node.pass_time(5_000)
+    assert told(node.polled(wait)) == (STORAGE, -1)
+    assert (notes.given_up_objects, notes.tick(0, at_once=True)) == (1, None)
     assert everything(node) == [(0, b"warm"), (1, b"a")]
 
 

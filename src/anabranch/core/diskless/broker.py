@@ -412,6 +412,8 @@ class Diskless:
 
     def _committed(self, _upload: Upload, commit: Commit, answer: Committed) -> None:
         self.note_commit(commit, answer)
+        if not answer.verdicts:
+            return  # the watch tells where the partitions end
         for key, runs in committed_runs(commit, answer).items():
             partition = self.by_key.get(key)
             if partition is None or partition.state is None:

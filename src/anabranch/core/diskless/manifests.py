@@ -170,11 +170,14 @@ class ManifestLog:
         self._since_ms: int | None = None
         self._waiting: list[Frozen] = []
         self.given_up_objects = 0
-        """Objects that are in no manifest, because the store refused manifests for too long."""
+        """Objects that are in no manifest: the store refused manifests for too long, or the
+        coordinator has forgotten which offsets it gave."""
 
     def committed(self, commit: Commit, answer: Committed, now_ms: int) -> None:
         """An object of this broker was committed."""
-        if answer.state is CommitState.COMMITTED:
+        if answer.state is CommitState.COMMITTED and not answer.verdicts:
+            self.given_up_objects += 1
+        elif answer.state is CommitState.COMMITTED:
             self._objects.append(noted(commit, answer))
             self._batch_count += len(commit.batches)
             self._note(now_ms)

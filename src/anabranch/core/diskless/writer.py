@@ -133,7 +133,8 @@ class WritingCounts:
 
 class DisklessWriter:
     """One broker's writes. `on_stored` is called with each object that is put, `on_committed` with
-    each that is committed, `on_settled` with each batch that has its verdict."""
+    each that is committed (its verdicts may be forgotten by then), `on_settled` with each batch of
+    which it is known what became of it."""
 
     def __init__(
         self,
@@ -410,6 +411,7 @@ class DisklessWriter:
             self.counts.refused += 1
             self._give_up(upload, ErrorCode.KAFKA_STORAGE_ERROR)
         elif len(answer.verdicts) != len(upload.tickets):  # so late that they are forgotten
+            self._on_committed(upload, self._commit_of(upload), answer)
             self._give_up(upload, ErrorCode.KAFKA_STORAGE_ERROR)
         else:
             self._committed(upload, answer, now_ms)
