@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from msgspec.structs import replace
-from tests.core.broker.hosting_kit import FOLDERS, Stage
+from tests.core.broker.hosting_kit import FOLDERS, WALL_MS, Stage
 
 from anabranch.core.broker.hosting import effects as does
 from anabranch.core.broker.hosting import states, syncs
@@ -18,6 +18,7 @@ from anabranch.core.broker.hosting.events import LogOpened, SyncEnded
 from anabranch.core.broker.hosting.states import HostedEvent, HostedState
 from anabranch.core.errors import Bug, CorruptLog, StorageFault
 from anabranch.core.log.checkpoints import PARTITION_METADATA, parse_partition_metadata
+from anabranch.core.log.files import DiskFull
 from anabranch.core.types import TopicPartition
 from anabranch.sim.disk import SimDisk
 
@@ -140,6 +141,31 @@ def test_what_is_appended_during_a_sync_waits_for_the_next():
     assert stage.partitions.get(*PLACE).log.flushed_offset == 1
     stage.sync()
     assert stage.partitions.get(*PLACE).log.flushed_offset == 2
+
+
+def test_a_round_that_a_full_disk_keeps_from_beginning_begins_when_there_is_room(monkeypatch):
+    """Without the epoch table the recovery point may not move; the folder is full, not lost."""
+
+    def refuse(path, *_, sync):
+        raise DiskFull(path)
+
+    stage = Stage()
+    stage.publish(stage.create("t"))
+    stage.append(PLACE)
+    replica = stage.partitions.get(*PLACE)
+    replica.log.roll(WALL_MS)
+    with monkeypatch.context() as disk:
+        disk.setattr(stage.files, "write_atomic", refuse)
+        stage.sync()
+        stage.hosting.take_faults(0)
+    assert stage.partitions.full_folders == {replica.folder}
+    assert stage.count(does.SyncLog) == 0
+    stage.tick()
+    stage.sync()
+    assert replica.log.flushed_offset == 1
+    assert not stage.partitions.offline_folders
+    stage.tick()
+    assert not stage.broker.unsynced
 
 
 def test_a_sync_of_a_topic_that_was_deleted_meanwhile_harms_no_folder():

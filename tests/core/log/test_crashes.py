@@ -39,6 +39,11 @@ class World:
         self.retired = 0
         self.refused = False
 
+    @staticmethod
+    def epoch(tag: int) -> int:
+        """The leader epoch of a batch."""
+        return tag // 7
+
     def append(self) -> None:
         """One batch; one that failed may be there after a restart, but not after a full disk."""
         self.tag += 1
@@ -54,7 +59,7 @@ class World:
             append(
                 self.log,
                 batch(count, size_bytes, tag=self.tag, **producer),
-                leader_epoch=self.tag // 7,
+                leader_epoch=self.epoch(self.tag),
             )
         except DiskFull:
             if self.log.fault is None:
@@ -68,13 +73,17 @@ class World:
         """One round; what it covers must never be missing again."""
         try:
             sync(self.log)
+        except DiskFull:
+            return
         except StorageFault as fault:
             self.log.fail(fault)
         self.flushed = max(self.flushed, self.log.flushed_offset)
 
     def fail_to_sync(self) -> None:
         """A round of which one file is not stored; the process ends there, or learns of it."""
-        target = self.log.sync_target()
+        target = None
+        with suppress(StorageFault):
+            target = self.log.sync_target()
         if target is None:
             return
         failing = self.random.randrange(len(target[1]))
@@ -168,12 +177,23 @@ class World:
             assert kept[-1][1] == log.end_offset - 1
         self.retired = max(log.start_offset, min(self.retired, log.end_offset))
         self.flushed = max(min(self.flushed, log.end_offset), log.flushed_offset)
-        assert log.epochs.entries == sorted(log.epochs.entries)
+        written = [(self.epoch(tag), first) for first, _, tag in kept]
+        assert self.begins(log.epochs.entries) == self.begins(written)
         producer = log.producers.producers.get(5)
         numbered = [tag for _, _, tag in kept if tag % 3 == 0]
         if numbered:
             assert producer is not None
             assert producer.last_sequence == self.sequences[numbered[-1]]
+
+    def begins(self, entries: list[tuple[int, int]]) -> dict[int, int]:
+        """Where each leader epoch begins among the records that were not deleted."""
+        found: dict[int, int] = {}
+        for epoch, offset in entries:
+            begin = max(offset, self.retired)
+            if begin < self.log.end_offset:
+                found = {each: other for each, other in found.items() if other < begin}
+                found.setdefault(epoch, begin)
+        return found
 
 
 STEPS = ["append"] * 6 + [

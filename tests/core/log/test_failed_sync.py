@@ -24,7 +24,7 @@ from tests.core.log.support import (
 from tests.core.log.test_crashes import CONFIG, World
 
 from anabranch.core.errors import StorageFault
-from anabranch.core.log.checkpoints import LEADER_EPOCHS, PARTITION_METADATA, parse_epochs
+from anabranch.core.log.checkpoints import PARTITION_METADATA
 from anabranch.core.log.failed_sync import MARK, leave_mark, sync_at_once
 from anabranch.core.log.log import Log
 from anabranch.core.log.logs import LogFolder
@@ -77,9 +77,8 @@ def test_what_the_next_process_syncs_is_there_after_a_power_cut(
         world.disk.cut_power()
         folder = LogFolder(world.disk, "data")
         assert [each.topic_id for each in folder.partitions()] == [TOPIC_ID]
-        assert parse_epochs(world.disk.read(f"{FOLDER}/{LEADER_EPOCHS}")) == epochs
         log = folder.open_log(KEY, TOPIC_ID, CONFIG, now_ms=NOW_MS)
-        assert tags(log) == held
+        assert (tags(log), log.epochs.entries) == (held, epochs)
 
 
 def test_a_cut_that_could_not_be_synced_is_no_promise_either() -> None:

@@ -26,7 +26,7 @@ from tests.core.log.support import (
 )
 from tests.core.log.test_gaps import leave_out
 
-from anabranch.core.log.checkpoints import LEADER_EPOCHS
+from anabranch.core.log.checkpoints import LEADER_EPOCHS, format_epochs
 from anabranch.core.log.config import LogConfig
 from anabranch.core.log.log import Log
 from anabranch.core.log.logs import LogFolder
@@ -334,7 +334,7 @@ def test_a_table_older_than_the_log_gives_way_to_the_batches() -> None:
     log = new_log()
     append(log, batch(10), leader_epoch=1)
     append(log, batch(5), leader_epoch=3)
-    table = log.files.read(f"{log.folder}/{LEADER_EPOCHS}")
+    table = format_epochs(log.epochs.entries)
     log.truncate_to(0)
     append(log, batch(4), leader_epoch=1)
     append(log, batch(5), leader_epoch=3)

@@ -18,7 +18,6 @@ from anabranch.core.log.indexes import INT32_MAX, NO_TIMESTAMP
 from anabranch.core.log.producer_replay import note_batch
 from anabranch.core.log.segment import Segment
 from anabranch.core.log.segment_roll import age_limit_ms, roll
-from anabranch.core.log.side_files import assign_epoch
 from anabranch.core.log.state import LogState
 from anabranch.core.types import Buffer
 from anabranch.core.wire.batch import BatchHeader, patch, patch_log_append_time, walk
@@ -80,7 +79,7 @@ def as_leader(
         offset += header.last_offset_delta + 1
     if entries:
         _write(log, view, entries, now_ms)
-        assign_epoch(log, leader_epoch, first_offset)
+        log.epochs.assign(leader_epoch, first_offset)
     appended_ms = now_ms if log_append_time else NO_TIMESTAMP
     return AppendResult(first_offset, offset - 1, appended_ms, log.start_offset, False)
 
@@ -109,12 +108,9 @@ def as_follower(log: LogState, records: Buffer, now_ms: int) -> AppendResult:
         if start:
             run = [(at - start, header, base, newest) for at, header, base, newest in run]
         _write(log, bytes_of_run, run, now_ms)
-        epoch = log.epochs.latest
         for _, header, offset, _ in run:
-            if header.leader_epoch != epoch or log.epochs.unsaved:
-                epoch = header.leader_epoch
-                is_first = begins_log and offset == first_offset
-                assign_epoch(log, epoch, log_start if is_first else offset)
+            is_first = begins_log and offset == first_offset
+            log.epochs.assign(header.leader_epoch, log_start if is_first else offset)
     return AppendResult(first_offset, log.end_offset - 1, NO_TIMESTAMP, log.start_offset, False)
 
 

@@ -65,7 +65,10 @@ def format_epochs(entries: list[tuple[int, int]]) -> bytes:
 
 
 def parse_epochs(encoded: bytes) -> list[tuple[int, int]]:
-    """Read a leader-epoch checkpoint. An empty one is refused: the batches know their epochs."""
+    """Read a leader-epoch checkpoint. An empty one is refused, and one that a power cut left
+    without its end, be that of a number: the batches know their epochs."""
+    if not encoded.endswith(b"\n"):
+        raise InvalidCheckpoint("the end is missing")
     entries = []
     for row in _rows(encoded):
         epoch, offset = _fields(row, 2)

@@ -3,7 +3,9 @@
 Source: KIP-101, KIP-279. The table is `leader-epoch-checkpoint`; a batch carries its epoch too, so
 the table can be rebuilt from the segments: compaction keeps the first batch of each epoch. Kafka
 does not keep it, so in a log that Kafka compacted, or that was copied from one, the table says more
-than the batches. Rule kept: epochs and start offsets both increase.
+than the batches. Rules kept: epochs and start offsets both increase; the file is right for what
+lies before the segment from which recovery reads on, so no append has to write it. Not here: when
+it is written (`sync_round`).
 """
 
 from __future__ import annotations
@@ -12,17 +14,20 @@ from bisect import bisect_right
 
 UNKNOWN_END = (-1, -1)
 """No epoch, and no offset at which it ends."""
+ALL_SAVED = 2**63
+"""No log reaches this offset."""
 
 
 class LeaderEpochs:
-    """A list of (epoch, start offset); `unsaved` when the file does not say the same of the offsets
-    that the log has."""
+    """A list of (epoch, start offset). From `unsaved_from` on the file may say something else;
+    `unsynced` when a power cut may take what it says."""
 
-    __slots__ = ("entries", "unsaved", "unsynced")
+    __slots__ = ("entries", "unsaved_from", "unsynced")
 
     def __init__(self, entries: list[tuple[int, int]] | None = None) -> None:
         self.entries = entries if entries is not None else []
-        self.unsaved = self.unsynced = False
+        self.unsaved_from = ALL_SAVED
+        self.unsynced = False
 
     @property
     def latest(self) -> int:
@@ -35,10 +40,13 @@ class LeaderEpochs:
         if epoch < 0 or (entries and epoch == entries[-1][0]):
             return False
         while entries and (entries[-1][0] >= epoch or entries[-1][1] >= start_offset):
-            entries.pop()
+            self._changed(entries.pop()[1])
         entries.append((epoch, start_offset))
-        self.unsaved = True
+        self._changed(start_offset)
         return True
+
+    def _changed(self, offset: int) -> None:
+        self.unsaved_from = min(self.unsaved_from, offset)
 
     def found(self, epoch: int, offset: int) -> None:
         """Note a batch that is read again: the table is right where the batch agrees with it.
@@ -46,9 +54,9 @@ class LeaderEpochs:
         It disagrees with a table that is older than the log: then the epoch starts here."""
         if epoch < 0 or epoch == self.epoch_of(offset):
             return
-        self.entries = [each for each in self.entries if each[0] <= epoch and each[1] < offset]
+        while self.entries and (self.entries[-1][0] > epoch or self.entries[-1][1] >= offset):
+            self._changed(self.entries.pop()[1])
         self.assign(epoch, offset)
-        self.unsaved = True
 
     def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """The largest known epoch up to `epoch`, and where it ended; (-1, -1) when unknown."""
@@ -67,9 +75,25 @@ class LeaderEpochs:
 
     def cut_end(self, end_offset: int) -> None:
         """Forget epochs that start at or after the log's new end."""
-        kept = [entry for entry in self.entries if entry[1] < end_offset]
-        self.unsaved |= len(kept) != len(self.entries)
-        self.entries = kept
+        while self.entries and self.entries[-1][1] >= end_offset:
+            self.entries.pop()
+            self._changed(end_offset)
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self.entries = []
+        self.unsaved_from = 0
+
+    def begun_before(self, end_offset: int) -> list[tuple[int, int]]:
+        """What the file has to say. A new leader's epoch begins where its log ends, and counts once
+        something is written in it."""
+        return [entry for entry in self.entries if entry[1] < end_offset]
+
+    def saved(self, end_offset: int, *, synced: bool) -> None:
+        """The file says what began before an offset."""
+        has_unwritten = bool(self.entries) and self.entries[-1][1] >= end_offset
+        self.unsaved_from = end_offset if has_unwritten else ALL_SAVED
+        self.unsynced = not synced
 
     def cut_start(self, start_offset: int) -> None:
         """Forget epochs that ended before the log's new start; the one in force moves up to it.
@@ -89,7 +113,7 @@ class LeaderEpochs:
         of which its leader has nothing, and loses nothing by that."""
         if self.entries and self.entries[0][1] > start_offset:
             self.entries[0] = (self.entries[0][0], start_offset)
-            self.unsaved = True
+            self._changed(start_offset)
 
 
 def _start_offset(entry: tuple[int, int]) -> int:

@@ -90,6 +90,7 @@ def load(
     log.is_marked = opening.is_unsure = MARK in names and not clean
     _find_segments(log, names, now_ms)
     epochs_known = _load_epochs(log, names)
+    has_table = bool(log.epochs.entries)
     log.start_offset = log_start_offset
     if log.segments:
         log.start_offset = max(log_start_offset, log.segments[0].base_offset)
@@ -106,7 +107,7 @@ def load(
     if log.epochs.entries:
         log.epochs.cut_end(log.end_offset)
         log.epochs.cut_start(log.start_offset)
-        if not epochs_known:
+        if not has_table:
             log.epochs.reach_back(log.start_offset)
     log.names_unsynced = log.epochs.unsynced = not clean
     # A round that covers records covers the name; a log without any was closed without a round.
@@ -386,7 +387,7 @@ def _start_over(log: LogState, opening: _Opening) -> None:
     """Everything that was left lies before the log start: go on there."""
     _drop_segments(log, 0, opening)
     log.end_offset = log.start_offset
-    log.epochs.entries = []
+    log.epochs.forget()
     log.aborted.clear()
     log.active = None
     if log.start_offset > 0:

@@ -1,7 +1,8 @@
 """Small files beside a log's batches: the epoch table, producer snapshots, transaction indexes.
 
 Rule kept: each can be made again from the batches, so a full disk leaves it for the next time; what
-it cannot replace is removed, as it may tell of bytes that were cut since.
+it cannot replace is removed, as it may tell of bytes that were cut since. Of the epoch table that
+holds for as long as recovery reads those batches (`sync_round`).
 """
 
 from __future__ import annotations
@@ -27,27 +28,18 @@ STRAYS_KEPT = 8
 logs need not remove a file of each."""
 
 
-def assign_epoch(log: LogState, epoch: int, start_offset: int) -> None:
-    """Note the epoch of an appended batch, and save the table when that is news."""
-    epochs = log.epochs
-    if epochs.latest != epoch:
-        epochs.assign(epoch, start_offset)
-    if epochs.unsaved:
-        save_epochs(log, sync=False)
-
-
 def save_epochs(log: LogState, *, sync: bool) -> None:
-    """Write `leader-epoch-checkpoint`; a full disk leaves it for the next time."""
+    """Write `leader-epoch-checkpoint`. Raises DiskFull: then it is as it was."""
     path = f"{log.folder}/{LEADER_EPOCHS}"
+    content = format_epochs(log.epochs.begun_before(log.end_offset))
     try:
-        log.files.write_atomic(path, format_epochs(log.epochs.entries), sync=sync)
+        log.files.write_atomic(path, content, sync=sync)
     except DiskFull:
-        return
+        raise
     except StorageFault as fault:
         log.fault = fault
         raise
-    log.epochs.unsaved = False
-    log.epochs.unsynced = not sync
+    log.epochs.saved(log.end_offset, synced=sync)
     if not sync:
         log.names_unsynced = True  # a power cut may bring the table before it back
 

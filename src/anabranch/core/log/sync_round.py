@@ -3,6 +3,10 @@
 Order: closed segments with their indexes, the active segment (with its own at the end of a clean
 stop), whose the log is, the epoch table, the mark of a failed sync (`failed_sync`), then the names
 of files that are new. The recovery point moves only after all of them.
+
+The epoch table is written when a round begins that may take the recovery point out of the segment
+in which an epoch began: recovery reads the recovery point's segment whole, and finds again what
+began there. So neither an append nor most rounds write it.
 """
 
 from __future__ import annotations
@@ -117,15 +121,26 @@ def sync_whose(log: LogState) -> None:
 
 
 def save_beside(log: LogState) -> None:
-    """Write indexes and producer state of the active segment, for a clean close: the next opening
-    trusts them, so they belong to the last round."""
+    """Write indexes and producer state of the active segment, and the epoch table, for a clean
+    close: the next opening trusts them, so they belong to the last round."""
     segment = log.active
-    if segment is not None and not segment.index_saved:
+    if segment is None:
+        return
+    is_saved = segment.index_saved and log.epochs.unsaved_from >= log.end_offset
+    if not segment.index_saved:
         segment.save_indexes(log.files)
         save_aborted(log, segment)
         save_snapshot(log)
+    _save_epochs_before(log, log.end_offset)
+    if not is_saved:
         log.unsynced_segments.append((log.end_offset, segment))
         log.names_unsynced = True
+
+
+def _save_epochs_before(log: LogState, offset: int) -> None:
+    """Have the epoch table right for what lies before an offset. Raises DiskFull."""
+    if log.epochs.unsaved_from < offset:
+        save_epochs(log, sync=False)
 
 
 def sync_targets(log: LogState) -> tuple[Syncable, ...]:
@@ -143,8 +158,6 @@ def sync_targets(log: LogState) -> tuple[Syncable, ...]:
     if not log.is_named:
         targets.append(PathSync(files, f"{log.folder}/{PARTITION_METADATA}"))
         log.is_named = True
-    if log.epochs.unsaved:
-        save_epochs(log, sync=False)
     if log.epochs.unsynced:
         targets.append(PathSync(files, f"{log.folder}/{LEADER_EPOCHS}"))
         log.epochs.unsynced = False
@@ -160,11 +173,14 @@ def sync_targets(log: LogState) -> tuple[Syncable, ...]:
 def sync_target(log: LogState) -> tuple[Offset, tuple[Syncable, ...]] | None:
     """What to sync, in order and in any thread, before `synced(end_offset)`; None: nothing.
 
-    One round a log at a time. When a sync raises, give the fault to `fail`."""
+    One round a log at a time. When a sync raises, give the fault to `fail`. Raises DiskFull where
+    there is no room for the epoch table: ask again when there is."""
     if log.fault is not None:
         raise log.fault
     if log.end_offset <= log.flushed_offset and not log.unsynced_segments:
         return None
+    if log.active is not None:
+        _save_epochs_before(log, log.active.base_offset)
     log.sync_ceiling = log.end_offset
     log.decided_ceiling = log.decided_before(log.end_offset)
     log.unsynced_since_ms = -1

@@ -9,6 +9,7 @@ files keep the suffix `.deleted` for `file.delete.delay.ms`, for readers that ar
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.log.failed_sync import sync_at_once
@@ -42,8 +43,6 @@ def truncate_to(log: LogState, offset: int) -> Offset:
         raise log.fault
     if offset >= log.end_offset:
         log.epochs.cut_end(log.end_offset)  # one that was given, and never written in
-        if log.epochs.unsaved:
-            save_epochs(log, sync=True)
         return Offset(log.end_offset)
     if offset < log.start_offset or log.segment_index(offset) < 0:
         truncate_fully(log, offset)
@@ -73,7 +72,7 @@ def _cut_end(log: LogState, offset: int) -> None:
     aborted = [each for each in aborted_ranges(log, segment) if each.last_offset < end_offset]
     log.shorter_first(log.topic_partition, end_offset)
     log.epochs.cut_end(end_offset)
-    save_epochs(log, sync=True)
+    _save_epochs(log)
     while len(log.segments) > index + 1:
         _drop(log, log.segments.pop(), 0)
     sync_names(log)
@@ -94,6 +93,13 @@ def _cut_end(log: LogState, offset: int) -> None:
     decided = log.decided_before(end_offset)
     log.decided_offset = min(log.decided_offset, decided)
     log.decided_ceiling = min(log.decided_ceiling, decided)
+
+
+def _save_epochs(log: LogState) -> None:
+    """Have the file tell of no epoch that a cut takes. Where a full disk keeps what it says, it is
+    recovery that finds that the batches say something else."""
+    with suppress(DiskFull):
+        save_epochs(log, sync=True)
 
 
 def _find_producers(log: LogState, segment: Segment) -> None:
@@ -154,8 +160,8 @@ def truncate_fully(log: LogState, offset: int) -> None:
         raise log.fault
     sync_whose(log)
     log.shorter_first(log.topic_partition, 0)
-    log.epochs.entries = []
-    save_epochs(log, sync=True)
+    log.epochs.forget()
+    _save_epochs(log)
     while log.segments:
         if len(log.segments) == 1:
             sync_names(log)  # no younger one may come back without the first

@@ -20,6 +20,35 @@ MUTANTS = (
         caught_by="L7",
     ),
     Mutant(
+        name="recovery-point-passes-unsaved-epochs",
+        rule="the recovery point leaves a segment once the epochs that began there are saved",
+        module="anabranch.core.log.sync_round",
+        old="        _save_epochs_before(log, log.active.base_offset)\n",
+        new="        pass\n",
+        seed=148,
+        caught_by="L6",
+    ),
+    Mutant(
+        name="recovery-point-passes-epochs-without-room",
+        rule="the recovery point stays where a full disk has no room for the file of leader epochs",
+        module="anabranch.core.log.side_files",
+        old="    except DiskFull:\n        raise\n    except StorageFault as fault:\n",
+        new="    except DiskFull:\n        return\n    except StorageFault as fault:\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/log/test_epochs.py"
+        "::test_a_round_that_has_no_room_for_the_table_is_not_begun",
+    ),
+    Mutant(
+        name="empty-table-taken-for-one",
+        rule="a copy that begins in a gap finds the gap's epoch again if its table is empty",
+        module=RECOVERY,
+        old="    has_table = bool(log.epochs.entries)\n",
+        new="    has_table = epochs_known\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/log/test_epochs.py"
+        "::test_a_killed_copy_that_begins_in_a_gap_knows_whose_the_gap_is",
+    ),
+    Mutant(
         name="bytes-of-a-failed-sync-are-believed",
         rule="records that a sync failed to store are written and synced again by the next process",
         module=RECOVERY,

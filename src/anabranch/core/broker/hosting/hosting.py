@@ -62,6 +62,8 @@ class Hosting:
         self._readiness = Readiness(self._effects)
         self._timers = Timers()
         self._work: deque[Iterator[None]] = deque()
+        self._without_room: set[TopicPartition] = set()
+        """Logs whose round a full disk kept from beginning: tried again from time to time."""
         self._config = broker.config
         self._is_open = self._is_flushing = False
 
@@ -142,6 +144,8 @@ class Hosting:
         """Do what time makes due. `now_ms` is the steady clock, `wall_ms` that of records."""
         self.folders.look()
         self.retry_roomless()
+        self._broker.unsynced.update(self._without_room)
+        self._without_room.clear()
         self._effects.append(TellUnusable())
         if self.logs.flushed_late and not self._is_flushing:
             self._is_flushing = True
@@ -161,6 +165,11 @@ class Hosting:
         for place in unsynced:
             try:
                 asked = self.syncs.begin(place)
+            except DiskFull as fault:
+                replica = self._partitions.get(*place)
+                assert replica is not None
+                self._broker.faults.append((replica, fault))
+                self._without_room.add(place)
             except StorageFault as fault:
                 replica = self._partitions.get(*place)
                 assert replica is not None

@@ -60,7 +60,8 @@ class Syncs:
         return self._states.keys()
 
     def begin(self, place: TopicPartition) -> SyncLog | None:
-        """A log has something to sync: the round that begins, if one does. Raises StorageFault."""
+        """A log has something to sync: the round that begins, if one does. Raises StorageFault;
+        DiskFull harms nothing."""
         if self._step(place, Event.ASKED) is not State.IDLE:
             return None
         replica = self._broker.partitions.get(*place)
