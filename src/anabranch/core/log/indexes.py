@@ -19,9 +19,12 @@ from array import array
 from bisect import bisect_right
 from typing import NamedTuple
 
+from anabranch.core.types import Buffer
+
 OFFSET_ENTRY_BYTES = 8
 TIME_ENTRY_BYTES = 12
 ABORTED_ENTRY = struct.Struct(">hqqqq")
+_TIME_ENTRY = struct.Struct(">qi")
 NO_TIMESTAMP = -1
 INT32_MAX = 2**31 - 1
 
@@ -131,6 +134,12 @@ class TimeIndex:
         pairs[0::2] = self.timestamps
         pairs[1::2] = self.offsets
         return struct.pack(">" + "qi" * len(self.offsets), *pairs)
+
+    @staticmethod
+    def decode_entry(encoded: Buffer) -> tuple[int, int]:
+        """The timestamp and relative offset of one entry."""
+        timestamp, relative_offset = _TIME_ENTRY.unpack(encoded)
+        return timestamp, relative_offset
 
     @classmethod
     def decode(cls, encoded: bytes) -> TimeIndex:

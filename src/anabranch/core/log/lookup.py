@@ -71,7 +71,9 @@ def max_timestamp_offset(log: LogState, upto: int) -> TimestampOffset | None:
 def newest_timestamp(log: LogState, segment: Segment) -> int:
     """The largest timestamp of a segment, -1 when its records have none."""
     if segment.max_timestamp < 0 and segment is not log.active and segment.size > 0:
-        log.time_index(segment)
+        segment.load_newest(log.files, log.end_of(segment))
+        if segment.max_timestamp < 0:
+            log.time_index(segment)
     return segment.max_timestamp
 
 

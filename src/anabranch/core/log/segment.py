@@ -144,6 +144,24 @@ class Segment:
         self.index_saved = True
         return False
 
+    def load_newest(self, files: Files, end_offset: int) -> None:
+        """Read the largest timestamp alone, from the end of the time index. Where the file does not
+        tell, it stays unknown: all of it has to be read."""
+        file = files.open(self.stem + TIMES, write=False)
+        try:
+            size = file.size()
+            if size == 0 or size % TIME_ENTRY_BYTES:
+                return
+            entry = file.read_blocking(size - TIME_ENTRY_BYTES, TIME_ENTRY_BYTES)
+            timestamp, relative_offset = TimeIndex.decode_entry(entry)
+        except StorageFault:
+            return
+        finally:
+            file.close()
+        offset = self.base_offset + relative_offset
+        if timestamp > 0 and self.base_offset <= offset < end_offset:
+            self.max_timestamp, self.max_timestamp_offset = timestamp, offset
+
     def rebuild_indexes(self, files: Files, interval: int) -> None:
         """Make the indexes again from the batches and save them: no later round would. Raises
         BadBatch."""
