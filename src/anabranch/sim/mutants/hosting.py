@@ -25,7 +25,7 @@ MUTANTS = (
         module=HOSTED_SYNCS,
         old="            return fault if is_hosted else None\n",
         new="            self._broker.unsynced.add(place)\n            return None\n",
-        seed=5000000082,
+        seed=6000000082,
         caught_by="H2",
     ),
     Mutant(

@@ -232,8 +232,8 @@ MUTANTS = (
         module=FOLLOWING,
         old="        if self.knows_start or not 0 < log.start_offset == log.end_offset:\n",
         new="        if True:\n",
-        seed=39_000_713,
-        caught_by="L3",
+        seed=35_039_000_713,
+        caught_by="L4",
     ),
     Mutant(
         name="in-sync-copy-gives-up-offsets",
