@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import itertools
 import json
 import os
@@ -19,10 +20,12 @@ from confluent_kafka import Consumer, Producer
 from tests.clients.members import until
 
 import anabranch.client.produce
-from anabranch.cli import cluster_command, record_reader
+from anabranch.cli import cluster_command, produce, record_reader
 from anabranch.client import membership
 from anabranch.client.cluster import Cluster
 from anabranch.client.connection import ConnectionLost
+from anabranch.client.fetch import list_offsets
+from anabranch.core.types import LATEST
 from anabranch.core.wire import batch
 
 ROOT = Path(__file__).parents[2]
@@ -388,6 +391,43 @@ async def test_partitions_that_are_added_are_read_from_their_beginning(
     assert seen == {(0, b"r0"), (2, b"r2")}
 
 
+@pytest.mark.parametrize("group", [None, "anew"])
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+async def test_a_topic_that_is_made_again_is_read_from_its_beginning(
+    verb, node, monkeypatch, capsys, group, start
+):
+    """The old offset was held against the new topic: its first records were never printed."""
+    monkeypatch.setattr(membership, "HEARTBEAT_SECONDS", 0.0)
+    topic = f"anew-{start}-{group}"
+
+    async def run(*words: str, lines: str = "") -> None:
+        result = await asyncio.to_thread(verb, *words, input=lines)
+        assert result.exit_code == 0, result.output
+
+    async with asyncio.timeout(60), Cluster(node.bootstrap) as cluster:
+        await run("topics", "create", "--topic", topic, "--partitions", "2")
+        reader = record_reader.Reader(cluster, topic, 0)
+        if group is None:
+            await reader.begin(start, None)
+        else:
+            member = membership.Membership(cluster, topic, topic)
+            reader = record_reader.Member(reader, member, topic, start)
+        await reader.poll()
+        for text in ("old", "new"):
+            for partition in ("0", "1"):
+                place = ("--topic", topic, "--partition", partition)
+                await run("produce", *place, lines=f"{text}{partition}\n" * 3)
+            seen = []
+            while len(seen) < 6:
+                seen += [bytes(record.value).decode() for _, record in await reader.poll()]
+            assert sorted(seen) == [f"{text}0"] * 3 + [f"{text}1"] * 3
+            if text == "old":
+                await run("topics", "delete", "--topic", topic)
+                await run("topics", "create", "--topic", topic, "--partitions", "2")
+    said = f"Topic {topic} was deleted and created again: it is read from its beginning."
+    assert capsys.readouterr().err.count(said) == 1
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -410,6 +450,68 @@ def test_a_line_without_its_key_is_named_and_what_came_before_is_kept(verb):
     refused(done, "Line 3 has no key")
     read = verb("consume", "--topic", "keys", "--from-beginning", "--timeout-ms", "200")
     assert lines(read) == ["1", "2"]
+
+
+def test_a_line_without_an_end_is_refused_where_no_record_could_hold_it(verb, monkeypatch):
+    """It was held in memory for as long as it came: `produce < /dev/zero` took all there was."""
+    monkeypatch.setattr(produce, "LONGEST_LINE_BYTES", 3 << 20)
+    lines(verb("topics", "create", "--topic", "endless"))
+    read_bytes = 0
+
+    class Endless(io.RawIOBase):
+        def readable(self):
+            return True
+
+        def readinto(self, buffer):
+            nonlocal read_bytes
+            assert read_bytes < 64 << 20, "it is read on and on"
+            text = b"" if read_bytes else b"first\nsecond\n"
+            buffer[:] = text.ljust(len(buffer), b"x")
+            read_bytes += len(buffer)
+            return len(buffer)
+
+    source = io.BufferedReader(Endless())
+    monkeypatch.setattr("click.testing.make_input_stream", lambda *_: source)
+    done = verb("produce", "--topic", "endless")
+    refused(done, "Line 3 is longer than 3,145,728 bytes", "What came before was sent", "Split")
+    read = verb("consume", "--topic", "endless", "--from-beginning", "--timeout-ms", "200")
+    assert lines(read) == ["first", "second"]
+
+
+@pytest.mark.parametrize("is_keyed", [True, False])
+async def test_partitions_that_are_added_while_lines_come_are_written_to(
+    node, verb, monkeypatch, is_keyed
+):
+    """Only those of the first moment were, however long the command ran."""
+    monkeypatch.setattr(produce, "GROWTH_SECONDS", 0.0)
+    topic = f"widened-{is_keyed}"
+
+    async def run(*words: str) -> None:
+        assert (await asyncio.to_thread(verb, *words)).exit_code == 0
+
+    await run("topics", "create", "--topic", topic, "--partitions", "1")
+    reader, writer = os.pipe()
+    form = produce.LineFormat(is_keyed, b":", None)
+    async with asyncio.timeout(60), Cluster(node.bootstrap) as cluster:
+        sender = produce.Sender(cluster, topic, None, -1, "none")
+        await sender.prepare()
+        with open(reader, "rb") as source:  # noqa: ASYNC230 - a pipe
+            sending = asyncio.create_task(sender.send_all(source, form, 0))
+            os.write(writer, b"".join(b"k%d:old\n" % each for each in range(9)))
+            await _holds(cluster, topic, 9)
+            await run("topics", "alter", "--topic", topic, "--partitions", "3")
+            for each in range(9):
+                os.write(writer, b"k%d:new\n" % each)
+                await _holds(cluster, topic, 10 + each)
+            os.close(writer)
+            assert await sending == 18
+        ends = await list_offsets(cluster, topic, LATEST)
+    assert all(ends.values()), ends
+
+
+async def _holds(cluster, topic, count):
+    while sum((await list_offsets(cluster, topic, LATEST)).values()) < count:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("size", [60, 300, 700_000])

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 BATCH_BYTES = 512 * 1024
 """Plain bytes of one batch, and of what is read at once: half of max.message.bytes' default, which
 counts what is around the records, too. A longer line goes in a batch of its own."""
+LONGEST_LINE_BYTES = 100 << 20
+"""What a broker takes as one request by default (socket.request.max.bytes): no record is larger. It
+bounds what is kept of a line whose end does not come."""
 BATCH_RECORDS = 10_000
 BEGIN_BYTES = 40
 """Of a line that is refused, so that it is found."""
@@ -40,6 +43,8 @@ LINGER_SECONDS = 0.05
 """A line that is typed is sent after this long, not when a batch is full."""
 ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
 PROGRESS_AFTER_SECONDS = 1.0
+GROWTH_SECONDS = 10.0
+"""How often it looks for partitions that were added, while lines come."""
 
 
 class LineFormat(NamedTuple):
@@ -158,6 +163,7 @@ class Sender:
         self._acks = acks
         self._codec_name = codec_name
         self._partitions = 0
+        self._counted_s = 0.0
         self._sticky = 0
         self._producer_id = self._producer_epoch = -1
         self._sequences: dict[int, int] = {}
@@ -181,11 +187,23 @@ class Sender:
             asked = MetadataRequest(topics=[MetadataRequestTopic(name=self._topic)])
             await self._cluster.send(asked)
             found = await self._cluster.retrying(leaders)
-        self._partitions = len(found)
+        self._partitions, self._counted_s = len(found), time.monotonic()
         if self._partition is not None:
             await self._cluster.partition(self._topic, self._partition)
         if self._acks == ACKS["all"]:
             await self._cluster.retrying(self._take_id)
+
+    async def _count_again(self) -> None:
+        """Learn of partitions that were added, now and then; a cluster that does not answer is told
+        by what is sent."""
+        from anabranch.client.connection import ConnectionLost
+        from anabranch.core.errors import ApiError
+
+        if time.monotonic() - self._counted_s < GROWTH_SECONDS:
+            return
+        self._counted_s = time.monotonic()
+        with contextlib.suppress(ApiError, ConnectionLost):
+            self._partitions = len((await self._cluster.topic(self._topic)).partitions)
 
     async def _take_id(self) -> None:
         from anabranch.client.cluster import check
@@ -207,9 +225,14 @@ class Sender:
                 if not done:
                     await self.flush()
                     continue
-                piece = pending.result()
+                try:
+                    piece = pending.result()
+                except LineTooLong:
+                    await self.flush()
+                    raise _too_long(count + 1) from None
                 if not piece:
                     break
+                await self._count_again()
                 for line in piece:
                     try:
                         key, value = line_format.cut(line.rstrip(b"\r\n"), count + 1)
@@ -292,17 +315,29 @@ class Sender:
             await self._send(partition, rest)
 
 
+class LineTooLong(Exception):
+    """No record can hold the line that has begun."""
+
+
+def _too_long(number: int) -> click.ClickException:
+    return click.ClickException(
+        f"Line {number} is longer than {LONGEST_LINE_BYTES:,} bytes, and no record can be. What "
+        "came before was sent. Split it, or store it elsewhere and send where it is."
+    )
+
+
 class Lines:
     """The lines of a source, as they come.
 
     Rules kept: a line is given as soon as it is whole, since it may be long until the next; and
     nothing waits for a source that says nothing, hence a thread that ends with the process, and
-    reads without the buffer, whose lock it would keep.
+    reads without the buffer, whose lock it would keep. No more is kept than the longest line.
     """
 
     def __init__(self, source: BinaryIO) -> None:
         self._read: Callable[[int], bytes | None] = getattr(source, "raw", source).read
         self._begun: list[bytes] = []
+        self._begun_bytes = 0
 
     def next_some(self) -> asyncio.Future[list[bytes]]:
         """The next lines, without their ends; none at the end of the source."""
@@ -313,7 +348,7 @@ class Lines:
             told: Callable[[], None]
             try:
                 told = partial(_settle, found, self._next_lines())
-            except OSError as fault:
+            except Exception as fault:  # whatever it is, somebody waits for it
                 told = partial(_settle, found, fault)
             with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits
                 loop.call_soon_threadsafe(told)
@@ -322,21 +357,25 @@ class Lines:
         return found
 
     def _next_lines(self) -> list[bytes]:
-        while piece := self._read(BATCH_BYTES):
+        """Raises LineTooLong once that is sure; the lines before were given."""
+        while self._begun_bytes <= LONGEST_LINE_BYTES and (piece := self._read(BATCH_BYTES)):
             first, *others = piece.split(b"\n")
             self._begun.append(first)
+            self._begun_bytes += len(first)
             if others:
                 lines = [b"".join(self._begun), *others[:-1]]
-                self._begun = [others[-1]]
+                self._begun, self._begun_bytes = [others[-1]], len(others[-1])
                 return lines
-        last, self._begun = b"".join(self._begun), []
+        if self._begun_bytes > LONGEST_LINE_BYTES:
+            raise LineTooLong
+        last, self._begun, self._begun_bytes = b"".join(self._begun), [], 0
         return [last] if last else []
 
 
-def _settle(found: asyncio.Future[list[bytes]], outcome: list[bytes] | OSError) -> None:
+def _settle(found: asyncio.Future[list[bytes]], outcome: list[bytes] | Exception) -> None:
     if found.done():
         return
-    if isinstance(outcome, OSError):
+    if isinstance(outcome, Exception):
         found.set_exception(outcome)
     else:
         found.set_result(outcome)

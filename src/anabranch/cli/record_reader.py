@@ -1,9 +1,10 @@
 """Reads the records of a topic for `anabranch consume`: by itself, or as a member of a group.
 
 What: `Reader` fetches from the leaders of the partitions that it was given, and leaves out control
-batches and, for read_committed, aborted ones; `Member` reads what a group gives to it. Rule kept: a
-group's offsets are committed only for records that were printed; a batch that cannot be read is a
-fault, after all that came before it. Not here: how a record is printed.
+batches and, for read_committed, aborted ones; `Member` reads what a group gives to it. Rules kept:
+a group's offsets are committed only for records that were printed; a batch that cannot be read is a
+fault, after all that came before it; an offset of a topic is no offset of one that was created
+later with its name. Not here: how a record is printed.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import contextlib
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+import click
 
 from anabranch.cli.cluster_command import Refused
 
@@ -38,6 +41,7 @@ class Reader:
     def __init__(self, cluster: Cluster, topic: str, isolation_level: int) -> None:
         self.cluster = cluster
         self.topic = topic
+        self.topic_id: bytes = b""
         self._isolation_level = isolation_level
         self._leaders: dict[int, int] = {}
         self._offsets: dict[int, int] = {}
@@ -54,10 +58,13 @@ class Reader:
         from anabranch.client.fetch import list_offsets
         from anabranch.core.types import EARLIEST, LATEST
 
-        self._leaders = await self.cluster.leaders(self.topic)
+        if await self._learn():
+            self._first_count, committed = 0, {}
         begin = await list_offsets(self.cluster, self.topic, EARLIEST, partitions)
         end = await list_offsets(self.cluster, self.topic, LATEST, partitions)
-        count = self._first_count = self._first_count or len(self._leaders)
+        if self._first_count is None:
+            self._first_count = len(self._leaders)
+        count = self._first_count
         new = {each: (begin if start == "earliest" or each >= count else end)[each] for each in end}
         self._unreadable = None
         self._offsets = {
@@ -82,7 +89,7 @@ class Reader:
 
         if partition is not None:
             await self.cluster.partition(self.topic, partition)
-        self._leaders = await self.cluster.leaders(self.topic)
+        await self._learn()
         wanted = list(self._leaders) if partition is None else [partition]
         if start.isdigit():
             self._offsets = {wanted[0]: int(start)}
@@ -92,6 +99,33 @@ class Reader:
             self._offsets = await list_offsets(self.cluster, self.topic, kind, wanted)
         if partition is None:
             self._counted_s = time.monotonic()
+
+    async def _learn(self) -> bool:
+        """Who leads; whether the topic is another than the one that was read, and is told so."""
+        from anabranch.client.cluster import no_leader
+
+        found = await self.cluster.topic(self.topic)
+        leaders = {each.partition_index: each.leader_id for each in found.partitions}
+        for partition, leader in leaders.items():
+            if leader < 0:
+                raise no_leader(self.topic, partition)
+        self._leaders = leaders
+        before, self.topic_id = self.topic_id, found.topic_id
+        is_another = before not in (b"", found.topic_id)
+        if is_another:
+            said = f"Topic {self.topic} was deleted and created again"
+            click.echo(f"{said}: it is read from its beginning.", err=True)
+        return is_another
+
+    async def _learn_again(self) -> None:
+        """Who leads now; the beginning of a topic that took the place of what was read."""
+        from anabranch.client.fetch import list_offsets
+        from anabranch.core.types import EARLIEST
+
+        if await self._learn():
+            whole = self._counted_s is not None
+            kept = [each for each in self._leaders if whole or each in self._offsets]
+            self._offsets = await list_offsets(self.cluster, self.topic, EARLIEST, kept)
 
     async def _take_added(self) -> None:
         """Read partitions that were added from their beginning, as in `take`."""
@@ -122,10 +156,11 @@ class Reader:
                 return await fetch(
                     self.cluster, self.topic, self._offsets, leaders=self._leaders,
                     max_wait_ms=POLL_MS, isolation_level=self._isolation_level,
+                    topic_id=self.topic_id,
                 )  # fmt: skip
             except (ApiError, ConnectionLost) as fault:
                 if may_help(fault):
-                    self._leaders = await self.cluster.leaders(self.topic)
+                    await self._learn_again()
                 raise
 
         if self._unreadable is not None:
@@ -207,7 +242,11 @@ class Member:
         if not self._reader.positions:
             await asyncio.sleep(POLL_MS / 1000)
             return []
-        return await self._reader.poll()
+        before = self._reader.topic_id
+        found = await self._reader.poll()
+        if self._reader.topic_id != before:
+            self._committed = {}
+        return found
 
     def shown(self, records: Sequence[tuple[int, Record]], count: int) -> None:
         """See Reader."""
