@@ -87,6 +87,43 @@ def test_what_cannot_hold_for_several_is_refused_in_one_line(tmp_path, words, se
     assert not (tmp_path / "data").exists()
 
 
+SIGNALLED = """
+import importlib, os, sys
+from anabranch.cli.main import main
+place, _, name = sys.argv[1].rpartition(".")
+def end(*_, **__):
+    os.kill(os.getpid(), int(sys.argv[2]))
+setattr(importlib.import_module(place), name, end)
+main(sys.argv[3:])
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("brokers", "step"),
+    [
+        ("1", "anabranch.cli.up.refuse_foreign"),
+        ("1", "anabranch.cli.local_brokers.wait_free"),
+        ("1", "anabranch.server.one_machine.diskless_settings"),
+        ("1", "anabranch.server.main.new_loop"),
+        ("3", "anabranch.cli.up.refuse_foreign"),
+        ("3", "anabranch.cli.local_brokers.free_ports"),
+        ("3", "anabranch.cli.local_brokers.answers"),
+    ],
+)
+def test_a_signal_at_any_step_of_the_start_ends_it_in_order(tmp_path, brokers, step, number):
+    """SIGTERM ended it by itself at most of them, and what had been begun stayed in the folder."""
+    folder = tmp_path / "data"
+    words = ["up", "--dir", str(folder), "--port", "0", "--brokers", brokers]
+    done = subprocess.run(
+        [sys.executable, "-c", SIGNALLED, step, str(int(number)), *words],
+        capture_output=True, text=True, timeout=SECONDS, preexec_fn=hear_interrupts,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr, folder.exists()) == (0, "", False)
+    own = [each for each in psutil.process_iter(["cmdline"]) if str(folder) in str(each.info)]
+    assert not own
+
+
 def test_brokers_end_with_a_supervisor_that_is_killed_and_the_next_one_starts(up, tmp_path):
     first = json.loads(up.stdout.readline())
     children = [psutil.Process(each["pid"]) for each in first["brokers"]]

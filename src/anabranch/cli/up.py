@@ -2,7 +2,8 @@
 
 One broker runs in this process; several run as processes of their own under this one, which starts
 a node again that ends by itself. Rules kept: nothing is written into a folder that holds other
-things, and a start that fails leaves no new folder behind.
+things; a start that fails leaves no new folder behind; Ctrl-C and SIGTERM end it in order at any
+moment.
 """
 
 from __future__ import annotations
@@ -61,6 +62,13 @@ def command(
     folder: str, port: int, brokers: int, racks: str, settings: tuple[str, ...], as_json: bool
 ) -> None:
     """Start a cluster on this machine without configuration."""
+    with _until_interrupted():
+        _run(folder, port, brokers, racks, settings, as_json=as_json)
+
+
+def _run(
+    folder: str, port: int, brokers: int, racks: str, settings: tuple[str, ...], *, as_json: bool
+) -> None:
     names = [each.strip() for each in racks.split(",")] if racks else []
     if not all(names):
         raise click.ClickException(f"--racks {racks}: a rack name is empty; write a,b,c")
@@ -157,7 +165,7 @@ def _run_several(
     cluster = LocalBrokers(folder, brokers=brokers, port=port, racks=racks, settings=settings)
     tell = tell_json if as_json else tell_text
     closing = contextlib.closing
-    with closing(requests), closing(cluster), _interrupted_by_sigterm(), _until_interrupted():
+    with closing(requests), closing(cluster):
         cluster.start()
         keep()
         say_cluster(cluster, as_json=as_json)
@@ -166,20 +174,15 @@ def _run_several(
 
 @contextlib.contextmanager
 def _until_interrupted() -> Iterator[None]:
-    with contextlib.suppress(KeyboardInterrupt):
-        yield
-
-
-@contextlib.contextmanager
-def _interrupted_by_sigterm() -> Iterator[None]:
-    """SIGTERM ends the cluster as Ctrl-C does, in order."""
+    """SIGTERM ends the block as Ctrl-C does, in order."""
 
     def stop(_signal: int, _frame: object) -> None:
         raise KeyboardInterrupt
 
     before = {each: signal.signal(each, stop) for each in (signal.SIGTERM, signal.SIGINT)}
     try:
-        yield
+        with contextlib.suppress(KeyboardInterrupt):
+            yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
