@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -350,6 +351,10 @@ def test_the_clock_of_one_broker_stamps_what_it_leads(cluster):
         (lambda cluster: cluster.full_disk(9), "There is no broker 9"),
         (lambda cluster: cluster.heal_disk(9), "There is no broker 9"),
         (lambda cluster: cluster.advance_clock(1, 9), "There is no broker 9"),
+        (lambda cluster: cluster.advance_clock(math.nan), "A clock cannot be set by nan seconds"),
+        (lambda cluster: cluster.advance_clock(math.inf), "A clock cannot be set by inf seconds"),
+        (lambda cluster: cluster.advance_clock(1e300, 1), "A clock cannot be set by 1e.300 sec"),
+        (lambda cluster: cluster.advance_clock(-1e12), "A clock cannot be set by -1000000000000"),
         (lambda cluster: cluster.state(9), "There is no broker 9"),
         (lambda cluster: cluster.leader("none", timeout_seconds=0.5), "Cannot find the leader"),
         (

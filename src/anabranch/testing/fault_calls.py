@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 START_SECONDS = 60.0
 """How long a broker may take to serve again: it may have to wait for a dead controller's lease."""
 
+YEAR_10000 = 253_402_300_800
+"""In seconds since 1970: times of later years have no date."""
+
 
 class Undo:
     """What ends a fault at the end of a `with` block; to be ignored where that is not wanted."""
@@ -244,7 +247,13 @@ class FaultCalls(ABC):
         brokers and groups, leases, how often something is looked for. Clients have clocks of their
         own, and so has the metadata store.
         """
-        for node in self._running().some(broker_id):
+        nodes = self._running().some(broker_id)
+        now = time.time()
+        if not all(0 <= now + each.faults.ahead_ms / 1000 + seconds < YEAR_10000 for each in nodes):
+            raise ClusterError(
+                f"A clock cannot be set by {seconds} seconds: it has the years 1970 to 9999."
+            )
+        for node in nodes:
             node.faults.ahead_ms += round(seconds * 1000)
         return Undo(lambda: self._set_back(seconds, broker_id))
 
