@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
+from tests.core.settings.kafka_facts import rows
 
 from anabranch.server.config import OFF, ConfigError, Listener, load_config
 
@@ -182,6 +183,40 @@ def test_line_numbers_count_continued_lines(load):
         load("log.dirs=/a,\\\n  /b\nnum.partitions=0\n")
 
 
+STRICTER = {
+    "broker.heartbeat.interval.ms": {"10000", "2147483647"},
+    "broker.session.timeout.ms": {"-3", "-2", "-1", "0", "1", "2", "5", "100"},
+    "max.connection.creation.rate": {"0"},
+    "max.connections": {"0"},
+    "num.replica.fetchers": {"-3", "-2", "-1", "0"},
+}
+"""What Kafka takes at its start and then cannot work with; most of it a running broker refuses."""
+MORE_LENIENT = {
+    "connection.failed.authentication.delay.ms": {"2147483647"},
+    "connections.max.idle.ms": {"0", "1", "2", "5", "100"},
+}
+"""The delay of failed authentications has no effect here."""
+
+
+@pytest.mark.parametrize("row", rows("kafka_4_1_0_values.tsv"), ids=lambda row: row[0])
+def test_a_number_is_taken_where_kafka_takes_it(row):
+    """Settings that bound one another, as the least and the longest session of a group, were not
+    compared, and no number of fetchers was too small."""
+    name, *texts = row
+    taken, refused = (set(filter(None, text.split(","))) for text in texts)
+    stricter, lenient = STRICTER.get(name, set()), MORE_LENIENT.get(name, set())
+    assert stricter <= taken
+    assert lenient <= refused
+    ours = {"taken": set(), "refused": set()}
+    for value in taken | refused:
+        try:
+            load_config(None, [f"{name}={value}"])
+            ours["taken"].add(value)
+        except ConfigError:
+            ours["refused"].add(value)
+    assert ours["refused"] == (refused | stricter) - lenient
+
+
 @pytest.mark.parametrize(
     ("overrides", "part"),
     [
@@ -207,7 +242,19 @@ def test_line_numbers_count_continued_lines(load):
         (["cordoned.log.dirs=/d"], "folders cannot be cordoned one by one"),
         (["offsets.topic.compression.codec=5"], "offsets.topic.compression.codec"),
         (["max.connections.per.ip.overrides=h:x"], "as in 10.0.0.1:5"),
-        (["queued.max.request.bytes=100"], "socket.request.max.bytes"),
+        (["queued.max.request.bytes=100"], "must be at least socket.request.max.bytes (104857600)"),
+        (
+            ["group.consumer.min.session.timeout.ms=9", "group.consumer.max.session.timeout.ms=8"],
+            "--set: group.consumer.max.session.timeout.ms: must be at least "
+            "group.consumer.min.session.timeout.ms (9)",
+        ),
+        (
+            ["group.share.min.heartbeat.interval.ms=15000"],
+            "--set: group.share.min.heartbeat.interval.ms: must be at most "
+            "group.share.heartbeat.interval.ms (5000)",
+        ),
+        (["log.cleaner.threads=200"], "log.cleaner.dedupe.buffer.size"),
+        (["max.connections.per.ip=0"], "max.connections.per.ip.overrides"),
         (["replica.selector.class=com.example.Own"], "write org.apache.kafka.common.replica.Rack"),
         (["process.roles=controller", "listeners=PLAINTEXT://127.0.0.1:1"], "controller"),
         (

@@ -29,8 +29,10 @@ from anabranch.core.settings.listeners import (
 from anabranch.core.settings.setting import ConfigFault
 from anabranch.core.settings.validation import (
     LEAST,
+    MOST,
     PER_ADDRESS,
     RETENTIONS,
+    refuse_disorder,
     unmet_requirement,
 )
 from anabranch.core.wire.compression import Codec
@@ -53,8 +55,8 @@ CONTROLLER_LISTENER = "CONTROLLER://127.0.0.1:0"
 STORE_FILE = "metadata-store.db"
 OFF = -1
 """The HTTP port of a node that serves no HTTP."""
-NOT_BELOW = (("queued.max.request.bytes", "socket.request.max.bytes"),)
-"""Limits that, when they are set, leave room for another one."""
+CODECS = ("offsets.topic.compression.codec", "share.coordinator.state.topic.compression.codec")
+MEGABYTE = 1 << 20
 
 
 class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -349,7 +351,7 @@ def _http(broker: BrokerConfig) -> tuple[str, int]:
 
 def _refuse_contradictions(broker: BrokerConfig) -> None:
     """Settings that are fine alone and not together (Kafka's validateValues)."""
-    for name in (*RETENTIONS, *LEAST, PER_ADDRESS):
+    for name in (*RETENTIONS, *LEAST, *MOST, PER_ADDRESS):
         unmet = unmet_requirement(name, broker[name])
         if unmet is not None:
             raise ConfigFault(unmet, name=name)
@@ -371,12 +373,19 @@ def _refuse_contradictions(broker: BrokerConfig) -> None:
             f"{RACK_AWARE_SELECTOR}, or remove it, so that leaders serve all consumers",
             name="replica.selector.class",
         )
-    if not 0 <= broker.offsets_topic_compression_codec <= max(Codec):
+    for name in CODECS:
+        if broker[name] not in list(Codec):
+            raise ConfigFault(
+                "must be 0 (none), 1 (gzip), 2 (snappy), 3 (lz4) or 4 (zstd)", name=name
+            )
+    refuse_disorder(broker)
+    if broker.log_cleaner_dedupe_buffer_size // broker.log_cleaner_threads <= MEGABYTE:
         raise ConfigFault(
-            "must be 0 (none), 1 (gzip), 2 (snappy), 3 (lz4) or 4 (zstd)",
-            name="offsets.topic.compression.codec",
+            "must be more than 1 MiB for each of log.cleaner.threads",
+            name="log.cleaner.dedupe.buffer.size",
         )
-    for limit, at_least in NOT_BELOW:
-        value, least = broker[limit], broker[at_least]
-        if isinstance(value, int) and isinstance(least, int) and 0 < value < least:
-            raise ConfigFault(f"must be larger or equal to {at_least}", name=limit)
+    if not broker.max_connections_per_ip and not broker.max_connections_per_ip_overrides:
+        raise ConfigFault(
+            "can be 0 only if max.connections.per.ip.overrides names who may connect",
+            name="max.connections.per.ip",
+        )

@@ -95,6 +95,21 @@ def test_tiering_needs_a_broker_that_tiers():
             )
             for text in ("10.0.0.1:x", "10.0.0.1", "10.0.0.1:-1", "10.0.0.1:5,:6", "10.0.0.1:")
         ),
+        *(
+            (
+                {name: text},
+                False,
+                f"requirement failed: {name} must be greater than or equal to {least}",
+            )
+            for name, text, least in (
+                ("num.replica.fetchers", "-3", 1),
+                ("num.replica.fetchers", "0", 1),
+                ("log.cleaner.threads", "0", 1),
+                ("log.cleaner.dedupe.buffer.size", "1048576", 1048577),
+                ("max.connections", "0", 1),
+                ("max.connection.creation.rate", "0", 1),
+            )
+        ),
         (
             {"listener.name.plaintext.max.connections": "x"},
             True,

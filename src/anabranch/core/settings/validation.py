@@ -29,7 +29,41 @@ RETENTIONS = ("log.retention.ms", "log.retention.minutes", "log.retention.hours"
 PER_ADDRESS = "max.connections.per.ip.overrides"
 BOUND_AT_START = frozenset({"listeners", "listener.security.protocol.map"})
 """Kafka changes them while a broker runs; here a change would say done and do nothing."""
-LEAST = {"log.roll.ms": 1, "log.roll.jitter.ms": 0}
+LEAST = {
+    "log.cleaner.dedupe.buffer.size": (1 << 20) + 1,
+    "log.cleaner.threads": 1,
+    "log.roll.jitter.ms": 0,
+    "log.roll.ms": 1,
+    "max.connection.creation.rate": 1,
+    "max.connections": 1,
+    "num.replica.fetchers": 1,
+}
+"""Numbers that Kafka's brokers refuse later than by a setting's definition: in a file, or when they
+change while it runs."""
+MOST = {"share.coordinator.snapshot.update.records.per.snapshot": 500}
+ORDERED = (
+    ("group.share.max.size", "group.share.max.share.sessions"),
+    ("group.share.min.record.lock.duration.ms", "group.share.record.lock.duration.ms"),
+    ("group.share.record.lock.duration.ms", "group.share.max.record.lock.duration.ms"),
+    ("group.streams.num.standby.replicas", "group.streams.max.standby.replicas"),
+    ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),
+    ("replica.fetch.wait.max.ms", "replica.socket.timeout.ms"),
+    ("socket.request.max.bytes", "queued.max.request.bytes"),
+    *(
+        pair
+        for kind in ("group.consumer", "group.share", "group.streams")
+        for time in ("heartbeat.interval.ms", "session.timeout.ms")
+        for pair in (
+            (f"{kind}.min.{time}", f"{kind}.max.{time}"),
+            (f"{kind}.min.{time}", f"{kind}.{time}"),
+            (f"{kind}.{time}", f"{kind}.max.{time}"),
+        )
+    ),
+)
+"""The first must not be more than the second (Kafka's `validateValues`, and the checks of its group
+coordinators)."""
+UNLIMITED = {"queued.max.request.bytes": 0}
+"""At or below this it bounds nothing."""
 
 
 class Resource(IntEnum):
@@ -165,6 +199,9 @@ def unmet_requirement(name: str, value: Value) -> str | None:
     least = LEAST.get(name)
     if least is not None and isinstance(value, int) and value < least:
         return f"must be greater than or equal to {least}"
+    most = MOST.get(name)
+    if most is not None and isinstance(value, int) and value > most:
+        return f"must be less than or equal to {most}"
     if name == PER_ADDRESS and limits_by_address(str(value)) is None:
         return "must be addresses with the number of their connections, as in 10.0.0.1:5,10.0.0.2:9"
     return None
@@ -182,6 +219,20 @@ def limits_by_address(text: str) -> Mapping[str, int] | None:
         elif entry.strip():
             return None
     return found
+
+
+def refuse_disorder(config: BrokerConfig) -> None:
+    """Raise ConfigFault for a setting that is more than one that bounds it; it names the one of the
+    two that was set."""
+    for lesser, greater in ORDERED:
+        least, most = config[lesser], config[greater]
+        assert isinstance(least, int)
+        assert isinstance(most, int)
+        if least <= most or most <= UNLIMITED.get(greater, most - 1):
+            continue
+        if greater in config.static:
+            raise ConfigFault(f"must be at least {lesser} ({least})", name=greater)
+        raise ConfigFault(f"must be at most {greater} ({most})", name=lesser)
 
 
 def _scope(name: str) -> Scope | None:
