@@ -81,7 +81,8 @@ def test_offsets_are_moved_only_when_asked_to(verb, committed, words, to):
     shown = verb("groups", "reset-offsets", "--group", "readers", *words, "--json")
     assert shown.exit_code == 0, shown.output
     moved = [{"topic": "lines", "partition": 0, "from": 3, "to": to}]
-    assert json.loads(shown.stdout) == moved
+    told = {"group": "readers", "executed": False, "offsets": moved}
+    assert json.loads(shown.stdout) == told
     told = json.loads(verb("groups", "describe", "--group", "readers", "--json").stdout)
     assert told["offsets"][0]["committed"] == 3
 
@@ -89,7 +90,8 @@ def test_offsets_are_moved_only_when_asked_to(verb, committed, words, to):
 def test_offsets_are_moved(verb, committed):
     how = ("--group", "mover", "--topic", "lines:0", "--to-offset", "2")
     assert "add --execute" in verb("groups", "reset-offsets", *how).stdout
-    assert verb("groups", "reset-offsets", *how, "--execute").exit_code == 0
+    done = verb("groups", "reset-offsets", *how, "--execute", "--json")
+    assert json.loads(done.stdout)["executed"] is True
     told = json.loads(verb("groups", "describe", "--group", "mover", "--json").stdout)
     assert told["offsets"][0]["committed"] == 2
     assert verb("groups", "delete", "--group", "mover").stdout == "Group mover deleted.\n"
@@ -105,7 +107,7 @@ def test_a_topic_may_be_named_once_for_each_partition(verb):
     ):
         named = (word for place in places for word in ("--topic", place))
         shown = verb("groups", "reset-offsets", "--group", "w", *named, "--to-earliest", "--json")
-        assert [each["partition"] for each in json.loads(shown.stdout)] == indexes
+        assert [each["partition"] for each in json.loads(shown.stdout)["offsets"]] == indexes
 
 
 def test_a_partition_without_a_leader_hides_no_other(against):

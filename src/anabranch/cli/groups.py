@@ -209,7 +209,8 @@ def reset_offsets(
         )
     if as_json:
         names = ("topic", "partition", "from", "to")
-        print_json([dict(zip(names, (*place, was, to))) for place, was, to in rows])
+        told = [dict(zip(names, (*place, was, to))) for place, was, to in rows]
+        print_json({"group": group, "executed": execute, "offsets": told})
         return
     print_table(
         ("topic", "partition", "from", "to"),

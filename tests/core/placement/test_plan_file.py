@@ -68,6 +68,13 @@ WRONG = [
     (file([move(topic="")]), "line 2, topic: a text is expected"),
     (file([move(partition=-1)]), "line 2, partition: a whole number from 0"),
     (file([move(because=1)]), "line 2, because: a text is expected, not 1"),
+    (
+        file([move(because="x" * 40_000)]),
+        "line 2, because: it has 40,000 characters of at most 1000",
+    ),
+    (file(goal="x" * 1001), "goal: it has 1,001 characters of at most 1000"),
+    (file([move(topic="x" * 250)]), "line 2, topic: it has 250 characters of at most 249"),
+    (file(cluster_id="x" * 40_000), "cluster_id: it has 40,000 characters of at most 1000"),
     (file([move(why="WHIM")]), "line 2, why: one of BROKER_DRAINED, "),
     (file([move(to=[])]), "line 2, to: t-0 needs at least one broker"),
     (file([move(to=[3, -2])]), "line 2, to[1]: -2 is no broker id"),

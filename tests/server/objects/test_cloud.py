@@ -140,6 +140,11 @@ async def test_a_put_tried_again_does_not_take_another_s_object_for_its_own(stor
         (answer(400, "AuthorizationHeaderMalformed"), "region and endpoint"),
         (answer(405, "MethodNotAllowed"), "is an object store"),
         (answer(404, "NoSuchBucket"), "no such bucket"),
+        (answer(400, "ExpiredToken"), "400 ExpiredToken.*have expired; give new ones"),
+        (answer(400, "TokenRefreshRequired"), "have expired; give new ones"),
+        (answer(403, "ExpiredToken"), "have expired; give new ones"),
+        (answer(400, "InvalidToken"), "check the keys"),
+        (answer(403, "RequestTimeTooSkewed"), "set the clock of this machine"),
     ],
 )
 async def test_what_only_a_person_can_mend_is_said_at_once_with_a_remedy(

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from anabranch.core.placement.json_places import (
     InputFault,
@@ -35,6 +35,9 @@ from anabranch.core.types import TopicPartition
 
 VERSION = 1
 MOST_MS = 1 << 62
+MOST_CHARACTERS = 1000
+"""Of a goal, and of the sentence of a move: a record of metadata holds both."""
+MOST_TOPIC_CHARACTERS = 249
 FILE = '{"version": 1, "cluster_id": …, "goal": …, "made_at_ms": …, "moves": […]}'
 ENTRY = '{"topic": …, "partition": …, "from": […], "to": […], "why": …, "because": …}'
 FILE_FIELDS = ("version", "cluster_id", "goal", "made_at_ms", "moves")
@@ -93,8 +96,16 @@ def read_plan(text: str) -> PlanFile:
     moves = tuple(_moves(text, where["moves"]))
     if not moves:
         raise InputFault("moves: it is empty, so there is nothing to do")
-    cluster_id, goal = (written(found[name], name) for name in ("cluster_id", "goal"))
+    cluster_id, goal = (_short(found[name], name) for name in ("cluster_id", "goal"))
     return PlanFile(cluster_id, goal, made_at_ms, moves)
+
+
+def _short(value: Any, where: str, most: int = MOST_CHARACTERS) -> str:
+    """A text that a plan may have. Raises InputFault."""
+    text = written(value, where)
+    if len(text) > most:
+        raise InputFault(f"{where}: it has {len(text):,} characters of at most {most}; shorten it")
+    return text
 
 
 def _moves(text: str, at: int) -> Iterator[PlannedMove]:
@@ -102,8 +113,8 @@ def _moves(text: str, at: int) -> Iterator[PlannedMove]:
     for item in items(text, at, "an array"):
         value = needed(item, ENTRY_FIELDS, ENTRY)
         no_others(item, ENTRY_FIELDS)
-        for name in ("topic", "because"):
-            written(value[name], f"line {item.line}, {name}")
+        _short(value["topic"], f"line {item.line}, topic", MOST_TOPIC_CHARACTERS)
+        _short(value["because"], f"line {item.line}, because")
         if value["why"] not in list(MoveCause):
             raise InputFault(
                 f"line {item.line}, why: one of {', '.join(MoveCause)} is expected, not "

@@ -26,6 +26,10 @@ _KEYS_SERVICES = ("169.254.169.254", "169.254.170.2", "metadata.google.internal"
 """Where a machine in a cloud asks for keys when it was given none."""
 NO_BUCKET = frozenset({"NoSuchBucket", "ContainerNotFound"})
 RANGE_NOT_SATISFIABLE = 416
+EXPIRED = frozenset({"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"})
+"""S3's words for temporary keys whose time is over, with 400 or 403."""
+UNKNOWN_KEYS = frozenset({"InvalidToken", "InvalidAccessKeyId", "SignatureDoesNotMatch"})
+WRONG_CLOCK = "RequestTimeTooSkewed"
 PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 """Statuses of a server that is busy or has a fault of its own, and of puts in conflict."""
 ELSEWHERE = frozenset({301, 307, 400})
@@ -55,7 +59,17 @@ def fault_of(problem: Exception, url: str, what: str, *, is_put: bool) -> Storag
         )
     if isinstance(problem, FileNotFoundError):
         return ObjectMissing(f"{place}: there is no such object")
-    if isinstance(problem, PermissionDeniedError | UnauthenticatedError):
+    if code in EXPIRED:
+        return StorageFault(
+            f"{place}: refused ({said}); the keys have expired; give new ones, or keys that do not "
+            "expire, and restart the broker"
+        )
+    if code == WRONG_CLOCK:
+        return StorageFault(
+            f"{place}: refused ({said}); the clocks differ too much: set the clock of this machine"
+        )
+    is_denied = isinstance(problem, PermissionDeniedError | UnauthenticatedError)
+    if is_denied or code in UNKNOWN_KEYS:
         return StorageFault(
             f"{place}: refused ({said}); check the keys, and that they may read, write, list and "
             "delete objects there"

@@ -39,6 +39,7 @@ from anabranch.core.metadata.plan_state import (
     plan_after,
 )
 from anabranch.core.placement.move_plans import MoveCause
+from anabranch.core.placement.plan_file import MOST_CHARACTERS
 from anabranch.core.wire.metadata_records import (
     MetadataRecord,
     PlanMovesRecord,
@@ -50,8 +51,6 @@ from anabranch.core.wire.own_fields import AskedMove, PlanAsked
 MOST_MOVES = 20_000
 """Moves of one plan: some 4 MB in the metadata log and in every snapshot."""
 NAMED_FAULTS = 5
-MOST_CHARACTERS = 1000
-"""Of a goal, and of the reason for a move."""
 ABOUT_PLANS = (PlanRecord, PlanMovesRecord, PlanProgressRecord)
 
 
