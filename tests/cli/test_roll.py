@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shlex
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.clients.members import until
 from tests.server.node_kit import ThreadNode
-from tests.server.test_separate_roles import Roles
+from tests.server.test_separate_roles import Controller, Roles
 from tests.server.three_kit import (
     IDS,
     LONGEST_GAP_S,
@@ -25,6 +26,9 @@ from tests.server.three_kit import (
     create_both,
     three_processes,
 )
+
+from anabranch.client.cluster import Cluster
+from anabranch.client.overview import controller_of
 
 SECONDS = 150
 """Six nodes are restarted one after the other, on a machine that others use."""
@@ -176,6 +180,48 @@ def test_nodes_that_are_controllers_only_are_restarted_too(apart):
     first, second = done.stdout.splitlines()
     assert first == f"controller {waiting[0]} is restarted"
     assert second.startswith(f"controller {waiting[0]} is back after ")
+
+
+def test_a_controller_is_what_runs_at_its_address(tmp_path):
+    """`unregister` said done of one that ran, and registered again at once; `roll` restarted one in
+    place of another, which was gone."""
+    roles = Roles(tmp_path, 2).start()
+    gone, active = sorted(roles.controllers, key=lambda each: each == active_of(roles.bootstrap))
+    try:
+        for words in ((), ("--force",)):
+            place = ("--bootstrap-server", roles.bootstrap, *words)
+            refused = anabranch("cluster", "unregister", str(gone), *place)
+            assert refused.returncode == 1
+            said = f"controller {gone} is running, and would register again: stop it first"
+            assert said in refused.stderr
+        stopped = roles.nodes.pop(gone)
+        stopped.close()
+        roles.nodes[104] = Controller(tmp_path, 104, stopped.port, roles.servers)
+        roles.nodes[104].start()
+        roles.nodes[104].ready()
+        until(lambda: 104 in planned_anyway(roles.bootstrap)["order"])
+        told = planned_anyway(roles.bootstrap)["obstacles"]
+        at = f"registered at 127.0.0.1:{stopped.port}"
+        assert any(f"controller {gone} cannot be told from 104, also {at}" in each for each in told)
+        done = anabranch("cluster", "unregister", str(gone), "--bootstrap-server", roles.bootstrap)
+        assert done.returncode == 0, done.stderr
+        until(lambda: planned_anyway(roles.bootstrap)["obstacles"] == [])
+        assert planned_anyway(roles.bootstrap)["order"] == [*IDS, 104, active]
+    finally:
+        roles.close()
+
+
+def active_of(bootstrap):
+    async def ask():
+        async with Cluster(bootstrap) as cluster:
+            return (await controller_of(cluster)).controller_id
+
+    return asyncio.run(ask())
+
+
+def planned_anyway(bootstrap):
+    words = ("cluster", "roll", "--bootstrap-server", bootstrap, "--dry-run", "--json")
+    return json.loads(anabranch(*words).stdout)
 
 
 def test_a_command_that_restarts_nothing_stops_the_roll(up):

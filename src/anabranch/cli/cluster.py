@@ -137,16 +137,23 @@ def unregister(
 ) -> None:
     """Remove a node that will not return, as broker and as controller.
 
-    Replica lists keep its id. A running broker is refused: stop it first.
+    Replica lists keep its id. A running node is refused: stop it first.
     """
 
     async def work(cluster: Cluster) -> None:
         from anabranch.client.admin import describe_cluster, unregister_broker
+        from anabranch.client.rolling_restart import controller_runs
 
-        found = () if force else (await describe_cluster(cluster)).brokers
-        if any(each.broker_id == broker_id and not each.is_fenced for each in found):
+        brokers = (await describe_cluster(cluster)).brokers
+        is_up = any(each.broker_id == broker_id and not each.is_fenced for each in brokers)
+        if is_up and not force:
             raise click.ClickException(
                 f"broker {broker_id} is running: stop it first, or unregister it with --force"
+            )
+        is_broker = any(each.broker_id == broker_id for each in brokers)
+        if not is_broker and await controller_runs(cluster, broker_id):
+            raise click.ClickException(
+                f"controller {broker_id} is running, and would register again: stop it first"
             )
         await unregister_broker(cluster, broker_id)
 

@@ -5,8 +5,9 @@ other and waits in between. Rules kept: nothing begins while a replica is missin
 one broker less would stop writes; brokers go first, then nodes that are controllers only, and the
 active controller last, so that another one takes over only once; the next node goes only when the
 one before was seen to stop and serves again: a broker in the ISR of all its partitions, a
-controller as one that knows who is active. A restart is recognised by its end of a connection, so
-it does not matter how it is done. Not here: how a node is restarted (the caller's).
+controller as one of this cluster that knows who is active, at an address that no other is
+registered with: what answers there may be another. A restart is recognised by its end of a
+connection, so it does not matter how it is done. Not here: how a node is restarted (the caller's).
 """
 
 from __future__ import annotations
@@ -155,7 +156,7 @@ async def look(cluster: Cluster, chosen: Sequence[int] = ()) -> Plan:
         controlling = await controller_of(cluster)
         known = {each.node.node_id for each in brokers}
         others = [
-            await _controller(Node(each, host, port, is_broker=False), chosen)
+            await _controller(Node(each, host, port, is_broker=False), cluster.cluster_id, chosen)
             for each, (host, port) in sorted(controlling.controllers.items())
             if each not in known
         ]
@@ -168,10 +169,10 @@ def _broker(node: Node, is_fenced: bool) -> Registered:
     return Registered(node, f"{node.name} is not ready" if is_fenced else None)
 
 
-async def _controller(node: Node, chosen: Sequence[int]) -> Registered:
+async def _controller(node: Node, cluster_id: str, chosen: Sequence[int]) -> Registered:
     """A controller that shall not be restarted need not be reached from here."""
     is_wanted = not chosen or node.node_id in chosen
-    return Registered(node, await _why_no_controller(node) if is_wanted else None)
+    return Registered(node, await _why_no_controller(node, cluster_id) if is_wanted else None)
 
 
 async def roll(
@@ -230,7 +231,10 @@ async def _back(cluster: Cluster, node: Node, until: float, left: list[int]) -> 
 
 
 async def _why_not_back(cluster: Cluster, node: Node) -> str | None:
-    asked = _why_no_broker(cluster, node) if node.is_broker else _why_no_controller(node)
+    if node.is_broker:
+        asked = _why_no_broker(cluster, node)
+    else:
+        asked = _why_no_controller(node, cluster.cluster_id)
     try:
         return await asked or next(missing(await describe_topics(cluster, None)), None)
     except (ApiError, ConnectionLost) as fault:
@@ -243,7 +247,8 @@ async def _why_no_broker(cluster: Cluster, node: Node) -> str | None:
     return None if node.node_id in cluster.brokers else f"{node.name} runs, but is not unfenced yet"
 
 
-async def _why_no_controller(node: Node) -> str | None:
+async def _why_no_controller(node: Node, cluster_id: str) -> str | None:
+    """In a sentence, why it cannot be said that this controller runs; None if it does."""
     try:
         connection = await Connection.open(node.host, node.port)
         try:
@@ -253,8 +258,27 @@ async def _why_no_controller(node: Node) -> str | None:
             await connection.close()
     except ConnectionLost as fault:
         return f"{node.name} does not answer: {fault}"
+    place = f"{node.host}:{node.port}"
+    if answer.cluster_id != cluster_id:
+        return f"{node.name} does not run: at {place} is a node of cluster {answer.cluster_id}"
+    others = sorted(
+        each.broker_id
+        for each in answer.brokers
+        if (each.host, each.port) == node[1:3] and each.broker_id != node.node_id
+    )
+    if others:
+        return f"{node.name} cannot be told from {others[0]}, also registered at {place}"
     knows = answer.controller_id >= 0
     return None if knows else f"{node.name} runs, but knows no active controller"
+
+
+async def controller_runs(cluster: Cluster, node_id: int) -> bool:
+    """Whether a node that is a controller only runs, as far as can be seen from here."""
+    place = (await controller_of(cluster)).controllers.get(node_id)
+    if place is None:
+        return False
+    node = Node(node_id, *place, is_broker=False)
+    return await _why_no_controller(node, cluster.cluster_id) is None
 
 
 def _too_late(why: str, left: list[int]) -> ApiError:
