@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -22,6 +23,7 @@ from pyspark.sql.datasource import (
 from anabranch.pipelines.admission import Patience, share_out
 from anabranch.pipelines.filters import TakenFilters
 from anabranch.pipelines.offset_ranges import OffsetRange, Place, cut, piece_counts
+from anabranch.pipelines.options import MOST_PARTITIONS
 from anabranch.pipelines.stream_offsets import CheckpointError, StreamOffsets, stream_offsets
 
 lengths = st.lists(st.integers(1, 10_000), min_size=1, max_size=6)
@@ -50,6 +52,15 @@ def test_pieces_keep_to_bytes_records_and_number(sizes, data):
             assert length * density <= count * 100_000 + density
             assert not most or length <= count * most
     assert sum(counts) >= min(fewest, sum(sizes))
+
+
+def test_pieces_of_many_partitions_are_counted_in_time():
+    """Each piece looked at every range: a hundred thousand of them took minutes."""
+    begin = time.process_time()
+    counts = piece_counts(
+        [10_000] * 2_000, [0.0] * 2_000, partition_bytes=1, min_partitions=MOST_PARTITIONS
+    )
+    assert (set(counts), time.process_time() - begin < 5) == ({50}, True)
 
 
 COLUMNS = ("partition", "offset")

@@ -197,8 +197,9 @@ def test_what_is_done_is_not_done_again(spark, cluster, tmp_path):
     names = [json.loads(line)["name"] for line in after[1:-1]]
     assert len(names) == len(set(names)) == len(lines) - 2
     assert json.loads(end) == {"finished": True}
+    cluster.create_topic("unnoted", partitions=1, replication_factor=3)
     with pytest.raises(NotesFault, match="is of another job"):
-        scrub(spark, cluster.bootstrap_servers, ["sound"], notes_path=notes)
+        scrub(spark, cluster.bootstrap_servers, ["unnoted"], notes_path=notes)
     notes.write_text("no note\n")
     with pytest.raises(NotesFault, match="line 1: this is no note"):
         scrub(spark, cluster.bootstrap_servers, ["noted"], notes_path=notes)

@@ -13,6 +13,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from heapq import heapify, heapreplace
 from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
@@ -272,11 +273,14 @@ def piece_counts(
         if max_records:
             count = max(count, -(-length // max_records))
         counts.append(min(max(count, 1), length))
-    while sum(counts) < min_partitions:
-        longest = max(range(len(counts)), key=lambda each: lengths[each] / counts[each])
-        if counts[longest] >= lengths[longest]:
-            break
+    by_length = [
+        (-length / count, each) for each, (length, count) in enumerate(zip(lengths, counts))
+    ]
+    heapify(by_length)
+    for _ in range(min(min_partitions, sum(lengths)) - sum(counts)):
+        longest = by_length[0][1]
         counts[longest] += 1
+        heapreplace(by_length, (-lengths[longest] / counts[longest], longest))
     return counts
 
 

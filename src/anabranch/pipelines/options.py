@@ -43,6 +43,8 @@ UNITS_MS = {
 SHOWN_NAME = 60
 """Characters of a wrong name that a message repeats."""
 LARGEST = 2**63 - 1
+MOST_PARTITIONS = 100_000
+"""Tasks that a query may ask for: Spark plans each of them before the first begins."""
 """Of an offset, and of a timestamp."""
 LONGEST_MS = 2**31 - 1
 """Of a time in a request."""
@@ -138,7 +140,7 @@ def source_options(given: Mapping[str, str]) -> SourceOptions:
         latest_without_timestamp=strategy == "latest",
         fail_on_data_loss=take.boolean("failOnDataLoss", True),
         fail_on_corruption=take.boolean("failOnCorruption", True),
-        min_partitions=take.count("minPartitions"),
+        min_partitions=take.count("minPartitions", most=MOST_PARTITIONS),
         max_records=take.count("maxRecordsPerPartition"),
         partition_bytes=take.count("maxBytesPerPartition") or PARTITION_BYTES,
         include_headers=include_headers,
