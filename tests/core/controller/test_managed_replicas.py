@@ -43,6 +43,7 @@ from anabranch.core.wire.messages.create_topics import (
 )
 from anabranch.core.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from anabranch.core.wire.messages.unregister_broker import UnregisterBrokerRequest
+from anabranch.core.wire.metadata_records import PartitionChangeRecord
 
 RACKS = {1: "a", 2: "b", 3: "c", 4: "a", 5: "b", 6: "c"}
 FACTOR = (
@@ -302,3 +303,21 @@ def test_a_reassignment_to_brokers_that_are_all_down_is_refused():
     assert code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
     assert "broker" in sentence
     assert world.partition("t") == before
+
+
+def test_a_change_of_a_partition_leaves_its_place_in_the_index():
+    """Keys that go and come again fill a table of 100,000 with gaps, until it is made anew at
+    once: two such tables held up the loop of a controller for 40 ms."""
+    world = racked_world(1, 2)
+    diskless(world, partitions=20)
+    index = world.controller.state.diskless
+    tables = [index.keys, *(table[each] for table in (index.on, index.led_by) for each in (1, 2))]
+    before = [list(each) for each in tables]
+    topic_id = world.image.topic("t").topic_id
+    row = [*world.partition("t", 3).replicas, 3]
+    nowhere = [UNASSIGNED_DIRECTORY] * 3
+    world.commit([PartitionChangeRecord(partition_id=3, topic_id=topic_id, isr=row, replicas=row,
+                                        directories=nowhere)])  # fmt: skip
+    assert [list(each) for each in tables] == before
+    assert list(index.on[3]) == [(topic_id, 3)]
+    check_all(world)

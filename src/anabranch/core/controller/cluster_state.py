@@ -124,16 +124,17 @@ class ClusterState:
             diskless = is_diskless(self.image, topic.name)
             for index in indexes:
                 was = None if old_topic is None else old_topic.partitions.get(index)
-                if was is not None:
-                    self._disappears((topic_id, index), was)
+                key, partition = (topic_id, index), topic.partitions[index]
+                if was is None:
+                    self._appears(key, partition, diskless=diskless)
+                else:
                     racks.disappears(topic.name, was)
-                self._appears((topic_id, index), topic.partitions[index], diskless=diskless)
-                racks.appears(topic.name, topic.partitions[index])
+                    self._changes(key, was, partition)
+                racks.appears(topic.name, partition)
         if racks_moved:
             self.racks.count_anew(self.image)
 
     def _appears(self, key: PartitionKey, partition: PartitionImage, *, diskless: bool) -> None:
-        self.steps += 1
         if diskless:
             self.diskless.appears(key, partition)
         else:
@@ -141,6 +142,19 @@ class ClusterState:
                 self.in_isr[broker_id][key] = None
             for broker_id in partition.elr:
                 self.in_elr[broker_id][key] = None
+        self._count(key, partition)
+
+    def _changes(self, key: PartitionKey, was: PartitionImage, partition: PartitionImage) -> None:
+        if key in self.diskless.keys:
+            self._uncount(key, was)
+            self.diskless.changes(key, was, partition)
+            self._count(key, partition)
+        else:
+            self._disappears(key, was)
+            self._appears(key, partition, diskless=False)
+
+    def _count(self, key: PartitionKey, partition: PartitionImage) -> None:
+        self.steps += 1
         for broker_id in partition.replicas:
             self.replica_count[broker_id] += 1
         for broker_id in partition.observers:
@@ -160,7 +174,6 @@ class ClusterState:
             self.led_count[partition.leader] += 1
 
     def _disappears(self, key: PartitionKey, partition: PartitionImage) -> None:
-        self.steps += 1
         if key in self.diskless.keys:
             self.diskless.disappears(key, partition)
         else:
@@ -168,6 +181,10 @@ class ClusterState:
                 self.in_isr[broker_id].pop(key, None)
             for broker_id in partition.elr:
                 self.in_elr[broker_id].pop(key, None)
+        self._uncount(key, partition)
+
+    def _uncount(self, key: PartitionKey, partition: PartitionImage) -> None:
+        self.steps += 1
         for broker_id in partition.replicas:
             self.replica_count[broker_id] -= 1
         for broker_id in partition.observers:

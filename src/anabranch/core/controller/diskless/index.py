@@ -31,7 +31,7 @@ class DisklessIndex:
         """Partitions that came or changed since `take_touched`."""
 
     def appears(self, key: Key, partition: PartitionImage) -> None:
-        """A partition came, or came back changed."""
+        """A partition came."""
         self.keys[key] = None
         self.topics[key[0]] += 1
         self.touched[key] = None
@@ -40,8 +40,23 @@ class DisklessIndex:
         if partition.leader >= 0:
             self.led_by[partition.leader][key] = None
 
+    def changes(self, key: Key, was: PartitionImage, partition: PartitionImage) -> None:
+        """A partition is not what it `was`. Only what differs is touched: a key that is removed and
+        added again leaves a gap, and a table of 100,000 keys that is full of gaps is made anew,
+        which holds up the loop for 10 ms."""
+        self.touched[key] = None
+        if was.replicas != partition.replicas:
+            for broker_id in set(was.replicas).difference(partition.replicas):
+                self.on[broker_id].pop(key, None)
+            for broker_id in partition.replicas:
+                self.on[broker_id][key] = None
+        if was.leader != partition.leader:
+            self.led_by[was.leader].pop(key, None)
+            if partition.leader >= 0:
+                self.led_by[partition.leader][key] = None
+
     def disappears(self, key: Key, partition: PartitionImage) -> None:
-        """A partition went, or is about to come back changed."""
+        """A partition went."""
         del self.keys[key]
         self.topics[key[0]] -= 1
         if not self.topics[key[0]]:
