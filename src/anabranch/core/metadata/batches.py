@@ -30,8 +30,10 @@ from anabranch.core.wire.metadata_records import (
 )
 from anabranch.core.wire.records import Record, build_batch, decode_records
 
-SNAPSHOT_BATCH_RECORDS = 1024
-"""Records a batch of a snapshot: as Kafka writes, enough to spread the batch's 61 bytes thin."""
+SNAPSHOT_BATCH_RECORDS = 128
+"""Records a batch of a snapshot: enough to spread its 61 bytes thin. Each is made at one go, by a
+thread that its node shares: some 2 ms. Kafka writes 1,024; while 100,000 partitions changed these
+took 14 ms."""
 
 
 class MetadataBatch(NamedTuple):
