@@ -422,8 +422,8 @@ def test_a_look_that_comes_late_makes_no_larger_step():
     while moves := pace.allowed(5_000, 60_000):
         pace.spend(moves)
         made.append(moves)
-    assert made == [60] * 5
-    assert pace.allowed(5_000, 60_010) == 50
+    assert made == [40] * 7 + [20]
+    assert pace.allowed(5_000, 60_010) == 40
 
 
 @pytest.mark.parametrize(("moves_per_sec", "most"), [(100, 50), (5_000, 60), (50_000, 600)])
@@ -464,7 +464,7 @@ def test_only_a_full_batch_of_moves_says_that_more_follow(monkeypatch):
     monkeypatch.setattr(world, "commit_result", noted)
     world.register(3, rack="c")
     live(world, 4_000, 1, 2, 3)
-    assert made == [(60, True), (60, True), (30, False)]
+    assert made == [(40, True)] * 3 + [(30, False)]
 
 
 def test_moves_that_took_long_are_followed_by_a_longer_pause():
@@ -486,14 +486,14 @@ def test_moves_that_took_long_are_followed_by_a_longer_pause():
     moves(world.now_ms + 1_000)
     moves(world.now_ms + 1_001)  # whatever was moved before is over
     moved_ms = world.now_ms + 2_000
-    assert moves(moved_ms) == 60
+    assert moves(moved_ms) == 40
     moved_ms += 10
-    assert moves(moved_ms) == 60, "it took a moment, so that the pace holds"
+    assert moves(moved_ms) == 40, "it took a moment, so that the pace holds"
     assert moves(moved_ms + 100) == 0, "90 ms behind the pause that there is always"
     assert reconciling.due_ms == moved_ms + 450
     assert moves(moved_ms + 449) == 0
     moved_ms += 450
-    assert moves(moved_ms) == 60
+    assert moves(moved_ms) == 40
     assert moves(moved_ms + 5_000) == 0
     assert reconciling.due_ms == moved_ms + 5_490, "but never for long"
 

@@ -22,10 +22,10 @@ from anabranch.core.metadata.levels import level_of, to_write
 from anabranch.core.metadata.store import StoredBatch
 from anabranch.core.types import NEVER_MS
 
-SHARED_MS = 30
+SHARED_MS = 12
 """How long decisions of which more follow wait for those. An append on SQLite is five syncs of a
-disk, each node that follows asks, answers and writes once more, and clients wait meanwhile: some 30
-appends a second in place of 80, while thousands of partitions change, cost half of that."""
+disk, each node that follows asks, answers and writes once more, and clients wait meanwhile. With 30
+all nodes had three times as much to follow at the same time, and clients waited for that."""
 
 
 class Decisions:
