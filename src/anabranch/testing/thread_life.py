@@ -236,6 +236,8 @@ class ThreadLife(Life):
         loop.set_exception_handler(lambda _loop, _context: None)
         # The loop closes the sockets of the dead, and warns of each, here, that nobody else has.
         warnings.filterwarnings("ignore", "unclosed resource", ResourceWarning, re.escape(__name__))
+        # A stream that was being opened has no task to close it: it warns once it is collected.
+        warnings.filterwarnings("ignore", "loop is closed", ResourceWarning, r"asyncio\.streams")
         loop.close()
         if self.node is not None:
             self.node.abandon()
