@@ -123,6 +123,17 @@ def test_a_commit_that_may_come_late_lowers_what_may_be_asked(groups):
     groups.polled(begins("b", 0))  # only the first answer shows where it began
 
 
+def test_a_commit_whose_answer_was_lost_may_be_the_newest(groups):
+    """Seed 43020917: the topic had lost records, so the group went back, and nobody heard of it."""
+    write(groups, 7)
+    groups.committed(committed(7))
+    groups.committed(committed(3, ok=False))
+    groups.assigned(given("b", 1, PLACE, at_us=2 * MAY_COME_LATE_US))
+    groups.polled(begins("b", 3))
+    groups.assigned(given("b", 2, PLACE, at_us=2 * MAY_COME_LATE_US))
+    assert violated(groups.polled, begins("b", 2)) == "group-rewound"
+
+
 def test_without_a_commit_it_may_begin_anywhere(groups):
     groups.committed(committed(7, ok=False))
     groups.assigned(given("b", 1, PLACE))

@@ -117,15 +117,16 @@ class GroupChecks:
             )  # fmt: skip
 
     def _floor(self, event: Assigned, place: TopicPartition) -> int:
-        """The least offset that may be the committed one now; -1 when perhaps there is none."""
+        """The least offset that may be the committed one now; -1 when perhaps there is none. Of a
+        commit that got no answer nobody knows whether it took effect."""
         commits = self._commits.get((event.group, place), [])
-        done = [commit for commit in commits if commit.ok]
-        if not done:
+        last = max((n for n, commit in enumerate(commits) if commit.ok), default=-1)
+        if last < 0:
             return -1
-        recent = [
-            commit.offset for commit in commits if commit.at_us > event.at_us - MAY_COME_LATE_US
-        ]
-        return min(done[-1].offset, *recent) if recent else done[-1].offset
+        late_us = event.at_us - MAY_COME_LATE_US
+        return min(
+            commit.offset for n, commit in enumerate(commits) if n >= last or commit.at_us > late_us
+        )
 
 
 def _service(client: str) -> str:
