@@ -368,6 +368,39 @@ def test_a_broker_leaves_when_its_leaderships_have_moved():
     assert shell.registered.fenced
 
 
+STALE = SimpleNamespace(error_code=int(ErrorCode.STALE_BROKER_EPOCH), should_shut_down=False)
+
+
+def leaving() -> Shell:
+    """A broker that has asked whether it may stop, and waits for the answer."""
+    shell = let_in()
+    shell.is_cut_off = True
+    shell.step(ShutDown())
+    return shell
+
+
+def test_the_refusal_of_a_controller_that_was_replaced_is_no_permission_to_stop():
+    """Schedule 43050187: it was suspended, and knew an older registration of the broker."""
+    shell = leaving()
+    (ask,) = shell.waiting
+    shell.step(Answered(ask, STALE))
+    assert shell.of(Left) == []
+    shell.is_cut_off = False
+    shell.pass_time(2 * RETRY_MS)
+    assert shell.of(Left) == [Left("")]
+    assert shell.registered.fenced
+
+
+def test_a_broker_whose_registration_ended_leaves_when_it_is_refused():
+    shell = leaving()
+    (ask,) = shell.waiting
+    epoch = shell.machine.broker_epoch
+    shell.world.commit([UnregisterBrokerRecord(broker_id=1, broker_epoch=epoch)])
+    shell.read()
+    shell.step(Answered(ask, STALE))
+    assert shell.of(Left) == [Left("")]
+
+
 def test_a_controlled_shutdown_ends_without_an_answer_too():
     shell = let_in()
     shell.is_cut_off = True

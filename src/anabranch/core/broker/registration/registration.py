@@ -451,10 +451,17 @@ class Registration:
         if event.ask is not self._in_flight:
             return
         self._in_flight = None
-        if event.response.should_shut_down or event.response.error_code:
+        may_stop = event.response.should_shut_down
+        if may_stop or (event.response.error_code and self._is_counted_out()):
             self._leave("")
         else:
             self._ask_in(self._pause_ms())
+
+    def _is_counted_out(self) -> bool:
+        """Whether the metadata knows this registration no longer. A refusal alone may come from a
+        controller that was replaced and does not know it."""
+        broker = self._standing.image.brokers.get(self.identity.node_id)
+        return broker is None or broker.epoch != self.broker_epoch
 
     def _leave_unanswered(self, event: Unanswered) -> None:
         if event.ask is self._in_flight:
