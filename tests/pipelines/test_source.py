@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import time
@@ -13,9 +14,12 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from anabranch.client.ranges import PATIENCE_SECONDS
 from anabranch.core.wire.records import Record, build_batch, decode_records
-from anabranch.pipelines.offset_ranges import OffsetRange
+from anabranch.pipelines import offset_ranges, source
+from anabranch.pipelines.columns import RECORDS
+from anabranch.pipelines.offset_ranges import OffsetRange, offsets_at
 from anabranch.pipelines.options import source_options
 from anabranch.pipelines.range_reader import PartsAhead
+from anabranch.pipelines.source import reader_of
 from anabranch.testing import LocalCluster
 
 HIDES_TRACEBACKS = "spark.sql.execution.pyspark.udf.hideTraceback.enabled"
@@ -269,6 +273,31 @@ def test_an_offset_behind_the_log_is_named_or_reads_nothing(topics, read):
     with pytest.raises(PySparkException, match=r"has offsets 0 to 4; offsets from 9 on were"):
         read(options).count()
     assert read({**options, "failOnDataLoss": "false"}).count() == 0
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"endingOffsets": "latest"},
+        {"endingOffsets": '{"TOPIC":{"0":-1}}'},
+        {"endingTimestamp": "4000000000000"},
+        {"startingTimestamp": "4000000000000", "startingOffsetsByTimestampStrategy": "latest"},
+    ],
+)
+def test_records_that_come_while_a_read_is_planned_are_no_loss(topics, monkeypatch, more):
+    topic = topics.create()
+    topics.fill(topic, 0, 5)
+
+    async def and_a_record_more(*asked):
+        found = await offsets_at(*asked)
+        await asyncio.to_thread(topics.fill, topic, 0, 1)
+        return found
+
+    for module in (source, offset_ranges):
+        monkeypatch.setattr(module, "offsets_at", and_a_record_more)
+    given = {name: text.replace("TOPIC", topic) for name, text in more.items()}
+    (planned,) = reader_of(topics.options(topic, **given), RECORDS).partitions()
+    assert planned.until > 5
 
 
 def test_columns_of_a_jobs_own_are_refused(topics, spark):

@@ -104,10 +104,12 @@ class TopicReader(DataSourceReader):
         options = self.options
         found = await find(cluster, options)
         places = found.places
+        # What is known of the log is asked for around the bounds: it moves on meanwhile.
         first = await offsets_at(cluster, options, places, EARLIEST)
+        starts = await self._bound(cluster, places, options.starting, "starting")
+        untils = await self._bound(cluster, places, options.ending, "ending")
         end = await offsets_at(cluster, options, places, LATEST)
-        starts = await self._bound(cluster, places, options.starting, "starting", first)
-        untils = await self._bound(cluster, places, options.ending, "ending", end)
+        starts, untils = starts or dict(first), untils or dict(end)
         check_bounds(options, starts, untils, first, end)
         at_least = await self._from_time(cluster, places)
         ranges = [
@@ -122,10 +124,10 @@ class TopicReader(DataSourceReader):
         return await pieces(cluster, options, ranges)
 
     async def _bound(
-        self, cluster: Cluster, places: list[Place], bound: Bound | None, side: str, usual: Offsets
-    ) -> Offsets:
+        self, cluster: Cluster, places: list[Place], bound: Bound | None, side: str
+    ) -> Offsets | None:
         if bound is None:
-            return dict(usual)
+            return None
         return await resolve(cluster, self.options, places, bound, side)
 
     async def _from_time(self, cluster: Cluster, places: list[Place]) -> Offsets:
