@@ -20,8 +20,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from anabranch.client import admin
 from anabranch.client.cluster import Cluster
-from anabranch.pipelines.columns import RECORDS
+from anabranch.pipelines.columns import BATCHES, RECORDS
 from anabranch.pipelines.progress import lag
+from anabranch.pipelines.range_reader import DataLoss
 from anabranch.pipelines.stream_source import stream_reader_of
 
 WAIT_SECONDS = 120
@@ -278,6 +279,61 @@ def test_a_first_batch_is_read_again_from_where_it_began(topics):
     behind = restarted.latestOffset(end, ReadAllAvailable())
     (following,) = restarted.partitions(end, behind)
     assert (following.start, following.until) == (12, 16)
+
+
+def delete_before(topics, topic, offset):
+    asked(topics, lambda cluster: admin.delete_records(cluster, topic, {0: offset}))
+
+
+def test_what_a_new_partition_loses_after_its_batch_was_decided_is_named(topics):
+    topic, more = topics.create(), topics.create()
+    options = topics.options(f"{topic},{more}", startingOffsets="earliest")
+    begun = stream_reader_of(topics.options(topic), RECORDS).initialOffset()
+    topics.fill(more, 0, 20)
+    end = stream_reader_of(options, RECORDS).latestOffset(begun, ReadAllAvailable())
+    delete_before(topics, more, 8)
+    with pytest.raises(DataLoss, match=f"{more}-0: the log begins at offset 8; offsets 0 to 7"):
+        stream_reader_of(options, RECORDS).partitions(begun, end)
+    options["failOnDataLoss"] = "false"
+    (planned,) = stream_reader_of(options, RECORDS).partitions(begun, end)
+    assert (planned.start, planned.until) == (8, 20)
+
+
+def test_a_query_whose_log_was_cut_goes_on_with_what_comes_after(topics):
+    """Where records may be lost: it does not wait until the log is as long as it was."""
+    topic = topics.create()
+    topics.fill(topic, 0, 5)
+    options = topics.options(topic, failOnDataLoss="false")
+    reader = stream_reader_of(options, RECORDS)
+    found = reader.latestOffset({topic: {"0": 9}}, ReadAllAvailable())
+    assert found[topic] == {"0": 5}
+    assert not reader.partitions({topic: {"0": 9}}, found)
+    assert reader.latestOffset(found, ReadAllAvailable()) == found
+    topics.fill(topic, 0, 2)
+    (planned,) = reader.partitions(found, reader.latestOffset(found, ReadAllAvailable()))
+    assert (planned.start, planned.until) == (5, 7)
+
+
+def test_a_query_whose_log_was_cut_does_not_wait_for_more_records(topics):
+    topic = topics.create()
+    topics.fill(topic, 0, 5)
+    options = topics.options(topic, failOnDataLoss="false", minOffsetsPerTrigger="100")
+    reader = stream_reader_of(options, RECORDS)
+    limit = reader.getDefaultReadLimit()
+    for known in (2, 9):  # the first batch waits for nothing
+        assert reader.latestOffset({topic: {"0": known}}, limit)[topic] == {"0": 5}
+
+
+def test_a_batch_in_which_a_log_begins_is_read_where_others_are_lost(topics):
+    topic = topics.create()
+    topics.fill(topic, 0, 30, batch=10)
+    options = topics.options(topic, shape="batches", failOnDataLoss="false")
+    delete_before(topics, topic, 15)
+    reader = stream_reader_of(options, BATCHES)
+    end = reader.latestOffset({topic: {"0": 5}}, ReadAllAvailable())
+    (planned,) = reader.partitions({topic: {"0": 5}}, end)
+    found = [base for rows in reader.read(planned) for base in rows["baseOffset"].to_pylist()]
+    assert found == [10, 20]
 
 
 @pytest.mark.slow

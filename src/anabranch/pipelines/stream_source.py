@@ -112,10 +112,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 for place, end in ends.items()
             }
         waiting = sum(max(0, end - begins[place]) for place, end in ends.items())
-        if not waiting and set(ends) == set(begun.offsets) and _same_ids(begun, newest):
+        if not waiting and ends == begun.offsets and _same_ids(begun, newest):
             return start
         if not isinstance(limit, ReadAllAvailable):
-            least = self.options.min_offsets if self._target is None else 0
+            goes_back = any(end < begun.offsets.get(place, 0) for place, end in ends.items())
+            least = 0 if goes_back or self._target is not None else self.options.min_offsets
             now_ms = int(time.monotonic() * 1000)
             if least and self._patience.lets_pass(waiting, least, now_ms):
                 return start
@@ -225,7 +226,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for place, until in sorted(ended.offsets.items()):
             start = begun.offsets.get(place)
             if start is None or self._is_another(place.topic, begun, ended):
-                start = min(earliest.get(place, 0), until)
+                start = 0
             if start >= until:
                 continue
             if place not in earliest:
@@ -237,7 +238,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
                 continue
             first = earliest[place]
-            if start < first:
+            begins_later = start < first
+            if begins_later:
                 lose(
                     options,
                     f"{place}: the log begins at offset {first}; offsets {start} to "
@@ -246,7 +248,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
                 start = min(first, until)
             topic_id = ended.topic_ids.get(place.topic, b"")
-            ranges.append(OffsetRange(*place, topic_id, start, until, begun.is_fresh))
+            from_middle = begun.is_fresh or begins_later  # no range before has the batch there
+            ranges.append(OffsetRange(*place, topic_id, start, until, from_middle))
         return await pieces(cluster, options, ranges)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
