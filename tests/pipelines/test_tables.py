@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 import subprocess
 import sys
 import time
@@ -16,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 from confluent_kafka import Producer
 from deltalake import DeltaTable
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 from tests.pipelines.standalone import end
 
 from anabranch.cli.main import main
@@ -25,7 +26,16 @@ from anabranch.pipelines import session
 from anabranch.pipelines.faults import PipelineFault
 from anabranch.pipelines.fields import MOST_FIELDS
 from anabranch.pipelines.table_schema import PLACE, add_fields, prepare, schema_of_table
-from anabranch.pipelines.table_sink import Added, Files, TableWriter, add_once
+from anabranch.pipelines.table_sink import (
+    DEAD,
+    FITS,
+    MORE,
+    REASON,
+    Added,
+    Files,
+    TableWriter,
+    add_once,
+)
 from anabranch.pipelines.tables import IDENTITY, TableJob, counted, keep_table
 
 SCHEMA = "id bigint, name string, delay double"
@@ -370,6 +380,30 @@ def test_a_killed_driver_loses_and_repeats_nothing_while_the_schema_grows(spark,
     table = DeltaTable(one.table).to_pyarrow_table().drop_columns(PLACE.names).to_pylist()
     found = [{name: each for name, each in row.items() if each is not None} for row in table]
     assert sorted(found, key=itemgetter("id")) == values
+
+
+def test_new_fields_are_found_in_records_that_are_no_unicode_text(tmp_path):
+    """Spark hands text on as its bytes are, here those of Latin-1."""
+    written = '{"id": 1, "town": "Köln"}'.encode("latin-1")
+    ends = pa.py_buffer(struct.pack("<ii", 0, len(written)))
+    rows = pa.table(
+        {
+            FITS: pa.array([{"id": 1}], pa.struct([("id", pa.int64())])),
+            DEAD: pa.nulls(1, pa.struct([("reason", pa.string())])),
+            REASON: pa.nulls(1, pa.string()),
+            MORE: pa.StringArray.from_buffers(1, ends, pa.py_buffer(written)),
+        }
+    )
+    writer = TableWriter(str(tmp_path / "table"), str(tmp_path / "dead"), "application")
+    assert writer.write(iter(rows.to_batches())).more == {"town": StringType()}
+
+
+def test_a_table_with_another_field_that_must_not_be_null_is_refused(tmp_path):
+    table = str(tmp_path / "table")
+    fields = [pa.field("id", pa.int64()), pa.field("name", pa.string(), nullable=False)]
+    DeltaTable.create(table, pa.schema(fields))
+    with pytest.raises(PipelineFault, match="name as string not null"):
+        prepare(table, StructType([StructField("id", LongType())]))
 
 
 def test_of_two_processes_on_one_checkpoint_one_adds_and_one_is_told(tmp_path, monkeypatch):

@@ -172,11 +172,18 @@ def _extend(known: DeltaTable, table: str, wanted: Any) -> None:
             f"The table {table} is partitioned by {names}, and this job writes no partitions: "
             "write to another table."
         )
-    has = {each.name.lower(): each for each in known.schema().fields}
+    fields = known.schema().fields
+    never_null = [_described(each) for each in fields if not each.nullable]
+    if never_null:
+        raise PipelineFault(
+            f"The table {table} has {', '.join(never_null)}, and a record may lack any field: "
+            "write to another table."
+        )
+    has = {each.name.lower(): each for each in fields}
     asked = Schema.from_arrow(wanted).fields
     for each in asked:
         there = has.get(each.name.lower(), each)
-        if there.name != each.name or there.type != each.type or not there.nullable:
+        if there.name != each.name or there.type != each.type:
             raise PipelineFault(
                 f"The table {table} has the field {_described(there)}, and the schema says "
                 f"{_described(each)}: correct the schema, or write to another table."

@@ -163,10 +163,11 @@ def _fields(rows: Any, name: str) -> Any:
 
 
 def _more(rows: Any) -> Fields:
-    """The fields of records that are not among those of the schema."""
+    """The fields of records that are not among those of the schema. Spark hands on text that is no
+    UTF-8, and reads what is wrong in it as U+FFFD."""
     known = {each.name for each in rows.schema.field(FITS).type}
-    texts = rows.column(MORE).drop_null().to_pylist()
-    return reduce(merged, (fields_of(text, known) for text in texts), {})
+    texts = rows.column(MORE).drop_null().cast(pa.large_binary()).to_pylist()
+    return reduce(merged, (fields_of(text.decode(errors="replace"), known) for text in texts), {})
 
 
 def _remove(folder: str, files: Iterable[Added]) -> None:
