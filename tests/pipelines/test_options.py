@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.client.ranges import PART_BYTES
 from anabranch.pipelines.option_table import EFFECTIVE, REFUSED, SECRET, WITHOUT_EFFECT
 from anabranch.pipelines.options import (
     EARLIEST,
@@ -122,11 +123,26 @@ def test_durations_have_units(text, ms):
         ({"startingOffsets": '{"orders":{"0":9223372036854775808}}'}, "is JSON like"),
         ({"startingTimestamp": "9223372036854775808"}, "whole number from 0 up"),
         ({"kafka.fetch.max.wait.ms": "2147483648"}, "whole number from 0 to 2147483647"),
+        ({"kafka.fetch.max.bytes": "2147483648"}, "whole number from 1 to 2147483647"),
+        ({"kafka.max.partition.fetch.bytes": "2147483648"}, "whole number from 1 to 2147483647"),
     ],
 )
 def test_what_cannot_be_is_refused(more, words):
     with pytest.raises(OptionError, match=words):
         options(**more)
+
+
+@pytest.mark.parametrize(
+    ("of_partition", "of_all", "part_bytes"),
+    [
+        (None, None, PART_BYTES), ("8388608", None, 8 << 20), (None, "52428800", PART_BYTES),
+        (None, "1000", 1000), ("8388608", "1000", 1000),
+    ],
+)  # fmt: skip
+def test_the_smaller_maximum_of_a_fetch_applies(of_partition, of_all, part_bytes):
+    given = {"kafka.max.partition.fetch.bytes": of_partition, "kafka.fetch.max.bytes": of_all}
+    found = options(**{name: text for name, text in given.items() if text is not None})
+    assert found.reading.part_bytes == part_bytes
 
 
 @pytest.mark.parametrize("name", ["kafka.sasl.jaas.config", "kafka.ssl.keystore.password"])

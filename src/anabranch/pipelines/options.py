@@ -43,11 +43,13 @@ UNITS_MS = {
 SHOWN_NAME = 60
 """Characters of a wrong name that a message repeats."""
 LARGEST = 2**63 - 1
+"""Of an offset, and of a timestamp."""
 MOST_PARTITIONS = 100_000
 """Tasks that a query may ask for: Spark plans each of them before the first begins."""
-"""Of an offset, and of a timestamp."""
-LONGEST_MS = 2**31 - 1
-"""Of a time in a request."""
+LARGEST_IN_REQUEST = 2**31 - 1
+"""Of a time, and of a size."""
+FETCH_BYTES = 50 << 20
+"""Of a whole fetch, as Kafka's consumer has it: of one partition, `PART_BYTES` is less."""
 
 PerPartition = dict[str, dict[int, int]]
 """Topic -> partition -> offset, or timestamp in ms."""
@@ -370,13 +372,13 @@ def _bound(take: _Taker, side: str) -> Bound | None:
 def _reading(take: _Taker) -> ReadOptions:
     isolation = take.one_of("kafka.isolation.level", "read_uncommitted", "read_committed")
     part_bytes = min(
-        take.count("kafka.max.partition.fetch.bytes", PART_BYTES),
-        take.count("kafka.fetch.max.bytes", PART_BYTES),
+        take.count("kafka.max.partition.fetch.bytes", PART_BYTES, most=LARGEST_IN_REQUEST),
+        take.count("kafka.fetch.max.bytes", FETCH_BYTES, most=LARGEST_IN_REQUEST),
     )
     patience_ms = take.count("kafkaConsumer.pollTimeoutMs", int(PATIENCE_SECONDS * 1000))
     return ReadOptions(
         isolation_level=READ_COMMITTED if isolation == "read_committed" else 0,
         part_bytes=part_bytes,
-        wait_ms=take.count("kafka.fetch.max.wait.ms", WAIT_MS, least=0, most=LONGEST_MS),
+        wait_ms=take.count("kafka.fetch.max.wait.ms", WAIT_MS, least=0, most=LARGEST_IN_REQUEST),
         patience_seconds=patience_ms / 1000,
     )
