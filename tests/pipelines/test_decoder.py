@@ -147,6 +147,17 @@ def test_times_that_no_column_holds_become_the_last_that_it_does():
         )
 
 
+@pytest.mark.parametrize("far", [1 << 60, -(1 << 60)])
+def test_the_time_of_a_batch_that_no_column_holds_becomes_the_last_that_it_does(far):
+    decoding = RangeDecoder(
+        topic="t", partition=3, window=EVERYTHING, schema=columns.arrow_schema(columns.BATCHES)
+    )
+    batch = build_batch([Record(0, far, b"", b"")])
+    (found,) = decoding.batches([Part(memoryview(batch), 1, ())])
+    (time_us,) = found.column("maxTimestamp").view("int64").to_pylist()
+    assert time_us == (assembler.FARTHEST_MS if far > 0 else -assembler.FARTHEST_MS) * 1000
+
+
 def transaction(base, producer, count=3):
     records = [Record(base + each, 0, b"k", b"v") for each in range(count)]
     return build_batch(

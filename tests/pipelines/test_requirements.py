@@ -107,6 +107,21 @@ def test_a_second_query_on_one_checkpoint_ends_the_first(topics, spark, tmp_path
         second.stop()
 
 
+def test_two_jobs_may_make_the_archive_at_the_same_time(tmp_path, monkeypatch):
+    others = []
+    write = zipfile.ZipFile.writestr
+
+    def while_another_makes_it(archive, *file):
+        if not others:
+            others.append(None)
+            others[0] = package_archive(tmp_path)
+        write(archive, *file)
+
+    monkeypatch.setattr(zipfile.ZipFile, "writestr", while_another_makes_it)
+    assert [package_archive(tmp_path)] == others == list(tmp_path.iterdir())
+    assert zipfile.ZipFile(others[0]).testzip() is None
+
+
 def test_a_process_that_runs_from_an_archive_ships_that_archive(tmp_path):
     archive = package_archive(tmp_path)
     code = (

@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from anabranch.core.wire.batch import walk
 from anabranch.pipelines.offset_ranges import Place
 from anabranch.pipelines.scrub import Partition, pieces_of, scrub
-from anabranch.pipelines.waves import NotesFault
+from anabranch.pipelines.waves import Notes, NotesFault
 from anabranch.testing import LocalCluster
 
 RECORDS = 5_000
@@ -203,6 +203,20 @@ def test_what_is_done_is_not_done_again(spark, cluster, tmp_path):
     notes.write_text("no note\n")
     with pytest.raises(NotesFault, match="line 1: this is no note"):
         scrub(spark, cluster.bootstrap_servers, ["noted"], notes_path=notes)
+
+
+@pytest.mark.parametrize("text", ['{"mine": 1}', "{", "mine", '{"job": {"job": "scrub", "mi'])
+def test_a_file_that_is_not_of_notes_stays_as_it_is(tmp_path, text):
+    path = tmp_path / "mine.json"
+    path.write_text(text)
+    job = {"job": "scrub", "topics": ["orders"]}
+    if text == "{":  # as far as a kill let the first note come
+        Notes(path, job).close()
+        assert json.loads(path.read_text()) == {"job": job}
+        return
+    with pytest.raises(NotesFault, match="line 1: this is no note of a job; name another file"):
+        Notes(path, job)
+    assert path.read_text() == text
 
 
 def test_pieces_have_no_gap_and_no_overlap():

@@ -121,7 +121,7 @@ class RangeDecoder:
         """A row for each of some batches that lie side by side: their bytes stay where they are."""
         headers = [header for _, header in rows]
         begins = [position for position, _ in rows]
-        times = [min(each.max_timestamp, FARTHEST_MS) * 1000 for each in headers]
+        times = [min(max(each.max_timestamp, -FARTHEST_MS), FARTHEST_MS) * 1000 for each in headers]
         columns: list[list[Any]] = [
             [self.topic] * len(rows), [self.partition] * len(rows),
             [each.base_offset for each in headers], [each.last_offset for each in headers],

@@ -7,6 +7,7 @@ the Python of the executors; requirements.py names what is missing there.
 from __future__ import annotations
 
 import hashlib
+import tempfile
 import zipfile
 import zipimport
 from importlib.util import find_spec
@@ -29,11 +30,11 @@ def package_archive(cache: Path) -> Path:
         digest.update(name.encode() + b"\0" + path.read_bytes())
     archive = cache / f"anabranch-{digest.hexdigest()[:16]}.zip"
     if not archive.exists():
-        part = archive.with_suffix(".part")
-        with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as made:
+        part = tempfile.NamedTemporaryFile(dir=cache, suffix=".part", delete=False)  # noqa: SIM115
+        with part, zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as made:
             for name, path in files:
                 made.writestr(zipfile.ZipInfo(name, EPOCH), path.read_bytes())
-        part.replace(archive)
+        Path(part.name).replace(archive)
     return archive
 
 

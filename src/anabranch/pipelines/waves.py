@@ -76,9 +76,11 @@ class Notes:
         """Take over what is noted; the bytes of whole lines."""
         kept = 0
         for number, line in enumerate(path.read_bytes().splitlines(keepends=True)):
-            if not line.endswith(b"\n"):
-                break
             try:
+                if not line.endswith(b"\n"):
+                    if number or _line({"job": job}).startswith(line.decode()):
+                        break
+                    raise ValueError(line)
                 noted = json.loads(line)
                 if number == 0 and noted["job"] != json.loads(json.dumps(job)):
                     raise NotesFault(f"{path} is of another job; name another file")
@@ -104,7 +106,7 @@ class Notes:
 
     def _write(self, line: Mapping[str, Any]) -> None:
         if self._file is not None:
-            self._file.write(json.dumps(line) + "\n")
+            self._file.write(_line(line))
             self._file.flush()
             os.fsync(self._file.fileno())
 
@@ -112,6 +114,10 @@ class Notes:
         """No more is noted."""
         if self._file is not None:
             self._file.close()
+
+
+def _line(note: Mapping[str, Any]) -> str:
+    return json.dumps(note) + "\n"
 
 
 class Pace:
