@@ -398,12 +398,38 @@ def test_new_fields_are_found_in_records_that_are_no_unicode_text(tmp_path):
     assert writer.write(iter(rows.to_batches())).more == {"town": StringType()}
 
 
-def test_a_table_with_another_field_that_must_not_be_null_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("name", "configuration", "said"),
+    [
+        (pa.field("name", pa.string(), nullable=False), {}, "name as string not null"),
+        (pa.field("name", pa.string()), {"delta.columnMapping.mode": "name"}, "maps columns by"),
+        (
+            pa.field("name", pa.string(), metadata={"delta.generationExpression": "string(id)"}),
+            {}, "has rules for name",
+        ),
+    ],
+)  # fmt: skip
+def test_a_table_whose_writers_must_do_more_than_this_job_is_refused(
+    tmp_path, name, configuration, said
+):
     table = str(tmp_path / "table")
-    fields = [pa.field("id", pa.int64()), pa.field("name", pa.string(), nullable=False)]
-    DeltaTable.create(table, pa.schema(fields))
-    with pytest.raises(PipelineFault, match="name as string not null"):
+    schema = pa.schema([pa.field("id", pa.int64()), name])
+    DeltaTable.create(table, schema, configuration=configuration)
+    check_is_refused(table, said)
+
+
+def test_a_table_with_constraints_is_refused(tmp_path):
+    table = str(tmp_path / "table")
+    DeltaTable.create(table, pa.schema([("id", pa.int64())]))
+    DeltaTable(table).alter.add_constraint({"few": "id < 9"})
+    check_is_refused(table, "has the constraints few")
+
+
+def check_is_refused(table, said):
+    before = DeltaTable(table).version()
+    with pytest.raises(PipelineFault, match=f"{said}.*: write to another table"):
         prepare(table, StructType([StructField("id", LongType())]))
+    assert DeltaTable(table).version() == before
 
 
 def test_of_two_processes_on_one_checkpoint_one_adds_and_one_is_told(tmp_path, monkeypatch):

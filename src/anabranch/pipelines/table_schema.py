@@ -67,6 +67,10 @@ FIT = frozenset(
     }
 )  # fmt: skip
 """Types that Spark reads from JSON, hands to Python, and a Delta table has."""
+MAPPING = "delta.columnMapping.mode"
+CHECK = "delta.constraints."
+RULES = ("delta.generationExpression", "delta.identity.start", "delta.invariants")
+"""What the metadata of a field says that only writers keep: values that they make, or check."""
 SAMPLED = 10_000
 """Records that a schema is derived from, when none is given and there is no table."""
 
@@ -166,20 +170,10 @@ def prepare(table: str, schema: StructType) -> None:
 def _extend(known: DeltaTable, table: str, wanted: Any) -> None:
     from deltalake import Schema
 
-    if known.metadata().partition_columns:
-        names = ", ".join(known.metadata().partition_columns)
-        raise PipelineFault(
-            f"The table {table} is partitioned by {names}, and this job writes no partitions: "
-            "write to another table."
-        )
-    fields = known.schema().fields
-    never_null = [_described(each) for each in fields if not each.nullable]
-    if never_null:
-        raise PipelineFault(
-            f"The table {table} has {', '.join(never_null)}, and a record may lack any field: "
-            "write to another table."
-        )
-    has = {each.name.lower(): each for each in fields}
+    beyond = _beyond_this_job(known)
+    if beyond:
+        raise PipelineFault(f"The table {table} {beyond}: write to another table.")
+    has = {each.name.lower(): each for each in known.schema().fields}
     asked = Schema.from_arrow(wanted).fields
     for each in asked:
         there = has.get(each.name.lower(), each)
@@ -191,6 +185,26 @@ def _extend(known: DeltaTable, table: str, wanted: Any) -> None:
     missing = [each for each in asked if each.name.lower() not in has]
     if missing:
         known.alter.add_columns(missing)
+
+
+def _beyond_this_job(known: DeltaTable) -> str:
+    """What of a table this job would get wrong, as files are added unseen; else empty."""
+    metadata, fields = known.metadata(), known.schema().fields
+    never_null = [_described(each) for each in fields if not each.nullable]
+    rules = [each.name for each in fields if any(rule in each.metadata for rule in RULES)]
+    settings = metadata.configuration
+    checks = [each.removeprefix(CHECK) for each in settings if each.startswith(CHECK)]
+    mapping = settings.get(MAPPING) or "none"
+    if metadata.partition_columns:
+        names = ", ".join(metadata.partition_columns)
+        return f"is partitioned by {names}, and this job writes no partitions"
+    if never_null:
+        return f"has {', '.join(never_null)}, and a record may lack any field"
+    if mapping != "none":
+        return f"maps columns by {mapping} ({MAPPING}), and this job writes their plain names"
+    if checks:
+        return f"has the constraints {', '.join(checks)}, and this job checks none"
+    return f"has rules for {', '.join(rules)}, and this job follows none" if rules else ""
 
 
 def _described(field: Any) -> str:
