@@ -23,7 +23,8 @@ from pyspark.sql.datasource import (
 from anabranch.pipelines.admission import Patience, share_out
 from anabranch.pipelines.filters import TakenFilters
 from anabranch.pipelines.offset_ranges import OffsetRange, Place, cut, piece_counts
-from anabranch.pipelines.options import MOST_PARTITIONS
+from anabranch.pipelines.options import MOST_PARTITIONS, OptionError
+from anabranch.pipelines.progress import lag
 from anabranch.pipelines.stream_offsets import CheckpointError, StreamOffsets, stream_offsets
 
 lengths = st.lists(st.integers(1, 10_000), min_size=1, max_size=6)
@@ -61,6 +62,21 @@ def test_pieces_of_many_partitions_are_counted_in_time():
         [10_000] * 2_000, [0.0] * 2_000, partition_bytes=1, min_partitions=MOST_PARTITIONS
     )
     assert (set(counts), time.process_time() - begin < 5) == ({50}, True)
+
+
+@pytest.mark.parametrize("most", [{"max_records": 10}, {"partition_bytes": 1 << 10}])
+def test_more_pieces_than_spark_can_plan_are_refused(most):
+    with pytest.raises(OptionError, match=r"\d{7,} tasks.* at most 100000.*'maxRecordsPer"):
+        piece_counts([1 << 31], [100.0], **{"partition_bytes": 256 << 20, **most})
+    partitions = [1] * (MOST_PARTITIONS + 1)
+    assert piece_counts(partitions, [1.0] * len(partitions), partition_bytes=1) == partitions
+
+
+@pytest.mark.parametrize(
+    "progress", [None, {"sources": [{"endOffset": None, "latestOffset": None}]}]
+)
+def test_a_query_without_progress_has_no_lag(progress):
+    assert lag(progress) == {}
 
 
 COLUMNS = ("partition", "offset")

@@ -43,6 +43,12 @@ def test_producer_settings_are_taken_in_any_case():
     assert options.producer.lane.delivery_timeout_ms == 60_000
 
 
+@pytest.mark.parametrize(("codec", "level"), [("gzip", None), ("zstd", -1)])
+def test_a_level_of_minus_one_is_the_usual_one_of_gzip_only(codec, level):
+    given = {"kafka.compression.type": codec, f"kafka.compression.{codec}.level": "-1"}
+    assert read_options({**SERVERS, **given}).level == level
+
+
 def test_settings_without_effect_are_accepted():
     read_options({**SERVERS, **{f"kafka.{name}": "1" for name in WITHOUT_EFFECT}})
 

@@ -28,7 +28,14 @@ from anabranch.core.wire.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
 )
 from anabranch.core.wire.messages.metadata import MetadataResponseTopic
-from anabranch.pipelines.options import EARLIEST, LATEST, Bound, OptionError, SourceOptions
+from anabranch.pipelines.options import (
+    EARLIEST,
+    LATEST,
+    MOST_PARTITIONS,
+    Bound,
+    OptionError,
+    SourceOptions,
+)
 
 T = TypeVar("T")
 
@@ -266,13 +273,21 @@ def piece_counts(
     lengths: list[int], densities: list[float], *, partition_bytes: int, max_records: int = 0,
     min_partitions: int = 0,
 ) -> list[int]:  # fmt: skip
-    """How many pieces each range becomes; `lengths` are in offsets, `densities` in bytes each."""
+    """How many pieces each range becomes; `lengths` are in offsets, `densities` in bytes each.
+
+    Raises OptionError where they were more than Spark can plan.
+    """
     counts = []
     for length, density in zip(lengths, densities):
         count = -(-int(length * density) // partition_bytes)
         if max_records:
             count = max(count, -(-length // max_records))
         counts.append(min(max(count, 1), length))
+    if sum(counts) > max(MOST_PARTITIONS, len(lengths)):
+        raise OptionError(
+            f"This query would have {sum(counts)} tasks; it has at most {MOST_PARTITIONS}. Raise "
+            "'maxRecordsPerPartition' or 'maxBytesPerPartition'."
+        )
     by_length = [
         (-length / count, each) for each, (length, count) in enumerate(zip(lengths, counts))
     ]

@@ -18,8 +18,10 @@ def lag(progress: Mapping[str, Any] | Any, source: int = 0) -> Offsets:
     """Records between the end of a batch and the end of the log, by partition.
 
     `progress` is a query's `lastProgress`, as an object or as the dictionary of its JSON, and
-    `source` the number of the source in the query.
+    `source` the number of the source in the query. Nothing is known before the first progress.
     """
+    if progress is None:
+        return {}
     told = progress if isinstance(progress, Mapping) else json.loads(progress.json)
     described = told["sources"][source]
     end, newest = (
@@ -30,5 +32,5 @@ def lag(progress: Mapping[str, Any] | Any, source: int = 0) -> Offsets:
 
 def _offsets(told: Any) -> Mapping[str, Any]:
     """Spark gives offsets as JSON, or as the text of it."""
-    found: Mapping[str, Any] = json.loads(told) if isinstance(told, str) else told
-    return found
+    found: Mapping[str, Any] | None = json.loads(told) if isinstance(told, str) else told
+    return found or {}

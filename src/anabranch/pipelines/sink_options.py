@@ -176,7 +176,8 @@ def _topic(given: Mapping[str, str]) -> str | None:
 
 def _level(codec: Codec, values: Mapping[str, Any]) -> int | None:
     level = values.get(f"compression.{codec.name.lower()}.level", "")
-    return None if level in ("", -1) else int(level)
+    is_usual = level == "" or (codec is Codec.GZIP and level == -1)
+    return None if is_usual else int(level)
 
 
 def _producer(values: Mapping[str, Any]) -> ProducerSettings:
