@@ -281,6 +281,31 @@ def test_a_first_batch_is_read_again_from_where_it_began(topics):
     assert (following.start, following.until) == (12, 16)
 
 
+def test_a_first_batch_of_sparks_kafka_source_is_not_passed_over(topics):
+    """Its checkpoint says where the batch ends, and not where it began."""
+    topic = topics.create()
+    topics.fill(topic, 0, 12)
+    end = {topic: {"0": 9}}
+    reader = stream_reader_of(topics.options(topic), RECORDS)
+    with pytest.raises(DataLoss, match=r"first micro-batch .* set 'startingOffsets' to where"):
+        reader.partitions(reader.initialOffset(), end)
+    began = {"startingOffsets": json.dumps({topic: {"0": 5}})}
+    reader = stream_reader_of(topics.options(topic, **began), RECORDS)
+    (planned,) = reader.partitions(reader.initialOffset(), end)
+    assert (planned.start, planned.until) == (5, 9)
+
+
+def test_a_first_batch_in_which_a_topic_has_no_part_is_planned(topics):
+    """Another source of the query has records."""
+    topic = topics.create()
+    reader = stream_reader_of(topics.options(topic), RECORDS)
+    begun = reader.initialOffset()
+    end = reader.latestOffset(begun, ReadAllAvailable())
+    topics.fill(topic, 0, 3)
+    restarted = stream_reader_of(topics.options(topic), RECORDS)
+    assert list(restarted.partitions(restarted.initialOffset(), end)) == []
+
+
 def delete_before(topics, topic, offset):
     asked(topics, lambda cluster: admin.delete_records(cluster, topic, {0: offset}))
 

@@ -78,9 +78,13 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._initial = ask(self.options, self._begin).to_json()
         return self._initial
 
+    @property
+    def _beginning(self) -> Bound:
+        return self.options.starting or Bound(special=LATEST)
+
     async def _begin(self, cluster: Cluster) -> StreamOffsets:
         found = await find(cluster, self.options)
-        bound = self.options.starting or Bound(special=LATEST)
+        bound = self._beginning
         offsets = await resolve(cluster, self.options, found.places, bound, "starting")
         return StreamOffsets(offsets, found.topic_ids, is_fresh=True)
 
@@ -207,6 +211,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begun, ended = stream_offsets(start), stream_offsets(end)
         if begun.is_fresh and ended.first is not None:
             begun = StreamOffsets(ended.first, begun.topic_ids, is_fresh=True)
+        elif begun.is_fresh and not ended.is_fresh and self._beginning.special == LATEST:
+            why = (
+                "The checkpoint does not say where its first micro-batch began, which is lost; set"
+            )
+            lose(self.options, f"{why} 'startingOffsets' to where that was.", warn)
 
         async def plan(cluster: Cluster) -> list[OffsetRange]:
             return await self._plan(cluster, begun, ended)
