@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -133,3 +137,19 @@ def test_every_kind_of_string_is_a_column():
         assert column.null.tolist() == [True, False, False]
         assert not column.plain.flags.writeable and not column.at.flags.writeable
     assert column_of(pa.array([], pa.string())).sizes.tolist() == []
+
+
+def test_a_numba_that_cannot_be_imported_is_done_without(tmp_path):
+    """As one that is older than the numpy beside it."""
+    (tmp_path / "numba.py").write_text("raise ImportError('Numba needs NumPy 1.9 or less')")
+    code = (
+        "from anabranch.pipelines.assembler import numba_is_here\n"
+        "from anabranch.pipelines.encoder import encoder\n"
+        "print(numba_is_here(), type(encoder()).__name__)"
+    )
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )  # fmt: skip
+    assert done.stdout.split() == ["False", "PlainEncoder"]

@@ -8,7 +8,6 @@ compressed, or a single record; all records of a call have the time that the cal
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.util import find_spec
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
@@ -66,10 +65,18 @@ class Encoder(Protocol):
 
 
 def encoder(*, compiled: bool | None = None) -> Encoder:
-    """The compiled encoder where numba is installed, else the plain one."""
+    """The compiled encoder where numba can be imported, else the plain one."""
     if compiled is None:
-        compiled = find_spec("numba") is not None
+        compiled = _numba_is_here()
     return CompiledEncoder() if compiled else PlainEncoder()
+
+
+def _numba_is_here() -> bool:
+    try:
+        import anabranch.pipelines.compiled_encoder  # noqa: F401
+    except ImportError:
+        return False
+    return True
 
 
 class CompiledEncoder:
