@@ -60,6 +60,14 @@ def test_records_far_into_a_batch_are_read_back(key: bytes | None, size: int, la
     assert decode_records(build_batch(records, base_offset=7)) == records
 
 
+def test_a_header_name_that_is_no_utf_8_is_read_as_kafka_s_clients_read_it() -> None:
+    """librdkafka sends such names, and brokers take them."""
+    batch = build_batch([Record(0, 1, None, b"v", (("name", b"h"),))])
+    at = batch.index(b"name")
+    batch[at : at + 2] = b"\xff\xc3"
+    assert decode_records(batch) == [Record(0, 1, None, b"v", (("\ufffd\ufffdme", b"h"),))]
+
+
 def test_checksum_is_crc32c() -> None:
     # The check value that the CRC catalogue gives for CRC-32/ISCSI.
     assert crc32c(b"123456789") == 0xE3069283

@@ -189,10 +189,7 @@ def _headers(plain: bytes, position: int, end: int) -> tuple[Headers, int]:
         size, position = _varint(plain, position)
         if not 0 <= size <= end - position:
             raise Malformed(f"a header key of {size} bytes does not fit")
-        try:
-            key = str(plain[position : position + size], "utf-8")
-        except UnicodeDecodeError:
-            raise Malformed("a header key is not UTF-8") from None
+        key = str(plain[position : position + size], "utf-8", "replace")
         size, position = _varint(plain, position + size)
         if size > end - position:
             raise Malformed(f"a header value of {size} bytes does not fit")
