@@ -92,6 +92,32 @@ async def test_a_broker_of_one_cluster_is_refused_by_the_controller_of_another(
     create_topic(first)
 
 
+def content_of(folder: Path) -> dict[str, bytes]:
+    paths = (each for each in folder.rglob("*") if each.is_file())
+    return {str(each): each.read_bytes() for each in paths}
+
+
+@pytest.mark.parametrize("has_copy", [True, False])
+async def test_a_folder_of_another_cluster_is_left_as_it_was(
+    running: Any, tmp_path: Path, has_copy: bool
+) -> None:
+    """Its copy of the metadata was opened before anybody was asked, which recovered it."""
+    first, folder = running(tmp_path / "a"), tmp_path / "b"
+    ThreadNode(folder, **{"node.id": "2"}).start().stop()
+    (segment,) = (folder / "__cluster_metadata-0").glob("*.log")
+    if has_copy:
+        segment.write_bytes(segment.read_bytes()[:-3])  # torn
+    else:
+        shutil.rmtree(segment.parent)
+    before = content_of(folder)
+    words = broker_only(
+        folder, f"127.0.0.1:{free_port()},{controller_of(first)}", **{"node.id": "2"}
+    )
+    assert "and the controllers to cluster" in str(await refusal(words))
+    assert content_of(folder) == before
+    assert segment.exists() == has_copy
+
+
 async def test_a_broker_of_one_cluster_with_a_fresh_id_is_refused_too(
     running: Any, tmp_path: Path
 ) -> None:

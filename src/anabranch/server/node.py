@@ -14,6 +14,7 @@ in one line what and what to do, and leaves everything as it was.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import time
@@ -22,7 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.core.api.registry import handlers
 from anabranch.core.broker.registration.active_controller import addresses_of
-from anabranch.core.errors import StorageFault
+from anabranch.core.errors import Bug, ProtocolError, StorageFault
+from anabranch.core.metadata.following.copied_image import image_in
 from anabranch.core.metadata.following.copy import MetadataCopy
 from anabranch.core.metadata.image import MetadataImage
 from anabranch.core.metadata.levels import check_supported
@@ -88,6 +90,8 @@ class Node:
         self._http: Any = None
         self._ports: dict[str, int] = {}
         self._copy: MetadataCopy | None = None
+        self._image: MetadataImage | None = None
+        """What the copy said before it was opened."""
         self._ending: asyncio.Task[None] | None = None
 
     @property
@@ -140,12 +144,13 @@ class Node:
             known = await self._store.cluster_id(self._folders.cluster_id_or_new())
             self.cluster_id = self._folders.settle(known)
         else:
-            if self._folders.home:  # its copy may know controllers that this node was not told of
-                self._copy = self._opened_copy()
             timeout_ms = config.broker.initial_broker_registration_timeout_ms
             known = await cluster_of_controllers(self._channel, config.node_id, timeout_ms)
             self.cluster_id = self._folders.settle(known, folders.THE_CONTROLLERS)
-        copy = self._copy = self._copy or self._opened_copy()
+        self._copy = copy = MetadataCopy.open(
+            self.files, config.metadata_log_dir, wall_ms(),
+            segment_bytes=config.broker.metadata_log_segment_bytes,
+        )  # fmt: skip
         check_supported(copy.image)
         self.stores = StoresAtStart(config, self.cluster_id)
         await self.stores.begin()
@@ -161,12 +166,6 @@ class Node:
             from anabranch.server.http import HttpListener
 
             self._http = await HttpListener.start(self, config.http_host, config.http_port)
-
-    def _opened_copy(self) -> MetadataCopy:
-        return MetadataCopy.open(
-            self.files, self.config.metadata_log_dir, wall_ms(),
-            segment_bytes=self.config.broker.metadata_log_segment_bytes,
-        )  # fmt: skip
 
     async def _tell_what_is_awaited(self) -> None:
         """A start that takes long says what it waits for, and what would help."""
@@ -277,8 +276,19 @@ class Node:
 
     def _controller_addresses(self) -> list[tuple[str, int]]:
         given = (*self._controller_endpoints().values(), *self.config.controllers)
-        image = MetadataImage.empty() if self._copy is None else self._copy.image
+        image = self._copied_image() if self._copy is None else self._copy.image
         return addresses_of(given, image, self.config.controller_listener_names)
+
+    def _copied_image(self) -> MetadataImage:
+        """What a copy from before says, once no controller was found where this node was told. It
+        is only read: the folder may turn out to be another cluster's."""
+        if self._channel is None or not self._channel.obstacle:
+            return MetadataImage.empty()
+        if self._image is None:
+            self._image = MetadataImage.empty()
+            with contextlib.suppress(OSError, ProtocolError, StorageFault, Bug):  # opening it tells
+                self._image = image_in(self.files, self.config.metadata_log_dir)
+        return self._image
 
     def _told_controllers(self) -> dict[str, tuple[str, int]]:
         """Where other nodes reach this controller, by listener: also from other machines."""
