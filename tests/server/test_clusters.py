@@ -17,7 +17,9 @@ from anabranch.core.errors import ApiError, StorageFault
 from anabranch.core.log.checkpoints import CLEAN_SHUTDOWN
 from anabranch.core.metadata.batches import decode_batches
 from anabranch.core.metadata.image import RECOVERED, RECOVERING
+from anabranch.core.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from anabranch.server.config import load_config
+from anabranch.server.controller_channel import ControllerChannel
 from anabranch.server.folders import FolderFault
 from anabranch.server.node import Node
 
@@ -116,6 +118,22 @@ async def test_a_folder_of_another_cluster_is_left_as_it_was(
     assert "and the controllers to cluster" in str(await refusal(words))
     assert content_of(folder) == before
     assert segment.exists() == has_copy
+
+
+async def test_no_controller_of_another_cluster_is_asked(running: Any, tmp_path: Path) -> None:
+    """The metadata still names one that is gone, and its address is another cluster's: a broker
+    whose own controllers were away had topics created there, and stopped."""
+    ours, other = running(tmp_path / "a"), running(tmp_path / "b")
+    first, then = (each.node.controller.controller.endpoint for each in (other, ours))
+    channel = ControllerChannel(
+        lambda: [first, then], "test", cluster_id=lambda: str(ours.node.cluster_id)
+    )
+    topic = CreatableTopic(name="mine", num_partitions=1, replication_factor=1)
+    answer = await channel.send(CreateTopicsRequest(topics=[topic]))
+    assert [each.error_code for each in answer.topics] == [0]
+    await channel.close()
+    images = [each.node.controller.controller.image for each in (ours, other)]
+    assert [image.topic("mine") is not None for image in images] == [True, False]
 
 
 async def test_a_broker_of_one_cluster_with_a_fresh_id_is_refused_too(

@@ -3,7 +3,8 @@
 What: sends a request and gives back the answer, dialling and redialling as needed. Why:
 registration, heartbeats, forwarding and following the metadata all need the active controller and
 must not care how it was found. Which controller is asked, and when another is looked for, is
-decided in `core/broker/registration/active_controller.py`.
+decided in `core/broker/registration/active_controller.py`. Rule kept: a node that knows
+its cluster asks no other's controllers: the metadata may name an address that is another's since.
 """
 
 from __future__ import annotations
@@ -24,12 +25,15 @@ from anabranch.core.broker.registration.active_controller import (
     Seen,
 )
 from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.wire.messages.describe_cluster import DescribeClusterRequest
 from anabranch.core.wire.messages.describe_quorum import DescribeQuorumRequest
 from anabranch.core.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from anabranch.server.clocks import steady_ms
 
 WHO_IS_ACTIVE = DescribeQuorumRequest(topics=[])
 """Only the active controller answers it without an error."""
+WHOSE_IT_IS = DescribeClusterRequest(endpoint_type=2)
+"""Asked of a controller: each tells its cluster."""
 NO_ANSWER = (OSError, EOFError, TimeoutError)
 
 Address = tuple[str, int]
@@ -43,8 +47,12 @@ class ControllerChannel:
         addresses: Callable[[], Sequence[Address]],
         client_id: str,
         seen: Seen[Address] | None = None,
+        *,
+        cluster_id: Callable[[], str] = str,
     ) -> None:
+        """`cluster_id` gives the id of the node's cluster, empty while it is not known."""
         self.addresses = addresses
+        self.cluster_id = cluster_id
         self.client_id = client_id
         self.obstacle = ""
         """Why the last attempt to reach an active controller failed; empty when it did not."""
@@ -60,7 +68,12 @@ class ControllerChannel:
 
     def another(self, purpose: str) -> ControllerChannel:
         """A channel of its own to the same controllers, for long polls."""
-        return ControllerChannel(self.addresses, f"{self.client_id}-{purpose}", self._search.seen)
+        return ControllerChannel(
+            self.addresses,
+            f"{self.client_id}-{purpose}",
+            self._search.seen,
+            cluster_id=self.cluster_id,
+        )
 
     async def send(
         self, message: Any, version: int | None = None, *, patience_ms: int | None = PATIENCE_MS
@@ -129,12 +142,32 @@ class ControllerChannel:
     async def _dialled(self, address: Address) -> Connection:
         begun_ms, limit_s = steady_ms(), self._search.dial_ms / 1000
         try:
-            return await Connection.open(
-                *address, client_id=self.client_id, timeout_seconds=limit_s
-            )
+            return await self._opened(address, limit_s)
         except NO_ANSWER:
             self._search.not_connected(steady_ms() - begun_ms)
             raise
+
+    async def _opened(self, address: Address, limit_s: float) -> Connection:
+        """A connection to a controller of this node's cluster. Raises NO_ANSWER."""
+        connection = await Connection.open(
+            *address, client_id=self.client_id, timeout_seconds=limit_s
+        )
+        cluster_id = self.cluster_id()
+        if not cluster_id:
+            return connection
+        try:
+            async with asyncio.timeout(limit_s):
+                answer = await connection.send(WHOSE_IT_IS)
+            if answer.cluster_id != cluster_id:
+                raise OSError(f"{connection.address} is no controller of cluster {cluster_id}")
+        except BaseException as fault:
+            connection.abort()
+            if isinstance(fault, TimeoutError):
+                raise OSError(f"{connection.address} does not say whose it is") from None
+            if isinstance(fault, ApiError):
+                raise OSError(f"{connection.address} is no controller: {fault}") from None
+            raise
+        return connection
 
     async def _answer(self, connection: Connection, message: Any, version: int | None) -> Any:
         """The answer on one connection, which ends when another controller is the active one."""
@@ -160,8 +193,9 @@ class ControllerChannel:
     async def _is_active(self, address: Address) -> bool:
         connection: Connection | None = None
         try:
-            async with asyncio.timeout(active_controller.SILENCE_MS / 1000):
-                connection = await Connection.open(*address, client_id=self.client_id)
+            limit_s = active_controller.SILENCE_MS / 1000
+            async with asyncio.timeout(limit_s):
+                connection = await self._opened(address, limit_s)
                 return not (await connection.send(WHO_IS_ACTIVE)).error_code
         except (*NO_ANSWER, ApiError):
             return False

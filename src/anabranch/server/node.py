@@ -137,7 +137,11 @@ class Node:
     async def _start(self) -> None:
         config = self.config
         self._folders = folders.hold(config)
-        self._channel = ControllerChannel(self._controller_addresses, f"node-{config.node_id}")
+        self._channel = ControllerChannel(
+            self._controller_addresses,
+            f"node-{config.node_id}",
+            cluster_id=lambda: self.cluster_id,
+        )
         if config.is_controller:
             timeout_ms = config.broker.initial_broker_registration_timeout_ms
             self._store = await open_for_start(config.metadata_store_url, timeout_ms)
