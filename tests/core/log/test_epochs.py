@@ -99,6 +99,17 @@ def test_a_killed_copy_that_begins_in_a_gap_knows_whose_the_gap_is(files: Counte
     assert log.epochs.entries == reopen(log).epochs.entries == [(5, 100)]
 
 
+def test_a_killed_log_that_was_emptied_knows_whose_a_gap_behind_it_is() -> None:
+    log = new_log(retention_ms=1000)
+    append(log, batch())
+    sync(log)
+    log.apply_retention(NOW_MS + 60_000, log.end_offset)
+    records = batch()
+    patch(memoryview(records), 0, 30, 5)
+    log.append_as_follower(records, now_ms=NOW_MS)
+    assert log.epochs.entries == reopen(log).epochs.entries == [(5, 3)]
+
+
 def test_an_epoch_that_nothing_was_written_in_is_in_no_file(files: CountedFiles) -> None:
     log = begun(files)
     log.roll(NOW_MS)
@@ -126,6 +137,25 @@ def test_a_clean_stop_leaves_every_epoch_in_the_file(files: CountedFiles) -> Non
     log = reopen(log, clean=True)
     reopen(log, clean=True)
     assert parse_epochs(files.read(TABLE)) == [(0, 0), (1, 3), (2, 6)]
+
+
+@pytest.mark.parametrize("clean", [False, True])
+@pytest.mark.parametrize("is_retention", [False, True])
+def test_a_log_whose_records_were_all_deleted_knows_its_last_epoch(
+    *, is_retention: bool, clean: bool
+) -> None:
+    """Without it, a follower takes its start for one of a history that is gone, and begins anew."""
+    log = new_log(retention_ms=1000)
+    append(log, batch())
+    append(log, batch(), leader_epoch=5)
+    sync(log)
+    if is_retention:
+        log.apply_retention(NOW_MS + 60_000, log.end_offset)
+    else:
+        log.delete_records_before(log.end_offset)
+    for _ in range(2):
+        log = reopen(log, clean=clean, log_start_offset=log.start_offset)
+        assert log.epochs.entries == [(5, 6)]
 
 
 def test_a_table_of_which_the_end_is_missing_is_refused() -> None:

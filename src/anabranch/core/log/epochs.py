@@ -48,15 +48,15 @@ class LeaderEpochs:
     def _changed(self, offset: int) -> None:
         self.unsaved_from = min(self.unsaved_from, offset)
 
-    def found(self, epoch: int, offset: int) -> None:
+    def found(self, epoch: int, offset: int, begin: int) -> None:
         """Note a batch that is read again: the table is right where the batch agrees with it.
 
-        It disagrees with a table that is older than the log: then the epoch starts here."""
+        It disagrees with a table that is older than the log: then the epoch starts at `begin`."""
         if epoch < 0 or epoch == self.epoch_of(offset):
             return
         while self.entries and (self.entries[-1][0] > epoch or self.entries[-1][1] >= offset):
             self._changed(self.entries.pop()[1])
-        self.assign(epoch, offset)
+        self.assign(epoch, begin)
 
     def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """The largest known epoch up to `epoch`, and where it ended; (-1, -1) when unknown."""

@@ -131,13 +131,13 @@ def save_beside(log: LogState) -> None:
         segment.save_indexes(log.files)
         save_aborted(log, segment)
         save_snapshot(log)
-    _save_epochs_before(log, log.end_offset)
+    save_epochs_before(log, log.end_offset)
     if not is_saved:
         log.unsynced_segments.append((log.end_offset, segment))
         log.names_unsynced = True
 
 
-def _save_epochs_before(log: LogState, offset: int) -> None:
+def save_epochs_before(log: LogState, offset: int) -> None:
     """Have the epoch table right for what lies before an offset. Raises DiskFull."""
     if log.epochs.unsaved_from < offset:
         save_epochs(log, sync=False)
@@ -180,7 +180,7 @@ def sync_target(log: LogState) -> tuple[Offset, tuple[Syncable, ...]] | None:
     if log.end_offset <= log.flushed_offset and not log.unsynced_segments:
         return None
     if log.active is not None:
-        _save_epochs_before(log, log.active.base_offset)
+        save_epochs_before(log, log.active.base_offset)
     log.sync_ceiling = log.end_offset
     log.decided_ceiling = log.decided_before(log.end_offset)
     log.unsynced_since_ms = -1

@@ -33,7 +33,7 @@ from anabranch.core.log.segment import (
 from anabranch.core.log.segment_roll import roll
 from anabranch.core.log.side_files import save_epochs
 from anabranch.core.log.state import LogState
-from anabranch.core.log.sync_round import sync_names, sync_whose
+from anabranch.core.log.sync_round import save_epochs_before, sync_names, sync_whose
 from anabranch.core.types import Offset
 
 
@@ -192,6 +192,9 @@ def raise_start(log: LogState, offset: int) -> None:
             f"{log.end_offset}.",
         )
     if offset > log.start_offset:
+        if offset == log.end_offset:
+            with suppress(DiskFull):  # no batch is left that tells which epoch was the last
+                save_epochs_before(log, offset)
         log.start_offset = offset
         log.epochs.cut_start(offset)
 
