@@ -348,7 +348,7 @@ class Lines:
             told: Callable[[], None]
             try:
                 told = partial(_settle, found, self._next_lines())
-            except Exception as fault:  # whatever it is, somebody waits for it
+            except Exception as fault:  # the caller waits for the outcome, whatever it is
                 told = partial(_settle, found, fault)
             with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits
                 loop.call_soon_threadsafe(told)
