@@ -58,9 +58,9 @@ def age_limit_ms(log: LogState, segment: Segment) -> int:
     that differs by partition and segment, the same at every replica. It is never all of the age, as
     in Kafka: else each batch would begin a segment."""
     config = log.config
-    most_ms = min(config.segment_jitter_ms, config.segment_ms)
-    if most_ms <= 0:
+    if config.segment_jitter_ms <= 0:
         return config.segment_ms
+    most_ms = max(1, min(config.segment_jitter_ms, config.segment_ms))
     which = f"{log.topic_partition} {segment.base_offset}".encode()
     return config.segment_ms - crc32(which) % most_ms
 

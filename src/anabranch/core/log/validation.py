@@ -21,7 +21,11 @@ from anabranch.core.types import TopicPartition
 from anabranch.core.wire.batch import (
     ATTRIBUTES_AT,
     BATCH_OVERHEAD,
+    CODEC_MASK,
+    CONTROL_BIT,
+    LOG_APPEND_TIME_BIT,
     MAGIC,
+    TRANSACTIONAL_BIT,
     BatchHeader,
     read_header,
 )
@@ -99,7 +103,7 @@ def check_client(
     for position, header in batches:
         decoded = check_client_batch(view, position, header, config, partition, now_ms)
         checked.append((position, header, decoded))
-        is_rebuilt = is_rebuilt or needs_rebuild(header, config)
+        is_rebuilt = is_rebuilt or (decoded is not None and needs_rebuild(header, config))
     if is_rebuilt:
         view = rebuild(view, checked, config, partition)
         batches = check_shape(view, config, partition)
@@ -151,10 +155,10 @@ def check_client_batch(
 ) -> list[Record] | None:
     """Refuse a client's batch that may not be appended; its records if they had to be decoded."""
     _check_header(header, config, partition)
-    decoded = None
-    if config.compacted or needs_rebuild(header, config):
+    decoded, compacted = None, config.compacted
+    if compacted or needs_rebuild(header, config):
         decoded = _decoded(records, position, header, config, partition)
-    if config.compacted:
+    if compacted:
         _check_keys(decoded or [], partition)
     if config.message_timestamp_type != "LogAppendTime":
         earliest = now_ms - config.message_timestamp_before_max_ms
@@ -184,18 +188,20 @@ def _check_header(header: BatchHeader, config: LogConfig, partition: TopicPartit
             partition,
             f"{count} records do not fit the last offset delta {header.last_offset_delta}",
         )
-    if header.is_control:
+    attributes = header.attributes
+    if attributes & CONTROL_BIT:
         _refuse(partition, "clients may not write control records")
-    if header.is_transactional and header.producer_id < 0:
-        _refuse(partition, "a transactional batch has no producer id")
-    if header.producer_id >= 0 and header.base_sequence < 0:
+    if header.producer_id < 0:
+        if attributes & TRANSACTIONAL_BIT:
+            _refuse(partition, "a transactional batch has no producer id")
+    elif header.base_sequence < 0:
         _refuse(partition, f"sequence number {header.base_sequence} of a producer with an id")
-    if header.codec > Codec.ZSTD:
+    if attributes & CODEC_MASK > Codec.ZSTD:
         raise ApiError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"A batch for {partition} has codec {header.codec}; the last one known is 4, zstd.",
         )
-    if header.log_append_time and config.message_timestamp_type == "LogAppendTime":
+    if attributes & LOG_APPEND_TIME_BIT and config.message_timestamp_type == "LogAppendTime":
         raise ApiError(
             ErrorCode.INVALID_TIMESTAMP,
             f"A batch for {partition} claims the time of its append, which the leader gives.",
