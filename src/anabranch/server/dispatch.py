@@ -36,7 +36,7 @@ from anabranch.core.request import Request
 from anabranch.core.step import Mailbox, Performer, drain
 from anabranch.core.types import Piece
 from anabranch.core.wire.codec import decoder
-from anabranch.core.wire.frame import API_VERSIONS_KEY, frame_response, read_request_header
+from anabranch.core.wire.frame import API_VERSIONS_KEY, frame_response, framer, read_client_id
 from anabranch.core.wire.messages import API_KEYS
 from anabranch.server.clocks import steady_ms, wall_ms
 from anabranch.server.logs import logger
@@ -147,8 +147,8 @@ class Route:
     """An API key in one version: everything that a request of it needs, looked up once."""
 
     __slots__ = (
-        "api_key", "charge", "decode", "failures", "name", "opens_session", "requests", "response",
-        "run", "version",
+        "api_key", "charge", "decode", "failures", "frame", "is_flexible", "name", "opens_session",
+        "requests", "response", "run", "version",
     )  # fmt: skip
 
     def __init__(self, handler: Handler, run: Callable[..., Any], version: int) -> None:
@@ -159,8 +159,10 @@ class Route:
         self.run = run
         self.opens_session = handler.opens_session
         self.charge = handler.charge
+        self.is_flexible = version >= spec.flexible_from
         self.decode = decoder(spec.request, version)
         self.response = spec.response
+        self.frame = framer(spec.response, version)
         self.requests = 0
         self.failures = 0
 
@@ -236,13 +238,13 @@ class Dispatcher(Performer):
         route.requests += 1
         self.received_bytes += len(frame)
         try:
-            header = read_request_header(frame)
-            body, _ = route.decode(frame, header.body_offset)
+            client_id, body_offset = read_client_id(frame, route.is_flexible)
+            body, _ = route.decode(frame, body_offset)
         except ProtocolError as fault:
             connection.hang_up(f"bad {route.name} request: {fault}")
             return None
         request = Request(
-            api_key, version, correlation_id, header.client_id, body, session.principal,
+            api_key, version, correlation_id, client_id, body, session.principal,
             connection.listener, connection.host, connection.identity,
         )  # fmt: skip
         try:
@@ -255,7 +257,7 @@ class Dispatcher(Performer):
             connection.brought(is_crowded=self.mailbox.is_crowded)
         if outcome.__class__ is route.response:
             try:
-                answer = frame_response(correlation_id, outcome, version)
+                answer = route.frame(correlation_id, outcome)
             except Exception as fault:
                 outcome = fault
             else:
@@ -346,10 +348,10 @@ class Dispatcher(Performer):
             self._answer(slot, outcome)
 
     def _answer(self, slot: Slot, message: Any) -> None:
-        assert slot.request is not None
-        request = slot.request
+        route, request = slot.route, slot.request
+        assert route is not None and request is not None
         try:
-            buffers = frame_response(request.correlation_id, message, request.version)
+            buffers = route.frame(request.correlation_id, message)
         except Exception as fault:
             self._fault(slot, fault, may_answer=False)
         else:

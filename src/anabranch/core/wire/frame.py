@@ -14,10 +14,11 @@ Not here: reading the size and bounding it, which the connection does before the
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import NamedTuple
 
 from anabranch.core.errors import ProtocolError
-from anabranch.core.types import Buffer, Piece
+from anabranch.core.types import SIZE_BYTES, Buffer, Piece
 from anabranch.core.wire.codec import M, decoder, encoder
 from anabranch.core.wire.messages import API_KEYS
 from anabranch.core.wire.primitives import Refusal, read_unknown_tags
@@ -25,7 +26,8 @@ from anabranch.core.wire.schema import Message
 
 API_VERSIONS_KEY = 18
 
-_REQUEST_HEAD = struct.Struct(">hhih")
+_REQUEST_HEAD = struct.Struct(">hhi")
+_LENGTH = struct.Struct(">h")
 _RESPONSE_HEAD = struct.Struct(">ii")
 _RESPONSE_HEAD_FLEXIBLE = struct.Struct(">iix")
 _CORRELATION_ID = struct.Struct(">i")
@@ -49,47 +51,65 @@ def read_request_header(frame: memoryview) -> RequestHeader:
     beyond the known ones is skipped when the API is flexible, so ApiVersions can be answered.
     """
     try:
-        return _read_request_header(frame)
+        api_key, version, correlation_id = _REQUEST_HEAD.unpack_from(frame, 0)
+    except struct.error as problem:
+        raise _ends_early(frame) from problem
+    spec = API_KEYS.get(api_key)
+    is_flexible = spec is not None and version >= spec.flexible_from
+    return RequestHeader(api_key, version, correlation_id, *read_client_id(frame, is_flexible))
+
+
+def read_client_id(frame: memoryview, is_flexible: bool) -> tuple[str | None, int]:
+    """The rest of a request's header for whoever knows its API key and version: the client's id,
+    and where the body starts; raises ProtocolError."""
+    try:
+        (size,) = _LENGTH.unpack_from(frame, _REQUEST_HEAD.size)
+        position = _REQUEST_HEAD.size + _LENGTH.size
+        client_id = None
+        if size >= 0:
+            end = position + size
+            if end > len(frame):
+                raise Refusal(f"length {size} but {len(frame) - position} bytes remain")
+            client_id = str(frame[position:end], "utf-8")
+            position = end
+        elif size != -1:
+            raise Refusal(f"length {size}")
+        if is_flexible:
+            count = frame[position]
+            position += 1
+            if count:
+                _, position = read_unknown_tags(frame, position, count)
     except (struct.error, IndexError) as problem:
-        detail = f"the header ends after {len(frame)} bytes"
-        raise ProtocolError("RequestHeader", 2, "", len(frame), detail) from problem
+        raise _ends_early(frame) from problem
     except (UnicodeDecodeError, Refusal) as problem:
         raise ProtocolError("RequestHeader", 2, "client_id", 8, str(problem)) from problem
+    return client_id, position
 
 
-def _read_request_header(frame: memoryview) -> RequestHeader:
-    api_key, version, correlation_id, size = _REQUEST_HEAD.unpack_from(frame, 0)
-    position = _REQUEST_HEAD.size
-    client_id = None
-    if size >= 0:
-        end = position + size
-        if end > len(frame):
-            raise Refusal(f"length {size} but {len(frame) - position} bytes remain")
-        client_id = str(frame[position:end], "utf-8")
-        position = end
-    elif size != -1:
-        raise Refusal(f"length {size}")
-    spec = API_KEYS.get(api_key)
-    if spec is not None and version >= spec.flexible_from:
-        count = frame[position]
-        position += 1
-        if count:
-            _, position = read_unknown_tags(frame, position, count)
-    return RequestHeader(api_key, version, correlation_id, client_id, position)
+def _ends_early(frame: memoryview) -> ProtocolError:
+    detail = f"the header ends after {len(frame)} bytes"
+    return ProtocolError("RequestHeader", 2, "", len(frame), detail)
+
+
+def framer(cls: type[M], version: int) -> Callable[[int, M], list[Piece]]:
+    """What makes frames of a class of responses: `(correlation_id, body) -> frame`, see below."""
+    encode = encoder(cls, version)
+    is_flexible = version in cls.flexible_versions and cls.api_key != API_VERSIONS_KEY
+    head = _RESPONSE_HEAD_FLEXIBLE if is_flexible else _RESPONSE_HEAD
+    pack, head_bytes = head.pack, head.size - SIZE_BYTES
+
+    def frame(correlation_id: int, body: M) -> list[Piece]:
+        out: list[Piece] = [b""]
+        encode(body, out)
+        out[0] = pack(sum(map(len, out)) + head_bytes, correlation_id)
+        return out
+
+    return frame
 
 
 def frame_response(correlation_id: int, body: Message, version: int) -> list[Piece]:
     """A response's frame with its size; `records` fields are passed on, not copied."""
-    cls = type(body)
-    out: list[Piece] = [b""]
-    encoder(cls, version)(body, out)
-    if version in cls.flexible_versions and cls.api_key != API_VERSIONS_KEY:
-        size = sum(map(len, out)) + 5
-        out[0] = _RESPONSE_HEAD_FLEXIBLE.pack(size, correlation_id)
-    else:
-        size = sum(map(len, out)) + 4
-        out[0] = _RESPONSE_HEAD.pack(size, correlation_id)
-    return out
+    return framer(type(body), version)(correlation_id, body)
 
 
 def frame_request(
@@ -101,7 +121,7 @@ def frame_request(
     encoder(cls, version)(body, out)
     name = b"" if client_id is None else client_id.encode()
     tail = name + b"\0" if version in cls.flexible_versions else name
-    size = sum(map(len, out)) + _REQUEST_HEAD.size + len(tail)
+    size = sum(map(len, out)) + _REQUEST_HEAD.size + _LENGTH.size + len(tail)
     length = -1 if client_id is None else len(name)
     out[0] = _SIZE_AND_HEAD.pack(size, cls.api_key, version, correlation_id, length) + tail
     return out
