@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from anabranch.core.access.principal import ANONYMOUS
 from anabranch.core.broker.gate import Session
 from anabranch.core.types import SIZE_BYTES, Loan, Piece
-from anabranch.server.clocks import steady_ms
 from anabranch.server.loan_sender import LoanSender, in_memory
 from anabranch.server.other_protocols import SMALLEST_GREETING, other_protocol
 from anabranch.server.receive_memory import ReceiveMemory
@@ -176,7 +175,7 @@ class Connection(asyncio.BufferedProtocol):
         """Bytes came: run every whole frame among them, then send what they were answered."""
         dispatcher = self._dispatcher
         dispatcher.begin()
-        self.last_active_ms = steady_ms()
+        self.last_active_ms = dispatcher.steady_ms
         frame = self._frame
         if frame is None:
             self._cut_frames(len(self._tail) + size)
@@ -208,8 +207,8 @@ class Connection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         """The peer took its answers."""
         self._sending = True
-        self.last_active_ms = steady_ms()
         self._dispatcher.begin()
+        self.last_active_ms = self._dispatcher.steady_ms
         self.touch()
         self._dispatcher.settle()
 

@@ -188,7 +188,7 @@ class Dispatcher(Performer):
         self.quotas: Quotas | None = None
         self.settle: Callable[[], None] = partial(drain, mailbox, self)
         """Ends a step."""
-        self.now_ms = wall_ms()
+        self.now_ms, self.steady_ms = wall_ms(), steady_ms()
         self.sent_bytes = 0
         self.received_bytes = 0
         self.faults_total = 0
@@ -210,8 +210,8 @@ class Dispatcher(Performer):
     # One step: begin, handle…, settle.
 
     def begin(self) -> None:
-        """Read the clock, once for everything that this step does."""
-        self.now_ms = wall_ms()
+        """Read the clocks, once for everything that this step does."""
+        self.now_ms, self.steady_ms = wall_ms(), steady_ms()
 
     def handle(self, connection: Peer, frame: memoryview) -> list[Piece] | Slot | None:
         """The answer to one frame, its place in the order, or None: the connection was closed."""

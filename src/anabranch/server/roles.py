@@ -307,7 +307,7 @@ class BrokerDispatcher(Dispatcher):
     def begin(self) -> None:
         """Read both clocks, once for everything that this step does."""
         self.now_ms = self.world.wall_ms = wall_ms()
-        self.world.steady_ms = steady_ms()
+        self.steady_ms = self.world.steady_ms = steady_ms()
 
     def take_faults(self) -> None:
         """See Performer."""
@@ -326,10 +326,13 @@ class BrokerDispatcher(Dispatcher):
         self._broker_role.replicating.perform()
         self._broker_role.peers.perform()
         self._broker_role.diskless.perform()
-        for late in self.world.transactions.upkeep.take_said():
-            say_late(late)
-        for refusal in self.world.refusals.take_said():
-            say_refusal(refusal)
+        upkeep, refusals = self.world.transactions.upkeep, self.world.refusals
+        if upkeep.said:
+            for late in upkeep.take_said():
+                say_late(late)
+        if refusals.said:
+            for refusal in refusals.take_said():
+                say_refusal(refusal)
 
     def grant(self, wish: Wish) -> None:
         """See Performer."""
@@ -359,7 +362,7 @@ class ControllerDispatcher(Dispatcher):
     def begin(self) -> None:
         """Read both clocks, once for everything that this step does, and look at the lease."""
         self.world.wall_ms = wall_ms()
-        self.now_ms = steady_ms()
+        self.now_ms = self.steady_ms = steady_ms()
         self._side.look_at_lease()
 
     def left(self, connection: Peer) -> None:

@@ -86,6 +86,8 @@ class Purgatory:
     def wake(self, keys: Iterable[Hashable], now_ms: int) -> None:
         """Ask those who wait for some of `keys` whether they have their answer now, each once: it
         looks at all that it waits for, of which thousands may have changed."""
+        if not self._by_key:
+            return
         asked: set[Parked] = set()
         for key in keys:
             for parked in tuple(self._by_key.get(key, ())):

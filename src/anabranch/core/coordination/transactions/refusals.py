@@ -59,7 +59,7 @@ class Refusals:
     """Those of one broker. Calls are for the loop's thread."""
 
     def __init__(self) -> None:
-        self._said: list[Refusal] = []
+        self.said: list[Refusal] = []
         self._unsaid = 0
         self._since_ms = 0
         self._named = 0
@@ -80,13 +80,13 @@ class Refusals:
             return
         if now_ms - self._since_ms >= WHILE_MS:
             self._since_ms, self._named = now_ms, 0
-        if self._named >= MOST_SAID or len(self._said) >= MOST_SAID:
+        if self._named >= MOST_SAID or len(self.said) >= MOST_SAID:
             self._unsaid += 1
             return
         self._named += 1
         known = ErrorCode(code)
         sentence = ERRORS[known].sentence
-        self._said.append(
+        self.said.append(
             Refusal(
                 name, transactional_id and shortened(transactional_id), *producer,
                 shortened(request.client_id or ""), request.client_host,
@@ -97,5 +97,5 @@ class Refusals:
 
     def take_said(self) -> list[Refusal]:
         """What is to be written into the log, once."""
-        said, self._said = self._said, []
+        said, self.said = self.said, []
         return said
