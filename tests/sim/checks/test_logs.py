@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from tests.sim.checks.stage import KEY, PLACE, Stage
+from tests.sim.checks.stage import KEY, PLACE, TOPIC_ID, Stage
 
 from anabranch.core.metadata.image import MetadataImage
 from anabranch.core.replication.partitions import Partitions
@@ -992,6 +992,102 @@ def test_an_older_copy_of_a_rotten_log_may_hold_the_branch_of_a_replaced_leader(
     copy = stage.logs.seats[2].copies[KEY]
     assert not copy.is_given_up
     assert [entry.base for entry in copy.entries] == [0, 1, 2, 3]
+
+
+def led_by_a_log_that_nobody_can_read() -> Stage:
+    """Node 2 leads, and so many bits of its log flipped that its batches cannot be told apart; it
+    writes two records more, which node 3 has, too."""
+    stage = Stage()
+    stage.write(2)
+    stage.log(2).roll(0)
+    stage.write(1)
+    stage.append(1)
+    stage.look(1)
+    stage.copy(1, 2)
+    patch(stage, 2, 8, b"\x7f")
+    stage.logs.node_changed(stage.nodes[2], "rot")
+    stage.log(2).truncate_to(3)
+    stage.look(2)
+    assert stage.logs.seats[2].copies[KEY].is_given_up
+    stage.elect(2, [2, 3], 1)
+    stage.follow(2, 3)
+    stage.append(2)
+    stage.append(2)
+    stage.look(2)
+    stage.copy(2, 3)
+    return stage
+
+
+def test_what_a_leader_commits_whose_log_nobody_can_read_is_committed():
+    """Seed 46000483: it was taken for what no leader had committed."""
+    stage = led_by_a_log_that_nobody_can_read()
+    stage.tell(2, 5)
+    acknowledged(stage, 4)
+    stage.logs.shown(PLACE, 4, "reader")
+    stage.tell(3, 4)
+    truth = stage.logs.truths[KEY]
+    assert (truth.high, truth.losses) == (4, [])
+    stage.elect(3, [3], 2)
+    stage.follow(3)
+    stage.tell(3, 5)
+    assert truth.high == truth.entries[-1].end == 5
+
+
+def test_l5_more_than_a_leader_committed_whose_log_nobody_can_read():
+    stage = led_by_a_log_that_nobody_can_read()
+    stage.tell(2, 4)
+    assert violated(lambda: stage.logs.shown(PLACE, 4, "reader")) == "L5"
+    assert violated(lambda: acknowledged(stage, 4)) == "L7"
+    assert violated(lambda: stage.tell(3, 5)) == "L5"
+
+
+def test_l4_who_joins_without_what_a_leader_committed_whose_log_nobody_can_read():
+    stage = led_by_a_log_that_nobody_can_read()
+    stage.tell(2, 5)
+    stage.tell(3, 5)
+    stage.commit(unfenced(stage, 1))
+    assert violated(lambda: stage.change(isr=[2, 3, 1])) == "L4"
+
+
+def test_who_leads_next_shows_what_a_leader_committed_whose_log_nobody_can_read():
+    """After an unclean election no follower's word counts."""
+    stage = led_by_a_log_that_nobody_can_read()
+    truth = stage.logs.truths[KEY]
+    truth.forks.append((4, UNCLEAN))
+    stage.tell(2, 5)
+    stage.tell(3, 5)
+    assert truth.high == 3
+    stage.elect(3, [3], 2)
+    stage.follow(3)
+    assert truth.high == truth.entries[-1].end == 5
+
+
+def test_m2_a_log_that_nobody_can_read_leads_and_its_node_was_not_elected():
+    stage = led_by_a_log_that_nobody_can_read()
+    stage.replica(2).leader_epoch += 1
+    assert violated(lambda: stage.look(2)) == "M2"
+
+
+def test_a_leader_may_drop_what_is_to_be_deleted_also_when_nobody_can_read_its_log():
+    stage = led_by_a_log_that_nobody_can_read()
+    stage.tell(2, 5)
+    stage.tell(3, 5)
+    stage.log(2).delete_records_before(3)
+    stage.look(2)
+    stage.log(3).delete_records_before(3)
+    stage.look(3)
+    stage.elect(3, [3], 2)
+    stage.follow(3)
+    assert stage.logs.truths[KEY].start == 3
+
+
+def test_what_a_log_that_nobody_can_read_commits_while_it_fails_is_committed():
+    stage = led_by_a_log_that_nobody_can_read()
+    stage.replica(2).high_watermark = 5
+    stage.nodes[2].broker.partitions = Partitions(2)
+    stage.nodes[2].broker.partitions.offline[PLACE] = TOPIC_ID
+    stage.look(2)
+    stage.logs.shown(PLACE, 4, "reader")
 
 
 def test_looking_counts_no_call_of_the_disk():

@@ -2,8 +2,10 @@
 
 What: `told` is called when a replica's high watermark rose. A leader's word moves the true high
 watermark, if those who must have the new batches have them; a follower's word must be what a leader
-said before. After an unclean election two branches may exist: what may differ then is noted as a
-fork or a loss, by its rule. Not here: what else may change in a log (`replicas.py`).
+said before. Where nobody can read the log of a leader, its word counts without its batches: those
+are taken from the first other replica that tells the same. After an unclean election two branches
+may exist: what may differ then is noted as a fork or a loss, by its rule. Not here: what else may
+change in a log (`replicas.py`).
 """
 
 from __future__ import annotations
@@ -33,6 +35,10 @@ class CommitChecks:
 
         `led_epoch` is the epoch in which it leads, or led until this event."""
         truth, high = copy.truth, copy.high
+        if copy.is_given_up:
+            if led_epoch != NOT_SEEN:
+                truth.told(high)
+            return
         epoch = copy.epoch if led_epoch == NOT_SEEN else led_epoch
         is_stale = max(epoch, 0) < truth.reset_epoch or truth.led_epoch < truth.reset_epoch
         if NOT_SEEN != led_epoch < truth.reset_epoch <= truth.led_epoch:
@@ -41,10 +47,12 @@ class CommitChecks:
             if led_epoch != NOT_SEEN:
                 self._commit(copy, replica, high, led_epoch)
             elif not is_stale and not (truth.losses or truth.forks):
-                raise Violation(
-                    "L5", "A follower's high watermark is above what any leader committed.",
-                    {**copy.told(), "high": high, "committed": truth.high},
-                )  # fmt: skip
+                if high > truth.told_unseen:
+                    raise Violation(
+                        "L5", "A follower's high watermark is above what any leader committed.",
+                        {**copy.told(), "high": high, "committed": truth.high},
+                    )  # fmt: skip
+                truth.commit(copy.within(truth.high, high), high)
         if is_stale or (before == NOT_SEEN and (truth.losses or truth.forks)):
             return
         missing = truth.missing_in(copy.entries, max(before, replica.log.start_offset), high)
@@ -99,8 +107,7 @@ class CommitChecks:
                 {**copy.told(), "missing": tuple(missing[0]), "leader": leader.node.name},
             )  # fmt: skip
         truth.losses += [Loss(entry, ZOMBIE_WROTE, truth.led_epoch) for entry in missing]
-        truth.peak = max(truth.peak, high)
-        truth.told_by_replaced = max(truth.told_by_replaced, high)
+        truth.told(high)
         self._known.marks.hit("lost-by-rule")
         return False
 

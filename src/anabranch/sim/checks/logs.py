@@ -78,7 +78,7 @@ class LogChecks(LogKnowledge):
                 or log.start_offset != copy.start
                 or copy.cut_to != NOT_SEEN
                 or copy.is_exchanged
-            ) and not (log.fault or copy.is_given_up):
+            ) and not log.fault:
                 self._judge(copy, replica)
         seat.earlier_image = broker.image
 
@@ -212,7 +212,7 @@ class LogChecks(LogKnowledge):
         if send.acks != ACKS_ALL or send.offset < 0:
             return
         if truth is None or not (
-            send.offset < max(truth.high, truth.told_by_replaced)
+            send.offset < max(truth.high, truth.told_unseen)
             or truth.lost_at(send.offset) is not None
         ):
             raise Violation(
@@ -322,9 +322,11 @@ class LogChecks(LogKnowledge):
         """What a replica said in the event in which its log failed."""
         replica = copy.replica
         if replica is not None and copy.leads and replica.high_watermark > copy.high:
-            if replica.log.end_offset > copy.end and copy.cut_to == NOT_SEEN:
+            is_longer = replica.log.end_offset > copy.end and copy.cut_to == NOT_SEEN
+            if is_longer and not copy.is_given_up:
                 copy.grow()
-            if copy.entries and replica.high_watermark <= copy.entries[-1].end:
+            seen_to = copy.entries[-1].end if copy.entries else NOT_SEEN
+            if copy.is_given_up or replica.high_watermark <= seen_to:
                 before, copy.high = copy.high, replica.high_watermark
                 self._commits.told(copy, replica, before, copy.epoch)
 

@@ -1,8 +1,9 @@
 """L1, L4, L5 and L6 of one replica that changed: its marks, its epochs, its start, and its cuts.
 
 What: `judge` reads what is new in a copy's log and looks at everything that the change may break.
-Rule kept: nothing of the node's own conclusions is believed that can be seen in bytes. Not here:
-what its high watermark says (`committed.py`), which copies there are (`logs.py`).
+Rule kept: nothing of the node's own conclusions is believed that can be seen in bytes; of a log
+that nobody can read, only its marks and epochs count. Not here: what its high watermark says
+(`committed.py`), which copies there are (`logs.py`).
 """
 
 from __future__ import annotations
@@ -44,13 +45,14 @@ class ReplicaChecks:
             copy.start = NOT_SEEN  # under a leader that may have less, or deletes later
         if was_cut or copy.is_exchanged:
             copy.cut_to, copy.is_exchanged = NOT_SEEN, False
-            gone = copy.reload()
+            gone = [] if copy.is_given_up else copy.reload()
             copy.end = log.end_offset
             self.check_cut(copy, replica, [entry for entry in gone if entry.end > start])
         elif log.end_offset != copy.end:
-            copy.grow()
+            if not copy.is_given_up:
+                copy.grow()
             copy.end = log.end_offset
-            if not replica.is_leader:
+            if not (replica.is_leader or copy.is_given_up):
                 self._mark_large(copy.largest, log)
         self._check_marks(copy, replica)
         epoch_before = copy.epoch
@@ -158,7 +160,7 @@ class ReplicaChecks:
                 "M2", "A broker leads in an epoch for which another one was elected.",
                 {**copy.told(), "elected": elected},
             )  # fmt: skip
-        if epoch <= truth.led_epoch:
+        if epoch <= truth.led_epoch or copy.is_given_up:
             return
         start = truth.needed_from(replica.log.start_offset)
         missing = truth.missing_in(copy.entries, start, truth.high)
@@ -189,9 +191,10 @@ class ReplicaChecks:
             self._known.marks.hit("lost-by-rule")
         if replica.high_watermark < truth.high:
             self._known.marks.hit("high-watermark-behind")
-        if truth.losses and replica.high_watermark > truth.high:
+        high = replica.high_watermark
+        if high > truth.high and (truth.losses or high <= truth.told_unseen):
             # A branch that an unclean election had cut off may lead again, and shows all it knew.
-            truth.commit(copy.within(truth.high, replica.high_watermark), replica.high_watermark)
+            truth.commit(copy.within(truth.high, high), high)
         truth.led_epoch, truth.led_by = epoch, node_id
         truth.start_moved(replica.log.start_offset)
 

@@ -60,7 +60,7 @@ class Truth:
         "resets",
         "shortened",
         "start",
-        "told_by_replaced",
+        "told_unseen",
         "written",
     )
 
@@ -95,8 +95,9 @@ class Truth:
         another one is elected already."""
         self.written: dict[tuple[int, int], Entry] = {}
         self.losses: list[Loss] = []
-        self.told_by_replaced = 0
-        """How far leaders that an unclean election had replaced said that all is committed."""
+        self.told_unseen = 0
+        """How far leaders said that all is committed whose batches count for nothing here: an
+        unclean election had replaced them, or nobody can read their logs."""
         self.forks: list[tuple[int, str]] = []
         """From which offset on other records may stand than before, and the rule that allows it."""
         self.dropped: dict[Entry, set[int]] = {}
@@ -126,6 +127,11 @@ class Truth:
         self.entries += entries
         self.high = max(self.high, high)
         self.peak = max(self.peak, self.high)
+
+    def told(self, high: int) -> None:
+        """A leader whose batches count for nothing says that all is committed up to `high`."""
+        self.peak = max(self.peak, high)
+        self.told_unseen = max(self.told_unseen, high)
 
     def holds(self, entry: Entry) -> bool:
         """Whether that very batch is committed."""
