@@ -165,6 +165,27 @@ async def test_everybody_who_waits_is_told_when_the_order_is_lost(answer, why):
             await connection.send(MetadataRequest(topics=[]))
 
 
+async def test_each_post_is_given_up_when_its_own_time_is_over():
+    def reply(header):
+        if header.api_key == 18:
+            return versions(header)
+        answers = b"".join(frame_response(header.correlation_id, MetadataResponse(), 12))
+        return answers if header.correlation_id == 2 else b""
+
+    said = []
+    async with Peer(reply) as port:
+        connection = await Connection.open("127.0.0.1", port)
+        ended = asyncio.get_running_loop().create_future()
+        connection.post(MetadataRequest(topics=[]), 12, said.append, timeout_seconds=0.03)
+        connection.post(MetadataRequest(topics=[]), 12, said.append, timeout_seconds=30)
+        await asyncio.sleep(0.06)
+        assert [type(each) for each in said] == [MetadataResponse], "the other has time left"
+        connection.post(MetadataRequest(topics=[]), 12, ended.set_result, timeout_seconds=0.03)
+        why = str(await asyncio.wait_for(ended, 5))
+        assert why == f"127.0.0.1:{port} did not answer Metadata within 0.03 s"
+    assert [type(each) for each in said] == [MetadataResponse, ConnectionLost]
+
+
 async def test_what_may_help_is_tried_again_until_the_deadline_and_nothing_else():
     cluster = Cluster("127.0.0.1:1", deadline_seconds=1.0)
     tries = 0

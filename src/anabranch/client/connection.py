@@ -12,6 +12,7 @@ Not here: finding leaders, retrying (cluster.py).
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
 import ssl as ssl_module
 from collections import deque
@@ -45,7 +46,9 @@ class PendingRequest(NamedTuple):
     version: int
     answered: Callable[[Any], None]
     """Called once, with the response message or with ConnectionLost."""
-    timer: asyncio.TimerHandle | None = None
+    timeout_seconds: float = 0.0
+    due: float = math.inf
+    """When the connection is given up for it, by the loop's clock."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -61,6 +64,9 @@ class Connection(asyncio.BufferedProtocol):
         self._receiver = Receiver()
         self._correlation_id = 0
         self._writable: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        """Rings when the first of those that wait may be due, or earlier: one timer for them all,
+        since nearly every answer comes long before."""
 
     @classmethod
     async def open(
@@ -155,12 +161,13 @@ class Connection(asyncio.BufferedProtocol):
         Raises ConnectionLost when the connection has ended already, and calls nobody then.
         """
         buffers = self._frame(message, version)
-        spec = API_KEYS[type(message).api_key]
-        loop = asyncio.get_running_loop()
-        timer = loop.call_later(timeout_seconds, self._no_answer, spec.name, timeout_seconds)
+        response = API_KEYS[type(message).api_key].response
+        due = asyncio.get_running_loop().time() + timeout_seconds
         self._pending.append(
-            PendingRequest(self._correlation_id, spec.response, version, answered, timer)
+            PendingRequest(self._correlation_id, response, version, answered, timeout_seconds, due)
         )
+        if self._timer is None or due < self._timer.when():
+            self._arm(due)
         self._transport.write(b"".join(buffers))
 
     async def send_unanswered(self, message: Message, version: int | None = None) -> None:
@@ -210,6 +217,22 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
         self._fail(f"the connection to {self.address} was closed")
 
+    def _arm(self, due: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_at(due, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        first = min(self._pending, key=lambda each: each.due, default=None)
+        if first is None or first.due == math.inf:
+            return
+        if first.due <= asyncio.get_running_loop().time():
+            name = API_KEYS[first.response.api_key].name
+            self._no_answer(name, first.timeout_seconds)
+        else:
+            self._arm(first.due)
+
     def _no_answer(self, name: str, timeout_seconds: float) -> None:
         self._fail(f"{self.address} did not answer {name} within {timeout_seconds:g} s")
 
@@ -218,10 +241,10 @@ class Connection(asyncio.BufferedProtocol):
             self.lost = ConnectionLost(why)
         if self._transport is not None:
             self._transport.close()
+        if self._timer is not None:
+            self._timer.cancel()
         pending, self._pending = self._pending, deque()
         for each in pending:
-            if each.timer is not None:
-                each.timer.cancel()
             each.answered(self.lost)
         self.resume_writing()
 
@@ -280,8 +303,6 @@ class Connection(asyncio.BufferedProtocol):
             self._pending.appendleft(pending)
             self._fail(f"{self.address} answered out of order")
         else:
-            if pending.timer is not None:
-                pending.timer.cancel()
             pending.answered(message)
 
 
