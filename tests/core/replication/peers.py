@@ -181,9 +181,9 @@ class Peer(Performer):
         self.waits.append((outcome, box))
         return box
 
-    def produce(self, count: int = 1, *, acks: int = -1, **how: Any) -> Any:
+    def produce(self, count: int = 1, *, acks: int = -1, index: int = 0, **how: Any) -> Any:
         """Send a batch: its partition's answer, or the box that it will come into."""
-        data = PartitionProduceData(index=0, records=batch(count, **how))
+        data = PartitionProduceData(index=index, records=batch(count, **how))
         request = ProduceRequest(
             acks=acks,
             timeout_ms=30_000,

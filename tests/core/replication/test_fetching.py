@@ -8,6 +8,7 @@ from tests.core.replication.test_in_sync import deliver_fetch_of, only
 from anabranch.core.api.fetch_followers import FollowerFetch
 from anabranch.core.replication.calls import CALLS
 from anabranch.core.replication.effects import SendAlterPartition, SendFetch
+from anabranch.core.replication.selection import RACK_AWARE_SELECTOR
 from anabranch.core.types import NEVER_MS, TopicPartition
 
 
@@ -375,18 +376,100 @@ def test_a_follower_s_session_looks_only_at_what_moved():
     assert len(box) == 1
 
 
-def test_a_mark_that_moved_alone_is_told_soon_and_not_at_once():
-    """KIP-1166: version 18 says which high watermark the follower knows."""
-    peers, effect, box = quiet_peers()
-    peers[1].produce(1)
-    peers[2].broker.replication.fetched(effect, box[0], peers.now_ms)
+def taken(peers, effect, box):
+    """The follower takes an answer: its next fetch."""
+    (answer,) = box
+    peers[2].broker.replication.fetched(effect, answer, peers.now_ms)
     peers[2].finish()
-    _, box = parked(peers, 2)
+    return parked(peers, 2)
+
+
+def marks_in(box):
+    """Partition -> high watermark, and whether records came, as an answer says."""
+    (answer,) = box
+    return {
+        each.partition_index: (each.high_watermark, len(each.records) > 0)
+        for topic in answer.responses
+        for each in topic.partitions
+    }
+
+
+SELECTS = {"replica.selector.class": RACK_AWARE_SELECTOR}
+
+
+@pytest.mark.parametrize(("config", "late_ms"), [({}, 50), (SELECTS, 5)])
+def test_a_mark_that_moved_alone_is_told_soon_and_not_at_once(config, late_ms):
+    """KIP-1166: version 18 says which high watermark the follower knows."""
+    peers, effect, box = quiet_peers(**config)
+    peers[1].produce(1)
+    effect, box = taken(peers, effect, box)
     assert (peers[1].high_watermark, box) == (1, [])
-    peers.wait(4)
+    peers.wait(late_ms - 1)
     assert box == []
     peers.wait(1)
-    assert box[0].responses[0].partitions[0].high_watermark == 1
+    assert marks_in(box) == {0: (1, False)}
+    _, box = taken(peers, effect, box)
+    peers.wait(late_ms)
+    assert box == [], "nothing is left to tell"
+
+
+def test_a_log_start_that_moved_is_told_sooner_than_a_high_watermark():
+    peers, effect, box = quiet_peers()
+    peers[1].produce(1)
+    effect, box = taken(peers, effect, box)
+    peers[1].replica.log.delete_records_before(1)
+    peers[1].broker.changed.add(PLACE)
+    peers.wait(0)
+    peers.wait(5)
+    assert marks_in(box) == {0: (1, False)}
+
+
+def test_records_of_other_partitions_do_not_bring_marks_along_until_these_are_due():
+    """Producers wait for those records, and nobody waits for the marks."""
+    peers, effect, box = quiet_peers()
+    peers[1].produce(1)
+    effect, box = taken(peers, effect, box)
+    for _ in range(5):
+        peers.wait(9)
+        peers[1].produce(1, index=1)
+        assert list(marks_in(box)) == [1]
+        effect, box = taken(peers, effect, box)
+    assert (peers[2].replica.high_watermark, box) == (0, [])
+    peers.wait(5)
+    assert marks_in(box) == {0: (1, False), 1: (5, False)}
+
+
+def test_a_mark_that_is_due_while_no_fetch_waits_is_told_at_once_when_one_comes():
+    peers, effect, box = quiet_peers()
+    peers[1].produce(1)
+    effect, box = taken(peers, effect, box)
+    peers[1].produce(1, index=1)
+    peers.wait(60)
+    _, answer = taken(peers, effect, box)
+    assert marks_in([answer])[0] == (1, False)
+
+
+def test_a_mark_that_goes_with_records_is_not_told_again():
+    peers, effect, box = quiet_peers()
+    peers[1].produce(1)
+    effect, box = taken(peers, effect, box)
+    peers.wait(10)
+    peers[1].produce(1)
+    assert marks_in(box) == {0: (1, True)}
+    effect, box = taken(peers, effect, box)
+    peers.wait(40)
+    assert box == [], "this mark is younger"
+    peers.wait(10)
+    assert marks_in(box) == {0: (2, False)}
+
+
+def test_the_last_answer_of_a_wait_tells_all_marks():
+    peers, effect, box = quiet_peers()
+    peers[1].produce(1)
+    taken(peers, effect, box)
+    wait, _ = peers[1].waits.pop()
+    answer = wait.poll(peers[1].broker.wall_ms, True)
+    assert marks_in([answer]) == {0: (1, False)}
 
 
 def test_a_log_is_not_read_for_a_mark_that_the_fetch_itself_has_moved(monkeypatch):
@@ -401,7 +484,7 @@ def test_a_log_is_not_read_for_a_mark_that_the_fetch_itself_has_moved(monkeypatc
     )
     _, box = parked(peers, 2)
     assert (peers[1].high_watermark, reads) == (1, [])
-    peers.wait(5)
+    peers.wait(50)
     assert box[0].responses[0].partitions[0].high_watermark == 1
 
 

@@ -22,11 +22,16 @@ if TYPE_CHECKING:
 _RACK_SINCE = 11
 
 
+def sends_away(broker: Broker) -> bool:
+    """Whether consumers may read from followers."""
+    return broker.config.replica_selector_class == RACK_AWARE_SELECTOR
+
+
 def rack_of(broker: Broker, request: Request) -> str:
     """The consumer's rack, "" when it said none or this broker sends nobody away."""
     if request.version < _RACK_SINCE:
         return ""
-    if broker.config.replica_selector_class != RACK_AWARE_SELECTOR:
+    if not sends_away(broker):
         return ""
     rack: str = request.body.rack_id
     return rack

@@ -5,8 +5,9 @@ vain most of the time, so a pass costs what moved since the last one, whatever i
 the session's `news` names it, and one key wakes the parked request. Rules kept: a partition leaves
 the news only when the follower has all of it, was told its marks, and nothing could follow from
 hearing of it again (it is in sync, or never will be); records are answered at once, marks that
-moved alone (high watermark, log start) within `MARKS_MS` to a follower that says what it knows
-(version 18, KIP-1166), else with the next answer.
+moved alone (high watermark, log start) within `MARKS_MS`, or `UNREAD_MARKS_MS`, to a follower that
+says what it knows (version 18, KIP-1166), else with the next answer. High watermarks that are held
+back do not go with records of other partitions: nobody waits for them, but producers do for those.
 Source: KIP-227, KIP-1166. Not here: what an answer holds (`fetch_pass`).
 """
 
@@ -15,18 +16,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from anabranch.core.access.authorize import Operation, cluster_allowed
+from anabranch.core.api.closest_replica import sends_away
 from anabranch.core.api.context import Broker
 from anabranch.core.api.fetch_history import is_idle
 from anabranch.core.api.fetch_pass import Fetch, ReadOptions, Round
 from anabranch.core.api.fetch_sessions import NOTHING_TO_TELL, FetchSession, Wanted
 from anabranch.core.errors import ApiError
-from anabranch.core.outcome import Wait
+from anabranch.core.outcome import Outcome, Wait
 from anabranch.core.replication.replica import Replica
 from anabranch.core.wire.messages.fetch import FetchResponse
 
 MARKS_MS = 5
 """How late a follower may learn that a mark moved when no records come: long enough that the next
 batch of a busy partition brings the mark along, and no fetch is spent on it alone."""
+UNREAD_MARKS_MS = 50
+"""The same of a high watermark where followers serve no consumers, so that nobody waits for it."""
 _SAYS_ITS_MARKS_SINCE = 18
 
 
@@ -42,19 +46,22 @@ def may_pass_over(broker: Broker, reading: ReadOptions, session: FetchSession) -
 class FollowerFetch(Fetch):
     """One fetch of a follower from its first reading to its answer."""
 
-    __slots__ = ("_held", "_says_marks")
+    __slots__ = ("_held", "_is_over", "_says_marks")
 
     def __init__(
         self, broker: Broker, reading: ReadOptions, session: FetchSession, now_ms: int
     ) -> None:
         super().__init__(broker, reading, session, [], now_ms)
         self._held = session
+        self._is_over = False
         self._says_marks = reading.request.version >= _SAYS_ITS_MARKS_SINCE
         session.hear(reading.broker_epoch, broker.steady_ms)
 
     @property
     def named(self) -> Iterable[Wanted]:
         """What may have news."""
+        if self._held.untold and self.tells_marks:
+            self._held.tell_marks()
         return list(self._held.news)
 
     @property
@@ -70,9 +77,14 @@ class FollowerFetch(Fetch):
             if replica is not None:
                 self.broker.fetch_sessions.watch(self._held, wanted)
                 if self.marks_moved(wanted, replica):
-                    self.remind()
+                    self.remind(wanted, replica)
         most_bytes = max(0, self.reading.max_bytes)
         return Wait((self._held,), self.deadline_ms, self.poll, most_bytes, is_urgent=True)
+
+    def poll(self, now_ms: int, expired: bool) -> Outcome | None:
+        """See Fetch."""
+        self._is_over = expired
+        return super().poll(now_ms, expired)
 
     def may_be_enough(self) -> bool:
         """Without reading: whether a partition has records, or another state than was asked for."""
@@ -88,7 +100,7 @@ class FollowerFetch(Fetch):
             ):
                 return True
             if self.marks_moved(wanted, replica):
-                self.remind()
+                self.remind(wanted, replica)
         return False
 
     def marks_moved(self, wanted: Wanted, replica: Replica | None = None) -> bool:
@@ -101,20 +113,27 @@ class FollowerFetch(Fetch):
             or 0 <= wanted.told_log_start < replica.log.start_offset
         )
 
-    def remind(self) -> None:
+    def remind(self, wanted: Wanted, replica: Replica) -> None:
         """Have marks told soon, if they are not told with records before."""
-        session = self._held
-        if session.tell_ms == NOTHING_TO_TELL:
-            session.tell_ms = self.broker.steady_ms + MARKS_MS
-            self.broker.replication.remind(session, session.tell_ms)
+        session, broker = self._held, self.broker
+        has_time = wanted.told_log_start >= replica.log.start_offset and not sends_away(broker)
+        due_ms = broker.steady_ms + (UNREAD_MARKS_MS if has_time else MARKS_MS)
+        if session.tell_ms == NOTHING_TO_TELL or due_ms < session.tell_ms:
+            session.tell_ms = due_ms
+            broker.replication.remind(session, due_ms)
 
     def must_answer(self) -> bool:
         """Whether marks have moved and were held back for long enough."""
         return NOTHING_TO_TELL != self._held.tell_ms <= self.broker.steady_ms
 
+    @property
+    def tells_marks(self) -> bool:
+        """Whether nothing is held back: some of it was for long enough, or the answer has to go."""
+        return self._is_over or self.must_answer() or self.broker.wall_ms >= self.deadline_ms
+
     def has_no_news(self, wanted: Wanted) -> bool:
-        """Whether a follower has all of a partition and was told its marks: it is not named. Nor is
-        one whose mark this very fetch has moved, where marks are told later by themselves."""
+        """Whether a follower has all of a partition and was told its marks, or is told its high
+        watermark later: it is not named."""
         broker = self.broker
         replica = broker.partitions.get(wanted.topic, wanted.index)
         try:
@@ -124,13 +143,26 @@ class FollowerFetch(Fetch):
                 self.note_follower(replica, wanted)
         except ApiError:
             return False
-        if wanted.told_high_watermark != replica.high_watermark:
-            return self._says_marks
+        is_told = wanted.told_high_watermark == replica.high_watermark
+        if not is_told and not self.may_tell_later(wanted, replica):
+            return False
         if replica.is_quiet(self.reading.replica_id):
             broker.fetch_sessions.no_news(self._held, wanted)
+            if not is_told:
+                self._held.untold[wanted] = None
+                self.remind(wanted, replica)
         return True
+
+    def may_tell_later(self, wanted: Wanted, replica: Replica) -> bool:
+        """Whether a high watermark has time that the follower knows an older one of."""
+        return (
+            self._says_marks
+            and wanted.told_high_watermark < replica.high_watermark
+            and not self.tells_marks
+        )
 
     def answer(self, found: Round, now_ms: int) -> FetchResponse:
         """The response; what it tells is held back no more."""
-        self._held.tell_ms = NOTHING_TO_TELL
+        if not self._held.untold:
+            self._held.tell_ms = NOTHING_TO_TELL
         return super().answer(found, now_ms)

@@ -47,13 +47,12 @@ def aborted_within(
 
 
 def is_idle(replica: Replica, wanted: Wanted) -> bool:
-    """Whether a follower has all of a partition that is led here, and was told its marks.
+    """Whether a follower has all of a partition that is led here, and was told where it starts.
 
     Raises OFFSET_OUT_OF_RANGE as `divergence` does."""
     log = replica.log
     if (
         wanted.fetch_offset != log.end_offset
-        or wanted.told_high_watermark != replica.high_watermark
         or wanted.told_log_start != log.start_offset
         or wanted.leader_epoch != replica.leader_epoch
         or wanted.topic_id != replica.topic_id

@@ -5,7 +5,8 @@ and eviction when all slots are taken. Rules kept: a session steps exactly once 
 epoch); a partition with an error, records or a moved high watermark or log start is always told;
 one that brought records goes to the end of the line, so that a small response limit starves none.
 A follower's session looks only at partitions that may have news: one without any is taken out of
-`news` and comes back when the follower names it or something about it changes (`moved`).
+`news` and comes back when the follower names it or something about it changes (`moved`). One whose
+high watermark alone is news waits in `untold` meanwhile.
 Not here: reading records.
 """
 
@@ -90,9 +91,10 @@ class Wanted:
 class FetchSession:
     """The partitions of one client. `privileged` sessions are followers'.
 
-    `news` is what a follower's session has to look at, in the order in which it is served;
-    `tell_ms` when its waiting fetch is answered at the latest, on the steady clock: a mark has
-    moved, or the follower is called.
+    `news` is what a follower's session has to look at, in the order in which it is served; `untold`
+    of which partitions it knows an older high watermark, and nothing else is news; `tell_ms` when
+    its waiting fetch is answered at the latest, on the steady clock: a mark has moved, or the
+    follower is called.
     """
 
     __slots__ = (
@@ -106,6 +108,7 @@ class FetchSession:
         "privileged",
         "session_id",
         "tell_ms",
+        "untold",
         "uses_topic_ids",
     )
 
@@ -119,6 +122,7 @@ class FetchSession:
         self.epoch = next_epoch(INITIAL_EPOCH)
         self.partitions: OrderedDict[PartitionKey, Wanted] = OrderedDict()
         self.news: dict[Wanted, None] = {}
+        self.untold: dict[Wanted, None] = {}
         self.heard = Heard()
         self.broker_epoch = UNKNOWN_BROKER_EPOCH
         self.tell_ms = NOTHING_TO_TELL
@@ -128,11 +132,12 @@ class FetchSession:
 
         One that has registered anew says so of every partition."""
         self.heard.ms = steady_ms
-        if self.tell_ms <= steady_ms:  # it was called, and comes
-            self.tell_ms = NOTHING_TO_TELL
         if broker_epoch != self.broker_epoch:
             self.broker_epoch = broker_epoch
             self.news = dict.fromkeys(self.partitions.values())
+            self.untold.clear()
+        if self.tell_ms <= steady_ms and not self.untold:  # it was called, and comes
+            self.tell_ms = NOTHING_TO_TELL
 
     def change(self, wanted: Iterable[tuple[str, TopicId, FetchPartition]]) -> None:
         """Add or update partitions."""
@@ -147,7 +152,7 @@ class FetchSession:
                     known.told_high_watermark = known.high_watermark
                     known.told_log_start = known.log_start_offset
             if self.privileged:
-                self.news[known] = None
+                self.look_at(known)
 
     def forget(self, forgotten: list[ForgottenTopic]) -> list[Wanted]:
         """Take partitions out; the ones that were in."""
@@ -158,8 +163,19 @@ class FetchSession:
                 wanted = self.partitions.pop((name, index), None)
                 if wanted is not None:
                     self.news.pop(wanted, None)
+                    self.untold.pop(wanted, None)
                     gone.append(wanted)
         return gone
+
+    def look_at(self, wanted: Wanted) -> None:
+        """There may be news of a partition."""
+        self.news[wanted] = None
+        self.untold.pop(wanted, None)
+
+    def tell_marks(self) -> None:
+        """It is time to tell the high watermarks that were held back."""
+        self.news.update(self.untold)
+        self.untold.clear()
 
     def last_in_line(self, wanted: Wanted) -> None:
         """Serve this partition after all others next time."""
@@ -229,7 +245,7 @@ class FetchSessions:
         if watchers is None:
             return ()
         for session, wanted in watchers.items():
-            session.news[wanted] = None
+            session.look_at(wanted)
         return watchers
 
     def called(self, steady_ms: int) -> list[FetchSession]:
