@@ -3,11 +3,12 @@
 What: what most of a broker's fetches are. A broker with 100,000 partitions copies most of them in
 vain most of the time, so a pass costs what moved since the last one, whatever is in the session:
 the session's `news` names it, and one key wakes the parked request. Rules kept: a partition leaves
-the news only when the follower has all of it, was told its marks, and nothing could follow from
-hearing of it again (it is in sync, or never will be); records are answered at once, marks that
-moved alone (high watermark, log start) within `MARKS_MS`, or `UNREAD_MARKS_MS`, to a follower that
-says what it knows (version 18, KIP-1166), else with the next answer. High watermarks that are held
-back do not go with records of other partitions: nobody waits for them, but producers do for those.
+the news only when the follower has all of it, knows its marks or has one coming, and nothing could
+follow from hearing of it again (it is in sync, or never will be); records are answered at once,
+marks that moved alone (high watermark, log start) within `MARKS_MS`, or `UNREAD_MARKS_MS`, to a
+follower that says what it knows (version 18, KIP-1166), else with the next answer. High watermarks
+that are held back do not go with records of other partitions: nobody waits for them, but producers
+do for those.
 Source: KIP-227, KIP-1166. Not here: what an answer holds (`fetch_pass`).
 """
 
