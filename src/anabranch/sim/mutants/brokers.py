@@ -99,7 +99,7 @@ MUTANTS = (
         module=REGISTRATION,
         old="(event.response.error_code and self._is_counted_out())",
         new="event.response.error_code",
-        seed=43050187,
+        seed=22043050187,
         caught_by="B2",
     ),
     Mutant(

@@ -43,7 +43,7 @@ MUTANTS = (
         module=HOSTED_FOLDERS,
         old="[each for each in partitions if each.folder == path]",
         new="list(partitions)",
-        seed=11,
+        seed=1000000011,
         caught_by="H1",
     ),
     Mutant(

@@ -26,7 +26,7 @@ MUTANTS = (
         "        raise ApiError(ErrorCode.PRODUCER_FENCED)\n"
         "    if before.state in DECIDED",
         new="    if before.state in DECIDED",
-        seed=7000000147,
+        seed=17000000147,
         caught_by="zombie",
     ),
     Mutant(
@@ -60,7 +60,7 @@ MUTANTS = (
         "        return shard, answer\n"
         "\n"
         "    def abort(",
-        seed=10000000147,
+        seed=22000000147,
         caught_by="lost-write",
     ),
     Mutant(
