@@ -232,8 +232,8 @@ MUTANTS = (
         module=FOLLOWING,
         old="        if self.knows_start or not 0 < log.start_offset == log.end_offset:\n",
         new="        if True:\n",
-        seed=35_039_000_713,
-        caught_by="L4",
+        seed=175_039_000_713,
+        caught_by="L3",
     ),
     Mutant(
         name="in-sync-copy-gives-up-offsets",
