@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import psycopg
 import pytest
 from node_kit import free_port
 
 from anabranch.core.errors import StorageFault
-from anabranch.core.metadata.store import Committed, Deposed, StoreAway, StoredBatch
+from anabranch.core.metadata.store import Committed, Deposed, Snapshot, StoreAway, StoredBatch
 from anabranch.server.metadata_store import postgres as postgres_store
 from anabranch.server.metadata_store.engines import open_for_start, open_store, shown
 
@@ -116,3 +117,32 @@ async def test_an_append_that_waited_for_a_takeover_is_refused_whatever_the_data
     assert await appending == Deposed(lease.epoch + 1, 0)
     await deposed.close()
     await taker.close()
+
+
+async def test_a_snapshot_that_takes_long_delays_neither_the_lease_nor_appends(
+    postgres: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of hundreds of megabytes does; here another transaction holds its row."""
+    url = postgres.new_database()
+    store = await open_store(url)
+    lease = await store.take_lease(None, 1, "first", "")
+    assert lease is not None
+    await store.append(lease, 0, [StoredBatch(0, 2, lease.epoch, b"two records")])
+    await store.save_snapshot(Snapshot(1, lease.epoch, b"old"), keep_log_from=0)
+    monkeypatch.setattr(postgres_store, "CALL_TIMEOUT_S", 0.5)
+    with psycopg.connect(url) as other:
+        other.execute("SELECT 1 FROM anabranch.snapshot FOR UPDATE")
+        newer = Snapshot(2, lease.epoch, bytes(8 << 20))
+        saving = asyncio.create_task(store.save_snapshot(newer, keep_log_from=2))
+        waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        await asyncio.to_thread(postgres.wait_for, waits)
+        lease = await store.renew_lease(lease)
+        assert lease is not None
+        batch = StoredBatch(2, 3, lease.epoch, b"one more")
+        assert await store.append(lease, 2, [batch]) == Committed(3)
+        await asyncio.sleep(2 * postgres_store.CALL_TIMEOUT_S)
+    await saving
+    assert await store.load_snapshot() == newer
+    assert [bytes(each.payload) for each in await store.read(0, 100)] == [b"one more"]
+    assert await store.end() == (2, 3, lease.epoch)
+    await store.close()

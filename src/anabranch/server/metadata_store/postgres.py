@@ -3,7 +3,9 @@
 What: the tables of `sqlite.py` in the schema `anabranch` of the database that the URL names. Rule
 kept: whatever changes something locks one row first (`facts`, `schema.version`), so all writers
 stand in one line and what they read next is what was committed last; one that is cut off while it
-holds the row is let go by the server as soon as its call would have ended here. A commit whose
+holds the row is let go by the server as soon as its call would have ended here. A snapshot may take
+minutes: it is written and read over a connection of its own, and written without that row; only the
+log is trimmed with it. A commit whose
 answer did not come is `Unknown`. Passwords belong into PGPASSWORD or a password file; no error
 shows one. LISTEN is not used: the store's contract has no call that waits, and a lost connection
 would lose a notice, so a waiting controller would have to look at the lease all the same. Not here:
@@ -52,17 +54,24 @@ Connection: TypeAlias = psycopg.AsyncConnection[Any]
 CONNECT_TIMEOUT_S = 5
 CALL_TIMEOUT_S = 5.0
 """Shorter than a lease: a controller whose store is silent resigns before another takes over."""
+LEAST_BYTES_A_SECOND = 1 << 20
+"""A snapshot gets this much more time for its size: a slower way to the database is none."""
 INSERT_BATCH = "INSERT INTO anabranch.log VALUES (%s, %s, %s, %s)"
 
 
 class PostgresStore:
-    """A `MetadataStore` in the database at `url`; one connection, made anew when it was lost."""
+    """A `MetadataStore` in the database at `url`; one connection, made anew when it was lost.
 
-    def __init__(self, url: str) -> None:
+    `more_s` is how much longer than CALL_TIMEOUT_S a call may take.
+    """
+
+    def __init__(self, url: str, more_s: float = 0.0) -> None:
         self._url = url
+        self._more_s = more_s
         self.name = shown_place(url, "metadata.store.url")
         self._connection: Connection | None = None
         self._turn = asyncio.Lock()
+        self._apart: set[PostgresStore] = set()
         self._closed = False
         self._appends = 0
 
@@ -102,11 +111,14 @@ class PostgresStore:
 
     async def save_snapshot(self, snapshot: Snapshot, *, keep_log_from: int) -> None:
         """Replace the snapshot unless a newer one is there, and trim the log."""
-        await self._run(lambda on: _save_snapshot(on, snapshot, keep_log_from))
+        size_bytes = len(snapshot.payload)
+        if await self._run_apart(lambda on: _replace_snapshot(on, snapshot), size_bytes):
+            await self._run(lambda on: _trim(on, keep_log_from), again=True)
 
     async def load_snapshot(self) -> Snapshot | None:
         """The stored snapshot."""
-        return await self._run(_load_snapshot, again=True)
+        size_bytes = await self._run(_snapshot_bytes, again=True)
+        return await self._run_apart(_load_snapshot, size_bytes, again=True)
 
     async def lease(self) -> Lease | None:
         """The lease row."""
@@ -130,18 +142,23 @@ class PostgresStore:
         self, cluster_id: str, snapshot: Snapshot | None, batches: list[StoredBatch]
     ) -> None:
         """Replace the whole content by a node's copy."""
-        await self._run(lambda on: self._restore(on, cluster_id, snapshot, batches))
+        size_bytes = sum(len(each.payload) for each in (snapshot, *batches) if each is not None)
+        await self._run_apart(
+            lambda on: self._restore(on, cluster_id, snapshot, batches), size_bytes
+        )
 
     async def close(self) -> None:
         """Close the connection; the store cannot be used again."""
         self._closed = True
-        await self._drop()
+        for each in (*self._apart, self):
+            await each._drop()
 
     def abandon(self) -> None:
         """Close without a turn of the loop: see `Node.abandon`."""
         self._closed = True
-        if self._connection is not None:
-            self._connection.pgconn.finish()
+        for each in (*self._apart, self):
+            if each._connection is not None:
+                each._connection.pgconn.finish()
 
     def statistics(self) -> dict[str, int]:
         """Transactions that appended since the store was opened."""
@@ -163,12 +180,28 @@ class PostgresStore:
                 kind = StoreAway if is_away(error) else StorageFault
                 raise kind(f"metadata store {self.name}: {one_line(error)}") from error
             except TimeoutError as error:
-                why = f"no answer within {CALL_TIMEOUT_S:g} s"
+                why = f"no answer within {CALL_TIMEOUT_S + self._more_s:.0f} s"
                 raise StoreAway(f"metadata store {self.name}: {why}") from error
+
+    async def _run_apart(
+        self, call: Callable[[Connection], Awaitable[ResultT]], size_bytes: int, *,
+        again: bool = False,
+    ) -> ResultT:  # fmt: skip
+        """A call that moves so many bytes, over a connection of its own: the lease and appends do
+        not wait for it."""
+        if self._closed:
+            raise self._fault("it is closed")
+        other = PostgresStore(self._url, size_bytes / LEAST_BYTES_A_SECOND)
+        self._apart.add(other)
+        try:
+            return await other._run(call, again=again)
+        finally:
+            self._apart.discard(other)
+            await other.close()
 
     async def _attempt(self, call: Callable[[Connection], Awaitable[ResultT]]) -> ResultT:
         try:
-            async with asyncio.timeout(CALL_TIMEOUT_S):
+            async with asyncio.timeout(CALL_TIMEOUT_S + self._more_s):
                 return await call(await self._open())
         except StorageFault:
             raise
@@ -307,18 +340,30 @@ async def _read(on: Connection, from_offset: int, max_bytes: int) -> list[Stored
     return [StoredBatch(*row) for row in await cursor.fetchall()]
 
 
-async def _save_snapshot(on: Connection, snapshot: Snapshot, keep_log_from: int) -> None:
+async def _replace_snapshot(on: Connection, snapshot: Snapshot) -> bool:
+    """One statement, which locks the snapshot alone; whether it is newer than the stored one."""
+    cursor = await on.execute(
+        "INSERT INTO anabranch.snapshot AS stored VALUES (1, %s, %s, %s) ON CONFLICT (one) "
+        "DO UPDATE SET end_offset = excluded.end_offset, epoch = excluded.epoch, "
+        "payload = excluded.payload WHERE stored.end_offset < excluded.end_offset",
+        snapshot,
+    )
+    return cursor.rowcount == 1
+
+
+async def _trim(on: Connection, keep_log_from: int) -> None:
+    """As far as the snapshot goes that is there by now: a restore may have put in another."""
     async with _transaction(on):
-        newer = await _row(
-            on,
-            "SELECT 1 FROM anabranch.snapshot WHERE end_offset >= %s",
-            (snapshot.end_offset,),
+        await on.execute(
+            "DELETE FROM anabranch.log WHERE end_offset <= %s "
+            "AND end_offset <= (SELECT end_offset FROM anabranch.snapshot)",
+            (keep_log_from,),
         )
-        if newer is None:
-            await on.execute("DELETE FROM anabranch.snapshot")
-            await on.execute("INSERT INTO anabranch.snapshot VALUES (1, %s, %s, %s)", snapshot)
-            trim = min(keep_log_from, snapshot.end_offset)
-            await on.execute("DELETE FROM anabranch.log WHERE end_offset <= %s", (trim,))
+
+
+async def _snapshot_bytes(on: Connection) -> int:
+    row = await _row(on, "SELECT octet_length(payload) FROM anabranch.snapshot")
+    return 0 if row is None else int(row[0])
 
 
 async def _load_snapshot(on: Connection) -> Snapshot | None:
