@@ -112,9 +112,8 @@ async def test_a_folder_of_another_cluster_is_left_as_it_was(
     else:
         shutil.rmtree(segment.parent)
     before = content_of(folder)
-    words = broker_only(
-        folder, f"127.0.0.1:{free_port()},{controller_of(first)}", **{"node.id": "2"}
-    )
+    settings = {"node.id": "2", "initial.broker.registration.timeout.ms": "2000"}
+    words = broker_only(folder, f"127.0.0.1:{free_port()},{controller_of(first)}", **settings)
     assert "and the controllers to cluster" in str(await refusal(words))
     assert content_of(folder) == before
     assert segment.exists() == has_copy
@@ -134,6 +133,22 @@ async def test_no_controller_of_another_cluster_is_asked(running: Any, tmp_path:
     await channel.close()
     images = [each.node.controller.controller.image for each in (ours, other)]
     assert [image.topic("mine") is not None for image in images] == [True, False]
+
+
+async def test_an_address_of_another_cluster_among_the_given_ones_is_named_and_skipped(
+    running: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ours, other = running(tmp_path / "a"), running(tmp_path / "b")
+    stale = controller_of(other)
+    for given in (controller_of(ours), f"{stale},{controller_of(ours)}"):
+        caplog.clear()
+        node = Node(load_config(None, broker_only(tmp_path / "c", given, **{"node.id": "2"})))
+        await node.start()
+        assert node.cluster_id == ours.node.cluster_id
+        await node.stop()
+    (told,) = [each for each in caplog.records if "another cluster" in each.message]
+    assert told.levelname == "WARNING"
+    assert told.anabranch_fields == {"address": stale, "cluster": other.node.cluster_id}
 
 
 async def test_a_broker_of_one_cluster_with_a_fresh_id_is_refused_too(

@@ -1,10 +1,11 @@
 """Which cluster a node joins that is no controller: what the controllers say, before it binds.
 
 What: asks the controllers of `controller.quorum.bootstrap.servers` for the cluster's id, and waits
-for the first answer. Why: only a controller has the metadata store, and a fresh folder must not
-make up a cluster of its own. Rule kept: nothing is written and nothing is bound before the id is
-known. Source: KIP-919 (DescribeCluster on the controller listener). Not here: whether the node's
-folders belong to that cluster (`folders.py`).
+for the first answer. A node that has been in a cluster goes on to the next address where it meets
+another one: an address may be another's since. Why: only a controller has the metadata store, and a
+fresh folder must not make up a cluster of its own. Rule kept: nothing is written and nothing is
+bound before the id is known. Source: KIP-919 (DescribeCluster on the controller listener). Not
+here: whether the node's folders belong to that cluster (`folders.py`).
 """
 
 from __future__ import annotations
@@ -16,32 +17,59 @@ from anabranch.core.wire.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from anabranch.server.controller_channel import ControllerChannel
+from anabranch.server.controller_channel import Address, ControllerChannel
 from anabranch.server.logs import logger
 
 LOG = logger("node")
 CONTROLLERS = 2
 """The endpoint type that asks for controllers."""
 SETTING = "controller.quorum.bootstrap.servers"
+PAUSE_SECONDS = 0.5
+"""Before a controller of another cluster is asked once more: its address may change hands again."""
 
 
-async def cluster_of_controllers(channel: ControllerChannel, node_id: int, timeout_ms: int) -> str:
-    """The id of the cluster that the controllers belong to.
+async def cluster_of_controllers(
+    channel: ControllerChannel, node_id: int, timeout_ms: int, *, own: str = ""
+) -> str:
+    """The id of the cluster that the controllers belong to; `own` is the node's, where it has one.
+    It is another one when all controllers that were found belong to others.
 
     Raises ApiError when none answers within `timeout_ms`, or what answers is no controller.
     """
-    request = DescribeClusterRequest(endpoint_type=CONTROLLERS)
     LOG.info("asking the controllers about the cluster", node=node_id)
+    others: dict[Address, str] = {}
     try:
         async with asyncio.timeout(timeout_ms / 1000):
-            answer: DescribeClusterResponse = await channel.send(request, patience_ms=None)
+            while True:
+                cluster_id, address = await _asked(channel), channel.address
+                if own in ("", cluster_id):
+                    return cluster_id
+                if address in others:
+                    await asyncio.sleep(PAUSE_SECONDS)
+                else:
+                    place = "{}:{}".format(*address)
+                    LOG.warning(
+                        "a controller of another cluster", address=place, cluster=cluster_id
+                    )
+                others[address] = cluster_id
+                if others.keys() >= set(channel.addresses()):
+                    return cluster_id
+                await channel.rotate()
     except TimeoutError:
+        if others:
+            return next(iter(others.values()))
         raise ApiError(
             ErrorCode.REQUEST_TIMED_OUT,
             f"node {node_id} found no controller within {timeout_ms} ms "
             f"(initial.broker.registration.timeout.ms): {channel.obstacle or 'none answered'}; "
             f"check that a controller runs at one of {SETTING}",
         ) from None
+
+
+async def _asked(channel: ControllerChannel) -> str:
+    """What the controller says whose turn it is. Raises ApiError for what is none."""
+    request = DescribeClusterRequest(endpoint_type=CONTROLLERS)
+    answer: DescribeClusterResponse = await channel.send(request, patience_ms=None)
     if answer.error_code:
         code = ErrorCode(answer.error_code)
         raise ApiError(

@@ -66,6 +66,12 @@ class ControllerChannel:
         """Grows with every new connection: what was learnt on an older one may be out of date."""
         return self._search.generation
 
+    @property
+    def address(self) -> Address:
+        """Who answered last."""
+        assert self._search.address is not None
+        return self._search.address
+
     def another(self, purpose: str) -> ControllerChannel:
         """A channel of its own to the same controllers, for long polls."""
         return ControllerChannel(

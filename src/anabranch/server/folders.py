@@ -72,10 +72,14 @@ class HeldFolders:
         meta = self.metas[self._metadata_log_dir]
         return meta.directory_id if meta is not None else ""
 
+    @property
+    def cluster_id(self) -> str:
+        """The cluster that the folders belong to; empty when they are fresh."""
+        return next((meta.cluster_id for meta in self.metas.values() if meta is not None), "")
+
     def cluster_id_or_new(self) -> str:
-        """The cluster that the folders belong to; a new id when they are fresh."""
-        known = [meta.cluster_id for meta in self.metas.values() if meta is not None]
-        return known[0] if known else new_id()
+        """The same, a new id when they are fresh."""
+        return self.cluster_id or new_id()
 
     def hold(self) -> None:
         """Make the folders if need be, lock them, and read whose they are. Raises FolderFault."""

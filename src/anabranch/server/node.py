@@ -149,7 +149,9 @@ class Node:
             self.cluster_id = self._folders.settle(known)
         else:
             timeout_ms = config.broker.initial_broker_registration_timeout_ms
-            known = await cluster_of_controllers(self._channel, config.node_id, timeout_ms)
+            known = await cluster_of_controllers(
+                self._channel, config.node_id, timeout_ms, own=self._folders.cluster_id
+            )
             self.cluster_id = self._folders.settle(known, folders.THE_CONTROLLERS)
         self._copy = copy = MetadataCopy.open(
             self.files, config.metadata_log_dir, wall_ms(),
