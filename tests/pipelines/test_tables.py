@@ -146,6 +146,22 @@ def test_a_crash_between_the_tables_commit_and_the_checkpoints_adds_nothing_twic
     assert {each.name for each in (tmp_path / "table").glob("*.parquet")} == files
 
 
+@pytest.mark.parametrize("lacking", ["", "-dead-letters"])
+def test_a_crash_between_the_commits_of_both_tables_loses_nothing(
+    spark, job, write_json, tmp_path, lacking
+):
+    one = job(checkpoint=str(tmp_path / "checkpoint"))
+    write_json(one.topic, {"id": 1}, b"bad", {"id": 2})
+    before = run(spark, one)
+    commits = tmp_path / "checkpoint" / "commits"
+    for each in (*commits.glob("0"), *commits.glob(".0.crc")):
+        each.unlink()
+    Path(one.table + lacking, "_delta_log", f"{1:020}.json").unlink()
+    assert run(spark, one)[:2] == before[:2] == (2, 1)
+    assert rows(one.table, "id") == [(1,), (2,)]
+    assert rows(f"{one.table}-dead-letters", "_offset") == [(1,)]
+
+
 def test_a_schema_that_is_not_given_grows_while_the_job_runs(spark, job, write_json):
     one = job(schema=None, options={"maxOffsetsPerTrigger": "5"})
     write_json(one.topic, {"id": 1, "name": "a"})
