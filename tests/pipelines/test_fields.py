@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import sys
 
 import pytest
 from hypothesis import given
@@ -117,6 +118,38 @@ def test_known_fields_are_not_looked_at():
 def test_names_that_delta_lake_refuses_are_no_columns():
     names = ["", "a", "A", "b c", "d;", "e=", "f", "taken"]
     assert columns_of(names, ["TAKEN"]) == ["a", "f"]
+
+
+def calls_to_merge(records):
+    """How many functions are called: a measure that a busy machine does not change."""
+    calls = 0
+
+    def count(_frame, event, _what):
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        columns(*records)
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+@pytest.mark.parametrize(
+    "record_of",
+    [
+        lambda number: {"keys": {f"key{number}": 1}},
+        lambda number: {"keys": [{"inner": {f"key{number}": 1}}]},
+    ],
+)
+def test_the_work_grows_with_the_records_and_not_with_what_was_found_before(record_of):
+    """Each record brought a new key, and all keys found so far were gone through for it."""
+    few, many = (
+        calls_to_merge([record_of(each) for each in range(count)])
+        for count in (MOST_FIELDS // 10, MOST_FIELDS)
+    )
+    assert many < 12 * few
 
 
 @given(st.lists(records, max_size=4), st.data())

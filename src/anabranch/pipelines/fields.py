@@ -1,19 +1,20 @@
 """The fields of JSON records and their types, for tables whose schema is not given.
 
 What: `fields_of` gives the fields of one record, `merged` joins what records say, `settled` makes
-columns of it. The rules are those of Spark's own derivation: whole numbers and fractions become
-double, types that have nothing in common become string, and so does what is null everywhere within
-an array or an object. Three more keep a table readable everywhere: a whole number beyond 64 bits is
-a double, and what is nested too deep is kept as its text, as is an object whose keys cannot be
-columns. Rule kept: a field that is
-null everywhere has no type yet, and no column.
+columns of it; until then an object is a dict of its fields and an array a list with the type of its
+elements, so that records are joined in place, at a cost that does not grow with what was found
+before. The rules are those of Spark's own derivation: whole numbers and fractions become double,
+types that have nothing in common become string, and so does what is null everywhere within an array
+or an object. Three more keep a table readable everywhere: a whole number beyond 64 bits is a
+double, and what is nested too deep is kept as its text, as is an object whose keys cannot be
+columns. Rule kept: a field that is null everywhere has no type yet, and no column.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable
+from typing import Any, TypeAlias
 
 from pyspark.sql.types import (
     ArrayType,
@@ -27,7 +28,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
-Fields = dict[str, DataType]
+Kind: TypeAlias = "DataType | list[Kind] | dict[str, Kind]"
+Fields: TypeAlias = dict[str, Kind]
 NOT_IN_NAMES = " ,;{}()\n\t="
 """What Delta Lake refuses in the names of columns."""
 MOST_FIELDS = 1_000
@@ -57,15 +59,15 @@ def fields_of(text: str, known: Collection[str] = ()) -> Fields:
     return {}
 
 
-def merged(one: Mapping[str, DataType], other: Mapping[str, DataType]) -> Fields:
-    """The fields of both, with types that hold the values of both."""
-    both = dict(one)
+def merged(one: Fields, other: Fields) -> Fields:
+    """The fields of both, with types that hold the values of both; they are put into `one`, and
+    `other` is used up."""
     for name, kind in other.items():
-        both[name] = _common(both[name], kind) if name in both else kind
-    return both
+        one[name] = _common(one[name], kind) if name in one else kind
+    return one
 
 
-def settled(fields: Mapping[str, DataType]) -> list[StructField]:
+def settled(fields: Fields) -> list[StructField]:
     """The columns for fields, by name; of names that differ only in case, the first."""
     columns = []
     for name in columns_of(sorted(fields)):
@@ -100,7 +102,7 @@ def _whole(digits: str) -> int | float:
     return int(digits) if len(digits) <= MOST_DIGITS else float(digits)
 
 
-def _type_of(value: Any, depth: int = 0) -> DataType:
+def _type_of(value: Any, depth: int = 0) -> Kind:
     if value is None:
         return NullType()
     if isinstance(value, bool):
@@ -112,50 +114,44 @@ def _type_of(value: Any, depth: int = 0) -> DataType:
     if isinstance(value, str) or depth == MOST_DEPTH:
         return StringType()
     if isinstance(value, list):
-        element: DataType = NullType()
+        element: Kind = NullType()
         for each in value:
             element = _common(element, _type_of(each, depth + 1))
-        return ArrayType(element)
+        return [element]
     return _object({name: _type_of(each, depth + 1) for name, each in value.items()})
 
 
-def _object(fields: Mapping[str, DataType]) -> DataType:
-    """An object as a struct, or as its text when its keys cannot be columns."""
-    names = sorted(fields)
-    if len(names) > MOST_FIELDS or columns_of(names) != names:
-        return StringType()
-    return StructType([StructField(name, fields[name]) for name in names])
+def _object(fields: Fields) -> Kind:
+    """An object, or its text when it has more keys than can be columns."""
+    return fields if len(fields) <= MOST_FIELDS else StringType()
 
 
-def _common(one: DataType, other: DataType) -> DataType:
+def _common(one: Kind, other: Kind) -> Kind:
     """The type that holds the values of both."""
-    if one == other or isinstance(other, NullType):
+    if isinstance(other, NullType):
         return one
     if isinstance(one, NullType):
         return other
+    if isinstance(one, list) and isinstance(other, list):
+        return [_common(one[0], other[0])]
+    if isinstance(one, dict) and isinstance(other, dict):
+        return _object(merged(one, other))
+    if one == other:
+        return one
     if {type(one), type(other)} == {LongType, DoubleType}:
         return DoubleType()
-    if isinstance(one, ArrayType) and isinstance(other, ArrayType):
-        return ArrayType(_common(one.elementType, other.elementType))
-    if isinstance(one, StructType) and isinstance(other, StructType):
-        return _object(merged(_by_name(one), _by_name(other)))
     return StringType()
 
 
-def _by_name(struct: StructType) -> Fields:
-    return {each.name: each.dataType for each in struct.fields}
-
-
-def _settled(kind: DataType, *, is_within: bool = False) -> DataType | None:
-    """A type that a table can have; None while there is none, as for an object without keys."""
-    if isinstance(kind, NullType):
-        return StringType() if is_within else None
-    if isinstance(kind, ArrayType):
-        return ArrayType(_settled(kind.elementType, is_within=True) or StringType())
-    if isinstance(kind, StructType):
-        fields = [
-            StructField(each.name, _settled(each.dataType, is_within=True) or StringType())
-            for each in kind.fields
-        ]
-        return StructType(fields) if fields else (StringType() if is_within else None)
-    return kind
+def _settled(kind: Kind) -> DataType | None:
+    """A type that a table can have; None while there is none, as for an object without keys. An
+    object whose keys cannot be columns is its text."""
+    if isinstance(kind, list):
+        return ArrayType(_settled(kind[0]) or StringType())
+    if isinstance(kind, dict):
+        names = sorted(kind)
+        if columns_of(names) != names:
+            return StringType()
+        fields = [StructField(name, _settled(kind[name]) or StringType()) for name in names]
+        return StructType(fields) if fields else None
+    return None if isinstance(kind, NullType) else kind
