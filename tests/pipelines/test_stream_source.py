@@ -324,6 +324,91 @@ def test_what_a_new_partition_loses_after_its_batch_was_decided_is_named(topics)
     assert (planned.start, planned.until) == (8, 20)
 
 
+@pytest.fixture
+def hidden(monkeypatch):
+    """Topics that the metadata of all topics lacks, by how often it still will."""
+    metadata, left = Cluster.metadata, {}
+
+    async def without(cluster, names=None):
+        answer = await metadata(cluster, names)
+        if names is None:
+            answer.topics = [each for each in answer.topics if not left.get(each.name)]
+            left.update((name, count - 1) for name, count in left.items() if count)
+        return answer
+
+    monkeypatch.setattr(Cluster, "metadata", without)
+    return left
+
+
+def by_pattern(topics, **more):
+    """Two topics, and options that find them by a pattern."""
+    one = topics.create()
+    other = topics.create(name=f"{one}-other")
+    options = topics.options(one, **{"fetchOffset.retryIntervalMs": "1", **more})
+    del options["subscribe"]
+    return one, other, {**options, "subscribePattern": f"{one}.*", "startingOffsets": "earliest"}
+
+
+def test_a_topic_that_the_metadata_lacks_once_is_asked_for_again(topics, hidden):
+    """As after a start of a broker: the query failed, or lost the rest of the micro-batch."""
+    one, other, options = by_pattern(topics)
+    topics.fill(one, 0, 5)
+    reader = stream_reader_of(options, RECORDS)
+    begun = reader.initialOffset()
+    hidden[one] = 1
+    end = reader.latestOffset(begun, ReadAllAvailable())
+    assert (end[one], end[other]) == ({"0": 5}, {"0": 0})
+    hidden[one] = 1
+    (planned,) = reader.partitions(begun, end)
+    assert (planned.topic, planned.start, planned.until) == (one, 0, 5)
+
+
+def test_a_topic_that_was_missing_goes_on_where_it_was(topics, hidden, capsys):
+    """It was taken for a new one when it was there again, and read from its beginning."""
+    one, other, options = by_pattern(topics, failOnDataLoss="false")
+    topics.fill(one, 0, 5)
+    reader = stream_reader_of(options, RECORDS)
+    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    hidden[one] = 1_000
+    meanwhile = reader.latestOffset(end, ReadAllAvailable())
+    assert not reader.partitions(end, meanwhile)
+    assert "offsets from 5 of" in capsys.readouterr().err
+    strict = stream_reader_of({**options, "failOnDataLoss": "true"}, RECORDS)
+    assert strict.latestOffset(meanwhile, ReadAllAvailable()) == meanwhile, "it is told once"
+    topics.fill(one, 0, 2, start=5)
+    topics.fill(other, 0, 3)
+    begun, meanwhile = meanwhile, reader.latestOffset(meanwhile, ReadAllAvailable())
+    (planned,) = reader.partitions(begun, meanwhile)
+    assert (planned.topic, planned.start, planned.until) == (other, 0, 3)
+    hidden.clear()
+    restarted = stream_reader_of(options, RECORDS)
+    (planned,) = restarted.partitions(
+        meanwhile, restarted.latestOffset(meanwhile, ReadAllAvailable())
+    )
+    assert (planned.topic, planned.start, planned.until) == (one, 5, 7)
+
+
+def test_a_topic_that_was_created_again_while_it_was_missing_begins_anew(topics, hidden):
+    one, _, options = by_pattern(topics, failOnDataLoss="false")
+    topics.fill(one, 0, 5)
+    reader = stream_reader_of(options, RECORDS)
+    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    topics.cluster.delete_topic(one)
+    meanwhile = reader.latestOffset(end, ReadAllAvailable())
+    topics.create(name=one)
+    topics.fill(one, 0, 9)
+    (planned,) = reader.partitions(meanwhile, reader.latestOffset(meanwhile, ReadAllAvailable()))
+    assert (planned.start, planned.until) == (0, 9)
+
+
+def test_topics_that_the_query_no_longer_reads_are_forgotten(topics):
+    _, other, options = by_pattern(topics, failOnDataLoss="false")
+    begun = stream_reader_of(options, RECORDS).initialOffset()
+    narrower = stream_reader_of({**options, "subscribePattern": other}, RECORDS)
+    found = narrower.latestOffset(begun, ReadAllAvailable())
+    assert set(found) == {other, "#"} and "missing" not in found["#"]
+
+
 def test_a_query_whose_log_was_cut_goes_on_with_what_comes_after(topics):
     """Where records may be lost: it does not wait until the log is as long as it was."""
     topic = topics.create()

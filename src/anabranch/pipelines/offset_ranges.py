@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from heapq import heapify, heapreplace
 from itertools import pairwise
@@ -109,15 +109,14 @@ def ask(options: SourceOptions, work: Callable[[Cluster], Awaitable[T]]) -> T:
     return asyncio.run(attempts())
 
 
-async def find(cluster: Cluster, options: SourceOptions, *, missing_ok: bool = False) -> Found:
+async def find(
+    cluster: Cluster, options: SourceOptions, *, missing_ok: bool = False,
+    known: Set[str] = frozenset(),
+) -> Found:  # fmt: skip
     """The partitions that the options select, sorted. Raises ApiError for a topic that is not
-    there, unless `missing_ok`."""
+    there, unless `missing_ok`. `known` are topics that were found before."""
     if options.pattern is not None:
-        topics = [
-            each
-            for each in (await cluster.metadata(None)).topics
-            if not each.is_internal and re.fullmatch(options.pattern, each.name or "")
-        ]
+        topics = await _matching(cluster, options, known)
         if not topics and not missing_ok:
             raise OptionError(
                 f"No topic matches 'subscribePattern' {options.pattern!r}; it must match the whole "
@@ -142,6 +141,33 @@ async def find(cluster: Cluster, options: SourceOptions, *, missing_ok: bool = F
     if options.assigned is not None:
         places = _assigned(places, options.assigned, missing_ok=missing_ok)
     return Found(sorted(places), {each.name or "": bytes(each.topic_id) for each in topics})
+
+
+async def _matching(
+    cluster: Cluster, options: SourceOptions, known: Set[str]
+) -> list[MetadataResponseTopic]:
+    """The topics that match the pattern; a broker may not know all of them at once."""
+    known = {each for each in known if selects(options, Place(each, 0))}
+    for left in range(options.retries, -1, -1):
+        found = (await cluster.metadata(None)).topics
+        there = [
+            each
+            for each in found
+            if not each.is_internal and selects(options, Place(each.name or "", 0))
+        ]
+        if not left or known <= {each.name for each in there}:
+            break
+        await asyncio.sleep(options.retry_interval_ms / 1000)
+    return there
+
+
+def selects(options: SourceOptions, place: Place) -> bool:
+    """Whether the options are for a partition, where it is there."""
+    if options.pattern is not None:
+        return re.fullmatch(options.pattern, place.topic) is not None
+    if options.assigned is not None:
+        return place.partition in options.assigned.get(place.topic, ())
+    return place.topic in options.topics
 
 
 async def _topic(

@@ -1,19 +1,21 @@
 """Offsets of a stream as its checkpoint has them.
 
     {"orders": {"0": 23, "1": 17},
-     "#": {"version": 1, "ids": {"orders": "…"}, "fresh": true, "first": {"orders": {…}}}}
+     "#": {"version": 1, "ids": {"orders": "…"}, "fresh": true, "first": {"orders": {…}},
+           "missing": {"payments": {…}}}}
 
 The topics are written as Spark's Kafka source writes them, so that its checkpoints are understood
 here; `#` cannot be the name of a topic. `ids` tell a topic from another one of the same name. Spark
 does not keep where the first batch of a query began: a restart within it would begin at what is the
 latest offset by then. So a `fresh` beginning is marked, and the end of the first batch says where
-that batch began (`first`).
+that batch began (`first`). `missing` says where to go on in partitions that were not there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from anabranch.core.types import parse_topic_id, topic_id_text
@@ -35,6 +37,12 @@ class StreamOffsets:
     topic_ids: dict[str, bytes] = field(default_factory=dict)
     is_fresh: bool = False
     first: Offsets | None = None
+    missing: Offsets = field(default_factory=dict)
+
+    @cached_property
+    def known(self) -> Offsets:
+        """The next offsets, also of partitions that are missing."""
+        return self.missing | self.offsets
 
     def to_json(self) -> dict[str, Any]:
         """What the checkpoint keeps."""
@@ -46,6 +54,8 @@ class StreamOffsets:
             own["fresh"] = True
         if self.first is not None:
             own["first"] = _nested(self.first)
+        if self.missing:
+            own["missing"] = _nested(self.missing)
         return {**_nested(self.offsets), OWN: own}
 
 
@@ -73,6 +83,7 @@ def stream_offsets(found: Mapping[str, Any]) -> StreamOffsets:
             {topic: bytes(parse_topic_id(text)) for topic, text in own.get("ids", {}).items()},
             bool(own.get("fresh")),
             None if first is None else _flat(first),
+            _flat(own.get("missing", {})),
         )
     except (AttributeError, TypeError, ValueError):
         raise CheckpointError(

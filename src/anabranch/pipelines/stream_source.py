@@ -3,14 +3,16 @@
 What: Spark keeps offsets in its checkpoint and asks, before each batch, how far it may read
 (`latestOffset`) and in which ranges (`partitions`). Why so much about loss: between two batches, or
 two runs, a topic may shrink, vanish, or be another one of the same name; every such case is noticed
-before anything is read. Rule kept: what an end of a batch says is enough to read the batch again,
-whatever has happened since; nothing else is remembered but what Spark asks for within one run.
+before anything is read. A partition that is missing may be back, as when a broker that begins does
+not know it yet: that it is missing is told once, and where to go on in it is kept. Rule kept: what
+an end of a batch says is enough to read the batch again, whatever has happened since; nothing else
+is remembered but what Spark asks for within one run.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -29,12 +31,14 @@ from anabranch.pipelines.offset_ranges import (
     Found,
     OffsetRange,
     Offsets,
+    Place,
     ask,
     find,
     named,
     offsets_at,
     pieces,
     resolve,
+    selects,
 )
 from anabranch.pipelines.options import (
     EARLIEST,
@@ -50,6 +54,10 @@ from anabranch.pipelines.stream_offsets import CheckpointError, StreamOffsets, s
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
+
+
+MOST_MISSING = 1_000
+"""Missing partitions that are kept: where topics come and go, a checkpoint would grow for ever."""
 
 
 def stream_reader_of(given: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
@@ -109,6 +117,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         self._latest = newest
         begins = self._begins(begun, newest, earliest)
+        kept = self._kept(begun, newest)
         ends = dict(newest.offsets)
         if self._target is not None:
             ends = {
@@ -116,10 +125,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 for place, end in ends.items()
             }
         waiting = sum(max(0, end - begins[place]) for place, end in ends.items())
-        if not waiting and ends == begun.offsets and _same_ids(begun, newest):
+        stands = ends == begun.offsets and kept == begun.missing
+        if not waiting and stands and _same_ids(begun, newest):
             return start
         if not isinstance(limit, ReadAllAvailable):
-            goes_back = any(end < begun.offsets.get(place, 0) for place, end in ends.items())
+            goes_back = any(end < begun.known.get(place, 0) for place, end in ends.items())
             least = 0 if goes_back or self._target is not None else self.options.min_offsets
             now_ms = int(time.monotonic() * 1000)
             if least and self._patience.lets_pass(waiting, least, now_ms):
@@ -127,32 +137,34 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(limit, ReadMaxRows):
             ends = share_out(begins, ends, limit.max_rows)
         first = begun.offsets if begun.is_fresh else None
-        return StreamOffsets(ends, newest.topic_ids, first=first).to_json()
+        topic_ids = {place.topic: begun.topic_ids[place.topic] for place in kept}
+        topic_ids |= newest.topic_ids
+        return StreamOffsets(ends, topic_ids, first=first, missing=kept).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """The newest offsets, for the query's progress: the difference to its end is the lag."""
         return None if self._latest is None else self._latest.to_json()
 
-    async def _newest(self, cluster: Cluster) -> StreamOffsets:
-        found = await find(cluster, self.options, missing_ok=True)
+    async def _newest(self, cluster: Cluster, known: Iterable[Place] = ()) -> StreamOffsets:
+        topics = {place.topic for place in known}
+        found = await find(cluster, self.options, missing_ok=True, known=topics)
         ends = await offsets_at(cluster, self.options, found.places, LATEST)
         return StreamOffsets(ends, found.topic_ids)
 
     async def _newest_and_earliest(
         self, cluster: Cluster, begun: StreamOffsets
     ) -> tuple[StreamOffsets, Offsets]:
-        newest = await self._newest(cluster)
+        newest = await self._newest(cluster, begun.offsets)
         passed = [
             place
             for place, end in newest.offsets.items()
-            if end < begun.offsets.get(place, 0)
-            and not self._is_another(place.topic, begun, newest)
+            if end < begun.known.get(place, 0) and not self._is_another(place.topic, begun, newest)
         ]
         if passed and self.options.reading.isolation_level:
             # Read when uncommitted records were read too: no loss, unless the log is shorter.
             ends = await offsets_at(cluster, self.options, passed, LATEST, isolation_level=0)
             for place, end in ends.items():
-                newest.offsets[place] = max(newest.offsets[place], min(end, begun.offsets[place]))
+                newest.offsets[place] = max(newest.offsets[place], min(end, begun.known[place]))
         return newest, await offsets_at(cluster, self.options, newest.offsets, EARLIEST)
 
     def _check_topics(self, begun: StreamOffsets) -> None:
@@ -181,10 +193,10 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         begins = {}
         for place in newest.offsets:
-            known = begun.offsets.get(place)
+            known = begun.known.get(place)
             if known is None or self._is_another(place.topic, begun, newest):
                 begins[place] = earliest[place]
-                if known is not None:
+                if place in begun.offsets:  # else that was told when it was missing
                     why = "the topic was deleted and created again since; offsets"
                     lose(self.options, f"{place}: {why} from {known} on are lost.", warn)
                 elif earliest[place] > 0:
@@ -197,6 +209,18 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 lose(self.options, f"{place}: {why} {known - 1}: it was cut.", warn)
             begins[place] = min(known, end)
         return begins
+
+    def _kept(self, begun: StreamOffsets, newest: StreamOffsets) -> Offsets:
+        """Where to go on in partitions that are missing, if they are back; not in those of a topic
+        without an id, which may be another one by then."""
+        kept = [
+            place
+            for place in sorted(set(begun.known) - set(newest.offsets))
+            if selects(self.options, place)
+            and any(begun.topic_ids.get(place.topic, b""))
+            and not self._is_another(place.topic, begun, newest)
+        ]
+        return {place: begun.known[place] for place in kept[-MOST_MISSING:]}
 
     @staticmethod
     def _is_another(topic: str, begun: StreamOffsets, newest: StreamOffsets) -> bool:
@@ -226,14 +250,15 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self, cluster: Cluster, begun: StreamOffsets, ended: StreamOffsets
     ) -> list[OffsetRange]:
         options = self.options
-        found: Found = await find(cluster, options, missing_ok=True)
+        known = {each.topic for each, end in ended.offsets.items() if end != begun.known.get(each)}
+        found: Found = await find(cluster, options, missing_ok=True, known=known)
         there = set(found.places)
         earliest = await offsets_at(
             cluster, options, [each for each in ended.offsets if each in there], EARLIEST
         )
         ranges = []
         for place, until in sorted(ended.offsets.items()):
-            start = begun.offsets.get(place)
+            start = begun.known.get(place)
             if start is None or self._is_another(place.topic, begun, ended):
                 start = 0
             if start >= until:
