@@ -8,7 +8,6 @@ import threading
 from types import SimpleNamespace
 
 import pytest
-from prometheus_client.core import GaugeMetricFamily
 from tests.server.server_kit import eventually
 
 from anabranch.core.types import TopicPartition
@@ -17,28 +16,30 @@ from anabranch.server.metrics import NodeCollector
 
 
 class Figures:
-    """Counts who reads it, and gives another value each time."""
+    """Counts who reads a moment and who makes families of it; gives another value each time."""
 
-    def __init__(self):
-        self.readers = []
+    def __init__(self, _node=None):
+        self.readers, self.makers = [], []
 
-    def collect(self):
+    def moment(self):
         self.readers.append(threading.get_ident())
-        family = GaugeMetricFamily("reads", "How often it was read.")
-        family.add_metric((), len(self.readers))
-        yield family
+        return [self._told(len(self.readers))]
+
+    def _told(self, count):
+        self.makers.append(threading.get_ident())
+        yield "anabranch_start_seconds", (), count
 
 
-async def test_figures_are_read_on_the_loop_and_the_text_is_made_in_a_thread(monkeypatch):
-    figures, makers, made = Figures(), [], http.generate_latest
-    monkeypatch.setattr(http, "registry_of", lambda _node: figures)
-    monkeypatch.setattr(http, "generate_latest",
-                        lambda found: makers.append(threading.get_ident()) or made(found))  # fmt: skip
+async def test_figures_are_read_on_the_loop_and_the_page_is_made_in_a_thread(monkeypatch):
+    """The families too: they took longer than all figures, and clients wait for the loop."""
+    figures = Figures()
+    monkeypatch.setattr(http, "NodeCollector", lambda _node: figures)
     page = await page_of(http.application(None), "/metrics")
-    assert "reads 1.0" in page
+    assert "anabranch_start_seconds 1.0" in page
+    assert "process_cpu_seconds_total" in page
     assert figures.readers == [threading.get_ident()]
-    assert makers
-    assert makers[0] != threading.get_ident()
+    assert figures.makers
+    assert figures.makers[0] != threading.get_ident()
 
 
 async def page_of(application, path):
@@ -75,7 +76,7 @@ def test_a_thread_that_computes_gives_way_to_the_loop_soon(monkeypatch):
 async def test_connections_that_ask_nothing_end_and_there_are_never_too_many(monkeypatch):
     """Monitoring that hangs, and clients that vanish in the midst of a request."""
     monkeypatch.setattr(http, "MOST_CONNECTIONS", 4)
-    monkeypatch.setattr(http, "registry_of", lambda _node: Figures())
+    monkeypatch.setattr(http, "NodeCollector", Figures)
     listener = await http.HttpListener.start(SimpleNamespace(is_ready=True), "127.0.0.1", 0)
     host, port = listener.address.split(":")
     await eventually(lambda: listener._server.started)

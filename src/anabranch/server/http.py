@@ -16,14 +16,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import uvicorn
 from prometheus_client import generate_latest
-from prometheus_client.core import Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
-from prometheus_client.registry import Collector
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -33,7 +31,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from anabranch.core.metadata.image import MetadataImage
 from anabranch.server.listener import BindFault, bind_sentence
 from anabranch.server.logs import logger
-from anabranch.server.metrics import registry_of
+from anabranch.server.metrics import NodeCollector, Page
 from anabranch.server.other_protocols import kafka_on_http
 from anabranch.server.placement_json import placed_partitions, placed_topics
 
@@ -148,24 +146,12 @@ def bind(host: str, port: int) -> socket.socket:
     return bound
 
 
-class Gathered(Collector):
-    """The figures of one moment. They are read on the loop, where nothing changes meanwhile; the
-    text, which takes most of the time, is made of them in a thread."""
-
-    def __init__(self, registry: Collector) -> None:
-        self._families = tuple(registry.collect())
-
-    def collect(self) -> Iterable[Metric]:
-        """The families as they were."""
-        return self._families
-
-
 def application(node: ObservedNode) -> Starlette:
     """The routes over one node."""
-    registry = registry_of(node)
+    collector = NodeCollector(node)
 
     async def metrics(_request: Request) -> Response:
-        page = await asyncio.to_thread(generate_latest, Gathered(registry))
+        page = await asyncio.to_thread(generate_latest, Page(collector.moment()))
         return Response(page, media_type=CONTENT_TYPE_LATEST)
 
     async def healthz(_request: Request) -> Response:

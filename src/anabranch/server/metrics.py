@@ -8,9 +8,10 @@ Rule kept: a scrape never changes anything, and nothing is exported that is not 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client import ProcessCollector
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -52,17 +53,24 @@ class NodeCollector(Collector):
         """Empty families of everything in METRICS."""
         return [family(metric) for metric in METRICS]
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> Iterable[Metric]:
         """The families with what holds now, those without a sample left out."""
-        families: dict[str, Any] = {}
-        for name, labels, value in self._samples():
-            if name not in families:
-                families[name] = family(BY_NAME[name])
-            values = value if isinstance(value, tuple) else (value,)
-            families[name].add_metric(labels, *values)
-        yield from families.values()
+        return families_of(self.moment())
 
-    def _samples(self) -> Iterator[Sample]:
+    def moment(self) -> list[Iterable[Sample]]:
+        """What holds now. It is read at one go where nothing changes meanwhile; families may be
+        made of it later and elsewhere, since what is still to be told is of what cannot change."""
+        node = self._node
+        counts = None if node.broker is None else node.broker.statistics()
+        parts: list[Iterable[Sample]] = [list(self._samples(counts))]
+        if node.controller is not None and node.controller.controller.active:
+            found = figures(node.controller.controller, steady_ms())
+            parts.append(samples_of_managed_placement(found))
+        if counts is not None:
+            parts.append(samples_of_lags(counts.diskless_lags))
+        return parts
+
+    def _samples(self, counts: BrokerStatistics | None) -> Iterator[Sample]:
         node = self._node
         yield "anabranch_start_seconds", (), node.started_seconds
         for acceptor in node.acceptors:
@@ -72,11 +80,7 @@ class NodeCollector(Collector):
             yield from samples_of_dispatcher(node.controller_dispatcher)
         if node.controller is not None:
             yield from samples_of_controller(node.controller.statistics())
-            if node.controller.controller.active:
-                found = figures(node.controller.controller, steady_ms())
-                yield from samples_of_managed_placement(found)
-        if node.broker is not None:
-            counts = node.broker.statistics()
+        if node.broker is not None and counts is not None:
             yield from samples_of_dispatcher(node.broker.dispatcher)
             yield "anabranch_flush_rounds_total", (), counts.flush_rounds
             yield from self._samples_of_partitions(counts)
@@ -85,7 +89,6 @@ class NodeCollector(Collector):
             yield from samples_of_transactions(counts.transactions)
             yield from samples_of_cleaner(counts.cleaner)
             yield from samples_of_diskless(counts.diskless)
-            yield from samples_of_lags(counts.diskless_lags)
             for name, value in counts.diskless_upkeep.items():
                 yield f"anabranch_diskless_{name}", (), value
             yield from samples_of_image(counts.image)
@@ -345,9 +348,25 @@ def family(metric: Exported) -> Any:
     return GaugeMetricFamily(metric.name, metric.sentence, labels=metric.labels)
 
 
-def registry_of(node: ObservedNode) -> CollectorRegistry:
-    """A registry of this node alone, with the process's own figures."""
-    registry = CollectorRegistry()
-    registry.register(NodeCollector(node))
-    ProcessCollector(registry=registry)
-    return registry
+def families_of(parts: Iterable[Iterable[Sample]]) -> Iterable[Metric]:
+    """The families of samples."""
+    families: dict[str, Any] = {}
+    for name, labels, value in chain.from_iterable(parts):
+        if name not in families:
+            families[name] = family(BY_NAME[name])
+        values = value if isinstance(value, tuple) else (value,)
+        families[name].add_metric(labels, *values)
+    return families.values()
+
+
+class Page(Collector):
+    """Families of one moment of a node, and the process's own figures, which may be read at any
+    time. Making them takes most of the time, and is for a thread."""
+
+    def __init__(self, moment: Iterable[Iterable[Sample]]) -> None:
+        self._moment = moment
+
+    def collect(self) -> Iterator[Metric]:
+        """To be called once."""
+        yield from families_of(self._moment)
+        yield from ProcessCollector(registry=None).collect()

@@ -512,7 +512,7 @@ def test_what_partitions_on_the_same_brokers_want_is_found_once(monkeypatch):
 
 
 def test_a_page_of_metrics_costs_the_topics_and_some_of_what_is_not_steady(monkeypatch):
-    """Clients wait while it is made."""
+    """Clients share a processor with who makes it."""
     world = racked_world(1, 2, 3)
     for name in ("t", "u"):
         diskless(world, name, partitions=100)
@@ -524,15 +524,33 @@ def test_a_page_of_metrics_costs_the_topics_and_some_of_what_is_not_steady(monke
     monkeypatch.setattr(figures, "MOST_SERIES", 20)
     told = figures.figures(controller, world.now_ms)
     assert told.topics == ("t", "u")
-    assert told.partitions == ()
+    assert list(told.partitions) == []
     assert len(looked) == 2
     cordon(world, 3)
     diskless(world, "v", partitions=100)
     live(world, 2_000, 1, 2, 3)
     assert len(controller.duties.diskless.unsteady) == 100, "they wait for the rack"
-    told = figures.figures(controller, world.now_ms)
-    assert [each.topic for each in told.partitions] == ["v"] * 20
-    assert {each.placement_state for each in told.partitions} == {1}
+    told = list(figures.figures(controller, world.now_ms).partitions)
+    assert [each.topic for each in told] == ["v"] * 20
+    assert {each.placement_state for each in told} == {1}
+
+
+def test_figures_that_are_read_later_are_still_of_one_moment():
+    """A thread reads them, while the controller goes on."""
+    world = racked_world(1, 2)
+    diskless(world, partitions=100)
+    live(world, 2_000, 1, 2)
+    cordon(world, 2)
+    live(world, 2_000, 1, 2)
+    diskless(world, "waits", partitions=100)
+    live(world, 2_000, 1, 2)
+    at_once = list(figures.figures(world.controller, world.now_ms).partitions)
+    told = figures.figures(world.controller, world.now_ms)
+    assert {each.placement_state for each in at_once} == {0, 1}
+    world.register(3, rack="c")
+    live(world, 4_000, 1, 2, 3)
+    assert list(told.partitions) == at_once
+    assert list(figures.figures(world.controller, world.now_ms).partitions) != at_once
 
 
 def test_classic_duties_are_not_starved():

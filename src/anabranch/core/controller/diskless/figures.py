@@ -1,13 +1,13 @@
 """Managed placement in figures: what the metrics `kafka_controller_diskless_…` say.
 
 Rule kept: with more than MOST_SERIES diskless partitions only those that are not steady are told,
-and of these no more either, so that a page does not grow with the cluster: it is made while clients
-wait. Cost: a partition that is steady is not looked at.
+and of these no more either, so that a page does not grow with the cluster: clients share a
+processor with who makes it. Cost: a partition that is steady is not looked at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,6 +22,7 @@ from anabranch.core.controller.diskless.reconciliation import (
 if TYPE_CHECKING:
     from anabranch.core.controller.cluster_state import PartitionKey
     from anabranch.core.controller.controller import Controller
+    from anabranch.core.metadata.image import MetadataImage
 
 MOST_SERIES = 10_000
 """Partitions that are told: all of them, or as many that are not steady."""
@@ -54,13 +55,14 @@ class PartitionFigures(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """Everything at once."""
+    """Everything at once: of one moment, also where `partitions` are read later."""
 
     racks: tuple[RackFigures, ...]
     effective_rf: int
     topics: tuple[str, ...]
     reassignment_backlog: int
-    partitions: tuple[PartitionFigures, ...]
+    partitions: Iterable[PartitionFigures]
+    """To be read once."""
 
 
 NOTHING = Figures((), 0, (), 0, ())
@@ -79,7 +81,7 @@ def figures(controller: Controller, now_ms: int) -> Figures:
         len(racks.target),
         tuple(topics),
         reconciling.backlog,
-        tuple(_partitions(controller, racks, islice(told, MOST_SERIES))),
+        _partitions(controller, racks, list(islice(told, MOST_SERIES))),
     )
 
 
@@ -98,17 +100,31 @@ def _rack(controller: Controller, rack: Rack, now_ms: int) -> RackFigures:
 
 
 def _partitions(
-    controller: Controller, racks: Racks, keys: Iterable[PartitionKey]
+    controller: Controller, racks: Racks, told: Sequence[PartitionKey]
 ) -> Iterator[PartitionFigures]:
+    """Nothing that changes is looked at once this has returned: the figures are made as they are
+    read, which takes longest and may be in a thread."""
     state, reconciling = controller.state, controller.duties.diskless
+    changing = {key for key in told if key in reconciling.unsteady or key in reconciling.todo}
     reconciles = controller.config.diskless_managed_rf_auto_reconcile
+    return _told(state.image, racks, told, changing, reconciles=reconciles)
+
+
+def _told(
+    image: MetadataImage,
+    racks: Racks,
+    told: Iterable[PartitionKey],
+    changing: Container[PartitionKey],
+    *,
+    reconciles: bool,
+) -> Iterator[PartitionFigures]:
     lacks = any(racks.by_name[name].state is DEGRADED for name in racks.target)
     steady = 100 if racks.target else 0, 0, 0, int(lacks)
-    for key in keys:
-        topic = state.image.topics_by_id.get(key[0])
+    for key in told:
+        topic = image.topics_by_id.get(key[0])
         if topic is None or key[1] not in topic.partitions:
             continue
-        if key not in reconciling.unsteady and key not in reconciling.todo:
+        if key not in changing:
             yield PartitionFigures(topic.name, key[1], *steady)
             continue
         partition = topic.partitions[key[1]]
