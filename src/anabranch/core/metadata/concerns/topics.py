@@ -7,6 +7,7 @@ leader, even the same one. Source: KIP-631, KIP-966 (eligible leader replicas).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 from immutables import Map
@@ -27,6 +28,16 @@ NO_LEADER_CHANGE = -2
 NO_STATE_CHANGE = -1
 NO_MOVE = {"suspended": 0, "former": ()}
 """What is noted for the end of a move, when there is none."""
+MOST_SHARED = 4096
+"""Different lists of replicas and folders that are remembered: a megabyte at most."""
+
+
+@lru_cache(maxsize=MOST_SHARED)
+def shared(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The same list, and the same object as for others that are equal: hundreds of thousands of
+    partitions have few different lists of replicas and folders, and each list of its own would take
+    100 to 300 bytes, and time of each pass of garbage collection."""
+    return row
 
 
 def _topic(builder: ImageBuilder, record: records.TopicRecord) -> None:
@@ -59,15 +70,13 @@ def _remove_topic(builder: ImageBuilder, record: records.RemoveTopicRecord) -> N
 
 def _partition(builder: ImageBuilder, record: records.PartitionRecord) -> None:
     topic_id = TopicId(record.topic_id)
-    replicas = tuple(record.replicas)
-    isr = tuple(record.isr)
     builder.partitions(topic_id)[record.partition_id] = PartitionImage(
-        replicas=replicas,
-        isr=replicas if isr == replicas else isr,
+        replicas=shared(tuple(record.replicas)),
+        isr=shared(tuple(record.isr)),
         leader=record.leader,
         leader_epoch=record.leader_epoch,
         partition_epoch=record.partition_epoch,
-        directories=tuple(record.directories),
+        directories=shared(tuple(record.directories)),
         elr=tuple(record.eligible_leader_replicas or ()),
         last_known_elr=tuple(record.last_known_elr or ()),
         adding=tuple(record.adding_replicas),
@@ -103,7 +112,7 @@ def changed_partition(old: PartitionImage, record: records.PartitionChangeRecord
         ("former", record.former_replicas),
     ):
         if value is not None:
-            changes[name] = tuple(value)
+            changes[name] = shared(tuple(value))
     if record.leader != NO_LEADER_CHANGE:
         changes["leader"] = record.leader
         changes["leader_epoch"] = old.leader_epoch + 1
