@@ -186,6 +186,21 @@ async def test_each_post_is_given_up_when_its_own_time_is_over():
     assert [type(each) for each in said] == [MetadataResponse, ConnectionLost]
 
 
+async def test_a_post_is_given_up_also_when_the_one_before_it_was_answered():
+    def reply(header):
+        if header.api_key == 18:
+            return versions(header)
+        answer = b"".join(frame_response(header.correlation_id, MetadataResponse(), 12))
+        return answer if header.correlation_id == 2 else b""
+
+    async with Peer(reply) as port:
+        connection = await Connection.open("127.0.0.1", port)
+        ended = asyncio.get_running_loop().create_future()
+        connection.post(MetadataRequest(topics=[]), 12, [].append, timeout_seconds=0.03)
+        connection.post(MetadataRequest(topics=[]), 12, ended.set_result, timeout_seconds=0.06)
+        assert "within 0.06 s" in str(await asyncio.wait_for(ended, 5))
+
+
 async def test_what_may_help_is_tried_again_until_the_deadline_and_nothing_else():
     cluster = Cluster("127.0.0.1:1", deadline_seconds=1.0)
     tries = 0

@@ -1,5 +1,6 @@
 """R1: what a broker sends: sessions, retries, how many requests are under way, when nothing is."""
 
+import msgspec
 import pytest
 from tests.core.api.in_memory_node import take_offline
 from tests.core.replication.peers import PLACE, Peers
@@ -470,6 +471,37 @@ def test_the_last_answer_of_a_wait_tells_all_marks():
     wait, _ = peers[1].waits.pop()
     answer = wait.poll(peers[1].broker.wall_ms, True)
     assert marks_in([answer]) == {0: (1, False)}
+
+
+def test_a_mark_that_is_due_while_no_fetch_waits_is_told_though_its_partition_changed():
+    peers, effect, box = quiet_peers()
+    peers[1].produce(1)
+    effect, box = taken(peers, effect, box)
+    peers[1].produce(1, index=1)
+    peers[1].broker.changed.add(PLACE)
+    peers[1].finish()
+    peers.wait(60)
+    _, answer = taken(peers, effect, box)
+    assert marks_in([answer])[0] == (1, False)
+
+
+@pytest.mark.parametrize("config", [{}, SELECTS])
+def test_records_of_other_partitions_bring_the_marks_of_who_is_kept_out_of_the_isr(config):
+    """A consumer that reads there still waits for them: nothing else would ever tell them."""
+    peers, effect, box = quiet_peers(**config)
+    peers[1].produce(1)
+    effect, box = taken(peers, effect, box)
+    assert (peers[1].high_watermark, peers[2].replica.high_watermark) == (1, 0)
+    peers.brokers[2] = msgspec.structs.replace(peers.brokers[2], fenced=True)
+    peers.change(0, isr=(1,))
+    peers.publish()
+    for _ in range(5):
+        peers.wait(3)
+        peers[1].produce(1, index=1)
+        if box:
+            effect, box = taken(peers, effect, box)
+    assert peers[1].replica.in_sync_replicas == (1,)
+    assert peers[2].replica.high_watermark == 1
 
 
 def test_a_log_is_not_read_for_a_mark_that_the_fetch_itself_has_moved(monkeypatch):

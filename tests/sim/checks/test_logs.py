@@ -1062,6 +1062,13 @@ def test_who_leads_next_shows_what_a_leader_committed_whose_log_nobody_can_read(
     assert truth.high == truth.entries[-1].end == 5
 
 
+def test_l3_what_a_leader_commits_whose_log_nobody_can_read_and_who_is_in_sync_lacks():
+    stage = led_by_a_log_that_nobody_can_read()
+    stage.append(2)
+    stage.look(2)
+    assert violated(lambda: stage.tell(2, 6)) == "L3"
+
+
 def test_m2_a_log_that_nobody_can_read_leads_and_its_node_was_not_elected():
     stage = led_by_a_log_that_nobody_can_read()
     stage.replica(2).leader_epoch += 1

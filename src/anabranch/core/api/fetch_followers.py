@@ -31,7 +31,7 @@ MARKS_MS = 5
 """How late a follower may learn that a mark moved when no records come: long enough that the next
 batch of a busy partition brings the mark along, and no fetch is spent on it alone."""
 UNREAD_MARKS_MS = 50
-"""The same of a high watermark where followers serve no consumers, so that nobody waits for it."""
+"""The same of a high watermark where no consumer reads from the follower, so that nobody waits."""
 _SAYS_ITS_MARKS_SINCE = 18
 
 
@@ -117,7 +117,8 @@ class FollowerFetch(Fetch):
     def remind(self, wanted: Wanted, replica: Replica) -> None:
         """Have marks told soon, if they are not told with records before."""
         session, broker = self._held, self.broker
-        has_time = wanted.told_log_start >= replica.log.start_offset and not sends_away(broker)
+        is_read = sends_away(broker) or self.reading.replica_id in replica.observers
+        has_time = wanted.told_log_start >= replica.log.start_offset and not is_read
         due_ms = broker.steady_ms + (UNREAD_MARKS_MS if has_time else MARKS_MS)
         if session.tell_ms == NOTHING_TO_TELL or due_ms < session.tell_ms:
             session.tell_ms = due_ms
@@ -145,9 +146,10 @@ class FollowerFetch(Fetch):
         except ApiError:
             return False
         is_told = wanted.told_high_watermark == replica.high_watermark
-        if not is_told and not self.may_tell_later(wanted, replica):
+        is_quiet = replica.is_quiet(self.reading.replica_id)
+        if not is_told and not (is_quiet and self.may_tell_later(wanted, replica)):
             return False
-        if replica.is_quiet(self.reading.replica_id):
+        if is_quiet:
             broker.fetch_sessions.no_news(self._held, wanted)
             if not is_told:
                 self._held.untold[wanted] = None

@@ -136,7 +136,7 @@ class FetchSession:
             self.broker_epoch = broker_epoch
             self.news = dict.fromkeys(self.partitions.values())
             self.untold.clear()
-        if self.tell_ms <= steady_ms and not self.untold:  # it was called, and comes
+        if self.tell_ms <= steady_ms and not (self.untold or self.news):  # it was called, and comes
             self.tell_ms = NOTHING_TO_TELL
 
     def change(self, wanted: Iterable[tuple[str, TopicId, FetchPartition]]) -> None:

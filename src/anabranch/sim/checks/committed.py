@@ -37,6 +37,7 @@ class CommitChecks:
         truth, high = copy.truth, copy.high
         if copy.is_given_up:
             if led_epoch != NOT_SEEN:
+                self._check_ends(copy, high, led_epoch)
                 truth.told(high)
             return
         epoch = copy.epoch if led_epoch == NOT_SEEN else led_epoch
@@ -110,6 +111,23 @@ class CommitChecks:
         truth.told(high)
         self._known.marks.hit("lost-by-rule")
         return False
+
+    def _check_ends(self, copy: Copy, high: int, led_epoch: int) -> None:
+        """L3 of a leader whose log nobody can read: the logs of those in sync are long enough."""
+        truth, own = copy.truth, copy.node.node_id
+        partition = self._known.model.partitions.get(truth.key)
+        if partition is None or partition.leader != own or led_epoch < truth.reset_epoch:
+            return
+        for member in partition.isr:
+            other = None if member == own else self._known.certain(member, truth.key)
+            if other is None:
+                continue
+            dropped = (entry.end for entry, nodes in truth.dropped.items() if member in nodes)
+            if max(other.end, *dropped, 0) < high:
+                raise Violation(
+                    "L3", "A record was told to be committed that an in-sync replica lacks.",
+                    {**copy.told(), "high": high, "isr": partition.isr, "without": member},
+                )  # fmt: skip
 
     def _check_holders(self, copy: Copy, replica: Replica, fresh: list[Entry], high: int) -> None:
         """L3 and L7: who must have what is committed now."""
