@@ -94,8 +94,11 @@ class CommittedLog:
         return found, end_offset
 
     def take_snapshot(self, snapshot: SnapshotView) -> None:
-        """Keep a newer snapshot, and of the batches those after the one before it."""
+        """Keep a newer snapshot, and of the batches those after the one before it. An older one
+        changes nothing: it might end before the log begins, and nobody could go on from it."""
         keep_from = self.snapshot.end_offset if self.snapshot is not None else 0
+        if snapshot.end_offset < keep_from:
+            return
         count = sum(1 for batch in self._batches if batch.end_offset <= keep_from)
         if count:
             self._start_offset = self._batches[count - 1].end_offset
