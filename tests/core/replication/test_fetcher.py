@@ -48,8 +48,9 @@ def answer(fetcher: Fetcher, session_id: int) -> None:
     fetcher.answered(FetchResponse(session_id=session_id, responses=[]), 0)
 
 
-@pytest.mark.parametrize("partitions", [1, 1 << 20])
-@pytest.mark.parametrize("session_id", [7, 0], ids=["session", "no session"])
+@pytest.mark.parametrize(
+    ("partitions", "session_id"), [(1, 7), (1 << 20, 0)], ids=["session", "no session"]
+)
 def test_more_partitions_than_a_request_may_name_are_all_asked_for(
     partitions: int, session_id: int
 ) -> None:
