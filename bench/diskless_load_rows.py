@@ -221,7 +221,7 @@ def racks(server: Server) -> Sample:
         quiet, taken = wiped.quiet_p99_ms(paced), len(paced.taken_ms)
         server.begin_last()
         begin = _first_move(server)
-        time.sleep(count / MOVES_PER_SECOND * 0.9)
+        time.sleep(count / MOVES_PER_SECOND)
         _await_backlog(server, lambda backlog: backlog == 0, "partitions wait")
         seconds = time.perf_counter() - begin
         busy = paced.p99_ms(taken)
