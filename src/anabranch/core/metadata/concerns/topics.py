@@ -29,7 +29,7 @@ NO_STATE_CHANGE = -1
 NO_MOVE = {"suspended": 0, "former": ()}
 """What is noted for the end of a move, when there is none."""
 MOST_SHARED = 4096
-"""Different lists of replicas and folders that are remembered: a megabyte at most."""
+"""Different lists of replicas and folders that are remembered: a few megabytes at most."""
 
 
 @lru_cache(maxsize=MOST_SHARED)
