@@ -16,7 +16,7 @@ from anabranch.core.controller.result import Result
 from anabranch.core.controller.tenure import events
 from anabranch.core.controller.tenure.lease import LeaseTimes
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
-from anabranch.core.metadata.store import Appended, Deposed, Lease, Unknown
+from anabranch.core.metadata.store import Appended, Deposed, Lease, Snapshot, Unknown
 from anabranch.core.outcome import Propose
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.server import controller as controller_module
@@ -38,6 +38,8 @@ class FaultyStore:
         self.go = asyncio.Event()
         self.renewals_fail = self.releases_fail = False
         self.answers: list[Appended] = []
+        self.snapshots_wait = False
+        self.snapshots: list[int] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.real, name)
@@ -55,6 +57,16 @@ class FaultyStore:
         answer = await self.real.append(lease, end_offset, batches)
         self.answers.append(answer)
         return Unknown("no answer came") if fault == "lost answer" else answer
+
+    async def save_snapshot(self, snapshot: Snapshot, *, keep_log_from: int) -> None:
+        """Never ends while `snapshots_wait`; `snapshots` has the epochs of those under way."""
+        self.snapshots.append(snapshot.epoch)
+        try:
+            if self.snapshots_wait:
+                await asyncio.Event().wait()
+            await self.real.save_snapshot(snapshot, keep_log_from=keep_log_from)
+        finally:
+            self.snapshots.remove(snapshot.epoch)
 
     async def renew_lease(self, lease: Lease) -> Lease | None:
         """The lease's row cannot be reached while `renewals_fail`."""
@@ -314,4 +326,24 @@ async def test_what_is_read_again_includes_the_snapshot(store: FaultyStore) -> N
     await in_office(shell, 2)
     assert names(shell) == expected | {"t500"}
     assert shell.controller.log.snapshot is not None
+    await shell.stop()
+
+
+async def test_a_snapshot_ends_with_its_term(store: FaultyStore) -> None:
+    """A connection and a copy of all metadata would be left behind in each term."""
+    shell = new_shell(store, **{FEW_BYTES: "200"})
+    store.snapshots_wait = True
+    await shell.start()
+    for epoch in (1, 2):
+        await in_office(shell, epoch)
+        await commit(shell, *range(10 * epoch, 10 * epoch + 5))
+        await eventually(lambda now=epoch: now in store.snapshots)
+        assert store.snapshots == [epoch]
+        store.plan.append("lost answer")
+        with pytest.raises(ApiError):
+            await commit(shell, 100 + epoch)
+    store.snapshots_wait = False
+    await in_office(shell, 3)
+    await commit(shell, *range(30, 35))
+    await eventually(lambda: shell.controller.log.snapshot is not None)
     await shell.stop()

@@ -221,6 +221,9 @@ class ControllerShell(Performer):
 
     def _resigned(self, effect: effects.Resigned) -> None:
         LOG.warning("resigned as controller", epoch=effect.epoch, why=effect.why)
+        for task, call in self._tasks.items():
+            if isinstance(call, effects.WriteSnapshot):  # the next term stores its own
+                task.cancel()
         if self.rows is not None:
             self.rows.resigned()
 
