@@ -20,6 +20,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from anabranch.client import admin
 from anabranch.client.cluster import Cluster
+from anabranch.pipelines import stream_source
 from anabranch.pipelines.columns import BATCHES, RECORDS
 from anabranch.pipelines.progress import lag
 from anabranch.pipelines.range_reader import DataLoss
@@ -386,6 +387,82 @@ def test_a_topic_that_was_missing_goes_on_where_it_was(topics, hidden, capsys):
         meanwhile, restarted.latestOffset(meanwhile, ReadAllAvailable())
     )
     assert (planned.topic, planned.start, planned.until) == (one, 5, 7)
+
+
+def test_topics_that_are_gone_for_good_do_not_crowd_out_one_that_is_missing(
+    topics, hidden, monkeypatch
+):
+    monkeypatch.setattr(stream_source, "MOST_MISSING", 1)
+    one, gone, options = by_pattern(topics, failOnDataLoss="false")
+    topics.create(name=f"{one}-third")
+    topics.fill(one, 0, 5)
+    reader = stream_reader_of(options, RECORDS)
+    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    hidden[gone] = 1_000
+    end = reader.latestOffset(end, ReadAllAvailable())
+    hidden[one] = 1_000
+    end = reader.latestOffset(end, ReadAllAvailable())
+    assert end["#"]["missing"] == {one: {"0": 5}}
+    hidden.clear()
+    assert not reader.partitions(end, reader.latestOffset(end, ReadAllAvailable()))
+
+
+def test_those_that_are_missing_for_longest_are_forgotten_first(topics, hidden, monkeypatch):
+    """A checkpoint keeps their order."""
+    monkeypatch.setattr(stream_source, "MOST_MISSING", 2)
+    one, other, options = by_pattern(topics, failOnDataLoss="false")
+    names = [one, other, topics.create(name=f"{one}-b"), topics.create(name=f"{one}-a")]
+    topics.create(name=f"{one}-stays")
+    reader = stream_reader_of(options, RECORDS)
+    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    for name in names:
+        hidden[name] = 1_000
+        end = json.loads(json.dumps(reader.latestOffset(end, ReadAllAvailable())))
+    assert list(end["#"]["missing"]) == names[2:]
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["missing", "created again"])
+def test_what_is_lost_is_told_once_though_the_query_waits_for_more(topics, hidden, capsys, again):
+    one, _, options = by_pattern(topics, failOnDataLoss="false", minOffsetsPerTrigger="100")
+    topics.fill(one, 0, 5)
+    reader = stream_reader_of(options, RECORDS)
+    limit = reader.getDefaultReadLimit()
+    end = reader.latestOffset(reader.initialOffset(), limit)
+    assert end[one] == {"0": 5}, "the first batch waits for nothing"
+    if again:
+        topics.cluster.delete_topic(one)
+        topics.create(name=one)
+        topics.fill(one, 0, 9)
+    else:
+        hidden[one] = 1_000
+    for _ in range(3):
+        end = reader.latestOffset(end, limit)
+    assert capsys.readouterr().err.count("are lost") == 1
+
+
+def test_a_checkpoint_whose_topic_is_missing_is_not_another_querys(topics):
+    _, other, options = by_pattern(topics)
+    end = stream_reader_of(options, RECORDS).initialOffset()
+    del end["#"]["fresh"]
+    end["#"]["missing"] = {other: end.pop(other)}
+    reader = stream_reader_of(topics.options(other, failOnDataLoss="false"), RECORDS)
+    assert other in reader.latestOffset(end, ReadAllAvailable())
+
+
+def test_a_run_over_what_is_there_reads_a_topic_that_is_lacking_as_it_begins(topics, hidden):
+    """It was left for the next run. One that is new since is: a run is to end."""
+    one, _, options = by_pattern(topics)
+    topics.fill(one, 0, 5)
+    begun = stream_reader_of(options, RECORDS).initialOffset()
+    reader = stream_reader_of(options, RECORDS)
+    hidden[one] = 1
+    reader.prepareForTriggerAvailableNow()
+    new = topics.create(name=f"{one}-new")
+    topics.fill(new, 0, 3)
+    end = reader.latestOffset(begun, ReadAllAvailable())
+    assert (end[one], end[new]) == ({"0": 5}, {"0": 0})
+    topics.fill(one, 0, 2, start=5)
+    assert reader.latestOffset(end, ReadAllAvailable()) == end
 
 
 def test_a_topic_that_was_created_again_while_it_was_missing_begins_anew(topics, hidden):

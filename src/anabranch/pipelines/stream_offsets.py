@@ -53,15 +53,19 @@ class StreamOffsets:
         if self.is_fresh:
             own["fresh"] = True
         if self.first is not None:
-            own["first"] = _nested(self.first)
+            own["first"] = _nested(_sorted(self.first))
         if self.missing:
             own["missing"] = _nested(self.missing)
-        return {**_nested(self.offsets), OWN: own}
+        return {**_nested(_sorted(self.offsets)), OWN: own}
+
+
+def _sorted(offsets: Offsets) -> Offsets:
+    return dict(sorted(offsets.items()))
 
 
 def _nested(offsets: Offsets) -> dict[str, dict[str, int]]:
     nested: dict[str, dict[str, int]] = {}
-    for (topic, partition), offset in sorted(offsets.items()):
+    for (topic, partition), offset in offsets.items():
         nested.setdefault(topic, {})[str(partition)] = offset
     return nested
 

@@ -120,8 +120,12 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         kept = self._kept(begun, newest)
         ends = dict(newest.offsets)
         if self._target is not None:
+            for place, end in newest.offsets.items():  # what the target lacks is missing or new
+                self._target.offsets.setdefault(
+                    place, end if place in begun.known else begins[place]
+                )
             ends = {
-                place: max(min(end, self._target.offsets.get(place, begins[place])), begins[place])
+                place: max(min(end, self._target.offsets[place]), begins[place])
                 for place, end in ends.items()
             }
         waiting = sum(max(0, end - begins[place]) for place, end in ends.items())
@@ -129,8 +133,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not waiting and stands and _same_ids(begun, newest):
             return start
         if not isinstance(limit, ReadAllAvailable):
-            goes_back = any(end < begun.known.get(place, 0) for place, end in ends.items())
-            least = 0 if goes_back or self._target is not None else self.options.min_offsets
+            lost = self._has_lost(begun, newest, ends)
+            least = 0 if lost or self._target is not None else self.options.min_offsets
             now_ms = int(time.monotonic() * 1000)
             if least and self._patience.lets_pass(waiting, least, now_ms):
                 return start
@@ -173,7 +177,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not options.topics and options.assigned is None:
             return
         wanted = set(options.assigned or options.topics)
-        kept = {place.topic for place in begun.offsets}
+        kept = {place.topic for place in begun.known}
         if kept and not kept & wanted:
             raise CheckpointError(
                 f"The checkpoint is of topics {', '.join(sorted(kept))}; this query reads "
@@ -210,13 +214,24 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             begins[place] = min(known, end)
         return begins
 
+    def _has_lost(self, begun: StreamOffsets, newest: StreamOffsets, ends: Offsets) -> bool:
+        """Whether something that was read is there no more. That was told, and would be at each
+        trigger until the checkpoint says it."""
+        return any(
+            ends[place] < offset or self._is_another(place.topic, begun, newest)
+            if place in ends
+            else place in begun.offsets
+            for place, offset in begun.known.items()
+        )
+
     def _kept(self, begun: StreamOffsets, newest: StreamOffsets) -> Offsets:
         """Where to go on in partitions that are missing, if they are back; not in those of a topic
         without an id, which may be another one by then."""
         kept = [
             place
-            for place in sorted(set(begun.known) - set(newest.offsets))
-            if selects(self.options, place)
+            for place in (*begun.missing, *sorted(begun.offsets.keys() - begun.missing.keys()))
+            if place not in newest.offsets
+            and selects(self.options, place)
             and any(begun.topic_ids.get(place.topic, b""))
             and not self._is_another(place.topic, begun, newest)
         ]
