@@ -146,3 +146,86 @@ async def test_a_snapshot_that_takes_long_delays_neither_the_lease_nor_appends(
     assert [bytes(each.payload) for each in await store.read(0, 100)] == [b"one more"]
     assert await store.end() == (2, 3, lease.epoch)
     await store.close()
+
+
+async def asleep(postgres: Any, store: Any) -> tuple[asyncio.Task[None], list[Any]]:
+    """A call apart that takes long, and the connections that it was made on."""
+    tried: list[Any] = []
+
+    async def sleep(on: Any) -> None:
+        tried.append(on)
+        await on.execute("SELECT pg_sleep(600)")
+
+    call = asyncio.create_task(store._run_apart(sleep, 0, again=True))
+    await sleepers(postgres, store, 1)
+    return call, tried
+
+
+async def sleepers(postgres: Any, store: Any, count: int) -> None:
+    """Return when so many calls of the store's database sleep."""
+    found = (
+        f"SELECT count(*) = {count} FROM pg_stat_activity "
+        "WHERE wait_event = 'PgSleep' AND datname = current_database()"
+    )
+    await asyncio.to_thread(postgres.wait_for, found, store._url.rpartition("/")[2])
+
+
+@pytest.mark.parametrize("end", ["close", "abandon"])
+async def test_a_store_that_was_closed_does_not_connect_again(postgres: Any, end: str) -> None:
+    """A call apart that was under way was made once more, on a new connection."""
+    store = await open_store(postgres.new_database())
+    call, tried = await asleep(postgres, store)
+    ended = getattr(store, end)()
+    if ended is not None:
+        await ended
+    with pytest.raises(StorageFault, match="it is closed"):
+        await call
+    assert [each.closed for each in tried] == [True] and not store._apart
+
+
+async def test_a_store_that_is_closed_while_it_connects_stays_closed(
+    postgres: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await open_store(postgres.new_database())
+    await store._drop()
+    connect, made = psycopg.AsyncConnection.connect, []
+
+    async def close_meanwhile(*given: Any, **more: Any) -> Any:
+        made.append(await connect(*given, **more))
+        await store.close()
+        return made[-1]
+
+    monkeypatch.setattr(psycopg.AsyncConnection, "connect", close_meanwhile)
+    with pytest.raises(StorageFault, match="it is closed"):
+        await store.end()
+    assert [each.closed for each in made] == [True]
+
+
+async def test_a_call_apart_that_is_cancelled_leaves_nothing_open(postgres: Any) -> None:
+    store = await open_store(postgres.new_database())
+    call, tried = await asleep(postgres, store)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert [each.closed for each in tried] == [True] and not store._apart
+    await sleepers(postgres, store, 0)
+    await store.close()
+
+
+async def test_a_server_that_is_refused_is_refused_by_the_next_call_too(
+    postgres: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a failover to one whose commits might not last."""
+    store = await open_store(postgres.new_database())
+    await store._drop()
+
+    async def refuse(*_: Any) -> None:
+        raise StorageFault("it is a standby")
+
+    with monkeypatch.context() as failed_over:
+        failed_over.setattr(postgres_store, "check_server", refuse)
+        for _ in range(2):
+            with pytest.raises(StorageFault, match="it is a standby"):
+                await store.end()
+    assert (await store.end()).end_offset == 0
+    await store.close()

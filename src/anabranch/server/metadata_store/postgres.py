@@ -149,14 +149,16 @@ class PostgresStore:
 
     async def close(self) -> None:
         """Close the connection; the store cannot be used again."""
-        self._closed = True
-        for each in (*self._apart, self):
+        ending = (self, *self._apart)
+        for each in ending:
+            each._closed = True
+        for each in ending:
             await each._drop()
 
     def abandon(self) -> None:
         """Close without a turn of the loop: see `Node.abandon`."""
-        self._closed = True
-        for each in (*self._apart, self):
+        for each in (self, *self._apart):
+            each._closed = True
             if each._connection is not None:
                 each._connection.pgconn.finish()
 
@@ -218,8 +220,14 @@ class PostgresStore:
             self._connection = await psycopg.AsyncConnection.connect(
                 self._url, autocommit=True, connect_timeout=CONNECT_TIMEOUT_S
             )
-            await check_server(self._connection, self.name)
-            await make_session(self._connection, CALL_TIMEOUT_S)
+            try:
+                if self._closed:
+                    raise self._fault("it is closed")
+                await check_server(self._connection, self.name)
+                await make_session(self._connection, CALL_TIMEOUT_S)
+            except StorageFault:
+                await self._drop()  # else the next call would use what was refused
+                raise
         return self._connection
 
     async def _drop(self) -> None:
