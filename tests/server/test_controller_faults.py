@@ -14,7 +14,9 @@ from controller_kit import CLUSTER, FEW_BYTES, eventually, topic
 
 from anabranch.core.controller.result import Result
 from anabranch.core.controller.tenure import events
+from anabranch.core.controller.tenure.effects import WriteSnapshot
 from anabranch.core.controller.tenure.lease import LeaseTimes
+from anabranch.core.controller.tenure.snapshots import encoded
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.metadata.store import Appended, Deposed, Lease, Snapshot, Unknown
 from anabranch.core.outcome import Propose
@@ -346,4 +348,29 @@ async def test_a_snapshot_ends_with_its_term(store: FaultyStore) -> None:
     await in_office(shell, 3)
     await commit(shell, *range(30, 35))
     await eventually(lambda: shell.controller.log.snapshot is not None)
+    await shell.stop()
+
+
+async def test_a_log_that_is_trimmed_while_it_is_read_is_read_again(store: FaultyStore) -> None:
+    """Another controller, which is deposed meanwhile, may store a snapshot between two reads."""
+    stops: list[str] = []
+    shell = new_shell(store, stops=stops)
+    await shell.start()
+    for number in (1, 2, 3):
+        await commit(shell, number)
+    image, log = shell.controller.image, shell.controller.log
+    newer = encoded(WriteSnapshot(log, image, (), 0), wall_ms=0)
+
+    async def outrun() -> Snapshot | None:
+        found = await store.real.load_snapshot()
+        await store.save_snapshot(newer, keep_log_from=image.next_offset - 1)
+        return found
+
+    store.load_snapshot = outrun
+    store.plan.append("lost request")
+    with pytest.raises(ApiError):
+        await commit(shell, 4)
+    await eventually(lambda: stops or shell.controller.active)
+    assert not stops
+    assert names(shell) == {"t1", "t2", "t3"}
     await shell.stop()
