@@ -13,6 +13,7 @@ from anabranch.core.broker.registration import active_controller
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.wire.messages.describe_cluster import DescribeClusterRequest
 from anabranch.core.wire.messages.fetch_snapshot import FetchSnapshotRequest
+from anabranch.server.cluster_discovery import cluster_of_controllers
 from anabranch.server.controller_channel import ControllerChannel
 
 REQUEST = FetchSnapshotRequest(cluster_id=CLUSTER, topics=[])
@@ -177,6 +178,21 @@ async def test_no_address_is_said() -> None:
     channel = ControllerChannel(list, "test")
     with pytest.raises(ApiError, match=r"controller\.quorum\.bootstrap\.servers names none"):
         await channel.send(REQUEST, patience_ms=0)
+
+
+async def test_own_controllers_that_are_away_are_told_from_one_of_another_cluster(
+    hosts: tuple[Host, Host],
+) -> None:
+    """The start ended as if all controllers were the other cluster's."""
+    foreign, away = hosts[0].port, unused_port()
+    channel = ControllerChannel(lambda: [("127.0.0.1", foreign), ("127.0.0.1", away)], "test")
+    said = (
+        f"no controller of its cluster OWN within 1000 ms .*: 127.0.0.1:{away} did not answer, "
+        f"127.0.0.1:{foreign} is of cluster {CLUSTER}; "
+    )
+    with pytest.raises(ApiError, match=said):
+        await cluster_of_controllers(channel, 1, 1_000, own="OWN")
+    await channel.close()
 
 
 async def test_requests_of_one_channel_share_a_connection(hosts: tuple[Host, Host]) -> None:

@@ -32,9 +32,10 @@ async def cluster_of_controllers(
     channel: ControllerChannel, node_id: int, timeout_ms: int, *, own: str = ""
 ) -> str:
     """The id of the cluster that the controllers belong to; `own` is the node's, where it has one.
-    It is another one when all controllers that were found belong to others.
+    It is another one when the controllers at all addresses belong to others.
 
-    Raises ApiError when none answers within `timeout_ms`, or what answers is no controller.
+    Raises ApiError when none answers within `timeout_ms`, none of its own at least, or what answers
+    is no controller.
     """
     LOG.info("asking the controllers about the cluster", node=node_id)
     others: dict[Address, str] = {}
@@ -47,7 +48,7 @@ async def cluster_of_controllers(
                 if address in others:
                     await asyncio.sleep(PAUSE_SECONDS)
                 else:
-                    place = "{}:{}".format(*address)
+                    place = _shown(address)
                     LOG.warning(
                         "a controller of another cluster", address=place, cluster=cluster_id
                     )
@@ -56,14 +57,22 @@ async def cluster_of_controllers(
                     return cluster_id
                 await channel.rotate()
     except TimeoutError:
+        wanted, why = "controller", channel.obstacle or "none answered"
         if others:
-            return next(iter(others.values()))
+            silent = [each for each in channel.addresses() if each not in others]
+            away = [f"{_shown(each)} did not answer" for each in silent]
+            foreign = [f"{_shown(each)} is of cluster {its}" for each, its in others.items()]
+            wanted, why = f"controller of its cluster {own}", ", ".join((*away, *foreign))
         raise ApiError(
             ErrorCode.REQUEST_TIMED_OUT,
-            f"node {node_id} found no controller within {timeout_ms} ms "
-            f"(initial.broker.registration.timeout.ms): {channel.obstacle or 'none answered'}; "
+            f"node {node_id} found no {wanted} within {timeout_ms} ms "
+            f"(initial.broker.registration.timeout.ms): {why}; "
             f"check that a controller runs at one of {SETTING}",
         ) from None
+
+
+def _shown(address: Address) -> str:
+    return "{}:{}".format(*address)
 
 
 async def _asked(channel: ControllerChannel) -> str:
