@@ -148,6 +148,26 @@ async def test_a_snapshot_that_takes_long_delays_neither_the_lease_nor_appends(
     await store.close()
 
 
+@pytest.mark.parametrize(("size_bytes", "connections"), [(1 << 20, 0), (1 << 21, 1)])
+async def test_only_a_large_snapshot_is_read_over_a_connection_of_its_own(
+    postgres: Any, monkeypatch: pytest.MonkeyPatch, size_bytes: int, connections: int
+) -> None:
+    """A controller that takes over need not connect again for a small one."""
+    store = await open_store(postgres.new_database())
+    snapshot = Snapshot(1, 1, bytes(size_bytes))
+    await store.save_snapshot(snapshot, keep_log_from=0)
+    connect, made = psycopg.AsyncConnection.connect, []
+
+    async def counted(*given: Any, **more: Any) -> Any:
+        made.append(given)
+        return await connect(*given, **more)
+
+    monkeypatch.setattr(psycopg.AsyncConnection, "connect", counted)
+    assert await store.load_snapshot() == snapshot
+    assert len(made) == connections
+    await store.close()
+
+
 async def asleep(postgres: Any, store: Any) -> tuple[asyncio.Task[None], list[Any]]:
     """A call apart that takes long, and the connections that it was made on."""
     tried: list[Any] = []

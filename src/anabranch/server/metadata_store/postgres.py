@@ -4,13 +4,12 @@ What: the tables of `sqlite.py` in the schema `anabranch` of the database that t
 kept: whatever changes something locks one row first (`facts`, `schema.version`), so all writers
 stand in one line and what they read next is what was committed last; one that is cut off while it
 holds the row is let go by the server as soon as its call would have ended here. A snapshot may take
-minutes: it is written and read over a connection of its own, and written without that row; only the
-log is trimmed with it. A commit whose
-answer did not come is `Unknown`. Passwords belong into PGPASSWORD or a password file; no error
-shows one. LISTEN is not used: the store's contract has no call that waits, and a lost connection
-would lose a notice, so a waiting controller would have to look at the lease all the same. Not here:
-replication of PostgreSQL; a server that would lose commits at a failover is refused where that can
-be seen.
+minutes: it is written, and read unless it is small, over a connection of its own, and written
+without that row; only the log is trimmed with it. A commit whose answer did not come is `Unknown`.
+Passwords belong into PGPASSWORD or a password file; no error shows one. LISTEN is not used: the
+store's contract has no call that waits, and a lost connection would lose a notice, so a waiting
+controller would have to look at the lease all the same. Not here: replication of PostgreSQL; a
+server that would lose commits at a failover is refused where that can be seen.
 """
 
 from __future__ import annotations
@@ -118,6 +117,8 @@ class PostgresStore:
     async def load_snapshot(self) -> Snapshot | None:
         """The stored snapshot."""
         size_bytes = await self._run(_snapshot_bytes, again=True)
+        if size_bytes <= LEAST_BYTES_A_SECOND:  # nobody waits long for it
+            return await self._run(_load_snapshot, again=True)
         return await self._run_apart(_load_snapshot, size_bytes, again=True)
 
     async def lease(self) -> Lease | None:
