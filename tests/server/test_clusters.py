@@ -114,7 +114,7 @@ async def test_a_folder_of_another_cluster_is_left_as_it_was(
     before = content_of(folder)
     settings = {"node.id": "2", "initial.broker.registration.timeout.ms": "2000"}
     words = broker_only(folder, f"127.0.0.1:{free_port()},{controller_of(first)}", **settings)
-    assert "and the controllers to cluster" in str(await refusal(words))
+    assert f"is of cluster {first.node.cluster_id}" in str(await refusal(words))
     assert content_of(folder) == before
     assert segment.exists() == has_copy
 

@@ -26,7 +26,7 @@ MUTANTS = (
         "        raise ApiError(ErrorCode.PRODUCER_FENCED)\n"
         "    if before.state in DECIDED",
         new="    if before.state in DECIDED",
-        seed=17000000147,
+        seed=22000000147,
         caught_by="zombie",
     ),
     Mutant(
