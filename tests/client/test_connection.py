@@ -165,15 +165,17 @@ async def test_everybody_who_waits_is_told_when_the_order_is_lost(answer, why):
             await connection.send(MetadataRequest(topics=[]))
 
 
-async def test_each_post_is_given_up_when_its_own_time_is_over():
-    def reply(header):
-        if header.api_key == 18:
-            return versions(header)
-        answers = b"".join(frame_response(header.correlation_id, MetadataResponse(), 12))
-        return answers if header.correlation_id == 2 else b""
+def only_the_first(header):
+    """An answer to the first request after the versions, and none to those after it."""
+    if header.api_key == 18:
+        return versions(header)
+    answer = b"".join(frame_response(header.correlation_id, MetadataResponse(), 12))
+    return answer if header.correlation_id == 2 else b""
 
+
+async def test_each_post_is_given_up_when_its_own_time_is_over():
     said = []
-    async with Peer(reply) as port:
+    async with Peer(only_the_first) as port:
         connection = await Connection.open("127.0.0.1", port)
         ended = asyncio.get_running_loop().create_future()
         connection.post(MetadataRequest(topics=[]), 12, said.append, timeout_seconds=0.03)
@@ -187,13 +189,7 @@ async def test_each_post_is_given_up_when_its_own_time_is_over():
 
 
 async def test_a_post_is_given_up_also_when_the_one_before_it_was_answered():
-    def reply(header):
-        if header.api_key == 18:
-            return versions(header)
-        answer = b"".join(frame_response(header.correlation_id, MetadataResponse(), 12))
-        return answer if header.correlation_id == 2 else b""
-
-    async with Peer(reply) as port:
+    async with Peer(only_the_first) as port:
         connection = await Connection.open("127.0.0.1", port)
         ended = asyncio.get_running_loop().create_future()
         connection.post(MetadataRequest(topics=[]), 12, [].append, timeout_seconds=0.03)
