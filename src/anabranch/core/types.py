@@ -21,12 +21,14 @@ class Loan:
 
     Whatever happens to the file, they are the bytes that were there when they were lent."""
 
-    __slots__ = ("head", "length")
+    __slots__ = ("end_offset", "head", "length")
 
     def __init__(self, length: int) -> None:
         self.length = length
         self.head: Buffer = b""
         """How they begin: the header of the first batch."""
+        self.end_offset = -1
+        """No record in them has this offset or a greater one; -1 when that is not known."""
 
     def __len__(self) -> int:
         return self.length

@@ -6,8 +6,10 @@ import pytest
 from tests.core.api.in_memory_node import InMemoryNode
 from tests.core.api.test_p01_fetch import append, batch, fetch, only, part
 
+from anabranch.core.log.log import Log
 from anabranch.core.log.memory_files import MemoryFile
 from anabranch.core.types import Loan
+from anabranch.core.wire.batch import walk
 from anabranch.core.wire.control import build_end_marker
 
 PRODUCER = {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
@@ -47,21 +49,66 @@ def test_a_follower_s_are_read_since_they_may_yet_be_truncated():
     assert not isinstance(only(node.send(fetch(part(), replica_id=2), 12)).records, Loan)
 
 
-def test_aborted_transactions_are_looked_for_in_the_batches(node):
-    node.topic()
+def append_aborted(node, producer_id):
+    """A transaction of two records and its marker."""
     log = node.replica().log
-    log.append_as_leader(batch(2, **PRODUCER), leader_epoch=0, now_ms=node.now_ms)
+    how = PRODUCER | {"producer_id": producer_id}
+    log.append_as_leader(batch(2, **how), leader_epoch=0, now_ms=node.now_ms)
     marker = build_end_marker(
-        committed=False, producer_id=5, producer_epoch=0, coordinator_epoch=0, now_ms=node.now_ms
-    )
+        committed=False, producer_id=producer_id, producer_epoch=0, coordinator_epoch=0,
+        now_ms=node.now_ms,
+    )  # fmt: skip
     log.append_as_leader(marker, leader_epoch=0, now_ms=node.now_ms, client=False)
+
+
+@pytest.mark.parametrize("rolls", [False, True])
+def test_what_is_lent_is_told_with_the_transactions_that_were_aborted_in_it(node, rolls):
+    """As many bytes as a reader likes, from each batch on: what is told is what would be told with
+    the same batches read."""
+    node.topic(configs={"index.interval.bytes": "150"})
+    log = node.replica().log
+    for producer_id in (5, 6, 7):
+        append_aborted(node, producer_id)
+        append(node, 3)
+        if rolls:
+            log.roll(node.now_ms)
+    held = log.read(0, max_bytes=1 << 20, upto=log.end_offset, at_least_one=True)
+    lent = 0
+    for offset in range(log.end_offset):
+        for most in range(61, len(held) + 200, 37):
+            wanted = part(offset=offset, max_bytes=most)
+            answer = only(node.send(fetch(wanted, isolation_level=1), 12))
+            lent += isinstance(answer.records, Loan)
+            read = log.read(offset, max_bytes=most, upto=log.end_offset, at_least_one=True)
+            assert len(answer.records) == len(read)
+            end = max(header.next_offset for _, header in walk(read))
+            expected = [
+                (each.producer_id, each.first_offset)
+                for each in log.aborted_transactions(offset, log.end_offset)
+                if each.first_offset < end
+            ]
+            told = [(each.producer_id, each.first_offset) for each in answer.aborted_transactions]
+            assert told == expected
+    assert lent
+
+
+def test_what_does_not_say_where_it_ends_is_read_for_readers_of_committed_records(
+    node, monkeypatch
+):
+    node.topic()
+    append_aborted(node, 5)
     append(node, 3)
+    lend = Log.lend
+
+    def unknown(*where, **how):
+        loan = lend(*where, **how)
+        loan.end_offset = -1
+        return loan
+
+    monkeypatch.setattr(Log, "lend", unknown)
     answer = only(node.send(fetch(part(), isolation_level=1), 12))
     assert not isinstance(answer.records, Loan)
     assert [each.producer_id for each in answer.aborted_transactions] == [5]
-    beyond = only(node.send(fetch(part(offset=3), isolation_level=1), 12))
-    assert isinstance(beyond.records, Loan)
-    assert beyond.aborted_transactions == []
     assert isinstance(only(node.send(fetch(part()), 12)).records, Loan)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.types import Loan
 from anabranch.core.wire.batch import walk
 from anabranch.core.wire.messages.fetch import AbortedTransaction, EpochEndOffset
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from anabranch.core.api.fetch_sessions import Wanted
     from anabranch.core.partition import Partition
     from anabranch.core.replication.replica import Replica
+    from anabranch.core.types import Buffer
 
 
 def divergence(partition: Partition, wanted: Wanted) -> EpochEndOffset | None:
@@ -32,13 +34,16 @@ def divergence(partition: Partition, wanted: Wanted) -> EpochEndOffset | None:
 
 
 def aborted_within(
-    partition: Partition, records: bytes | bytearray | memoryview, offset: int, limit: int
+    partition: Partition, records: Buffer | Loan, offset: int, limit: int
 ) -> list[AbortedTransaction]:
-    """Transactions that were aborted and have records in what is returned."""
-    ranges = partition.aborted_transactions(offset, limit)
-    if not ranges:
-        return []
-    end = max(header.next_offset for _, header in walk(records))
+    """Transactions that were aborted and have records in what is returned. What was lent says
+    where it ends, so that nothing of it is read."""
+    if isinstance(records, Loan):
+        end = records.end_offset
+        ranges = partition.aborted_transactions(offset, end)
+    else:
+        ranges = partition.aborted_transactions(offset, limit)
+        end = max(header.next_offset for _, header in walk(records)) if ranges else limit
     return [
         AbortedTransaction(producer_id=entry.producer_id, first_offset=entry.first_offset)
         for entry in ranges

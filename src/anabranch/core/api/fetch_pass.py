@@ -380,17 +380,15 @@ class Fetch:
             read = replica.read if self.is_follower else replica.lend
             records = read(offset, max_bytes=max_bytes, upto=limit, at_least_one=at_least_one)
             if isinstance(records, Loan) and (
-                is_empty(records.head)
-                or (committed_only and replica.aborted_transactions(offset, limit))
-            ):  # their batches have to be looked into
+                is_empty(records.head) or (committed_only and records.end_offset < 0)
+            ):  # its batches have to be looked into
                 records = replica.read(
                     offset, max_bytes=max_bytes, upto=limit, at_least_one=at_least_one
                 )
-            # A tuple is of a diskless topic: never compacted, no transactions.
-            if isinstance(records, tuple | Loan):
+            if isinstance(records, tuple):  # of a diskless topic: not compacted, no transactions
                 answer.records = records
                 return answer
-            if not self.is_follower:
+            if not self.is_follower and not isinstance(records, Loan):
                 records = past_empty(
                     replica, records, limit, max_bytes=max_bytes, at_least_one=at_least_one
                 )

@@ -88,7 +88,7 @@ def read_batches(
         return None if start >= segment.size else b""
     if limit - start <= max_bytes:
         log.remember(upto, segment, limit)
-        return _read_all(log, segment, offset, start, limit - start, lends)
+        return _read_all(log, segment, offset, start, limit - start, upto, lends)
     return _read_some(log, segment, offset, start, limit, max_bytes, at_least_one, lends)
 
 
@@ -112,12 +112,13 @@ def _limit(log: LogState, segment: Segment, upto: int) -> int:
 
 
 def _read_all(
-    log: LogState, segment: Segment, offset: int, start: int, size: int, lends: bool
+    log: LogState, segment: Segment, offset: int, start: int, size: int, upto: int, lends: bool
 ) -> Piece:
     loan = segment.file.lend(start, size) if lends else None
     if loan is None:
         return _sound(log, segment, segment.file.read(start, size), offset, start)
     loan.head = _sound(log, segment, segment.file.read(start, BATCH_OVERHEAD), offset, start)
+    loan.end_offset = min(upto, log.end_of(segment))
     return loan
 
 
@@ -158,7 +159,7 @@ def _read_some(
         log.remember(next_offset, segment, start + boundary)
     if loan is None:
         return memoryview(held)[:boundary]
-    loan.head, loan.length = head, boundary
+    loan.head, loan.length, loan.end_offset = head, boundary, next_offset
     return loan
 
 

@@ -171,6 +171,16 @@ MUTANTS = (
         "::test_a_follower_s_are_read_since_they_may_yet_be_truncated",
     ),
     Mutant(
+        name="lent-records-without-their-aborted-transactions",
+        rule="readers of committed records are told of each transaction that was aborted",
+        module="anabranch.core.api.fetch_history",
+        old="        ranges = partition.aborted_transactions(offset, end)\n",
+        new="        ranges = []\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/api/test_lent_records.py"
+        "::test_what_is_lent_is_told_with_the_transactions_that_were_aborted_in_it",
+    ),
+    Mutant(
         name="lent-answers-overtake",
         rule="an answer that is sent past the transport waits for what the transport has to send",
         module="anabranch.server.connection",
