@@ -18,10 +18,18 @@ from anabranch.core.controller.tenure.effects import WriteSnapshot
 from anabranch.core.controller.tenure.lease import LeaseTimes
 from anabranch.core.controller.tenure.snapshots import encoded
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
-from anabranch.core.metadata.store import Appended, Deposed, Lease, Snapshot, Unknown
+from anabranch.core.metadata.store import (
+    Appended,
+    Deposed,
+    Lease,
+    Snapshot,
+    StoreAway,
+    Unknown,
+)
 from anabranch.core.outcome import Propose
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.server import controller as controller_module
+from anabranch.server import logs
 from anabranch.server.controller import ControllerShell
 from anabranch.server.metadata_store.sqlite import SqliteStore
 
@@ -351,7 +359,10 @@ async def test_a_snapshot_ends_with_its_term(store: FaultyStore) -> None:
     await shell.stop()
 
 
-async def test_a_log_that_is_trimmed_while_it_is_read_is_read_again(store: FaultyStore) -> None:
+@pytest.mark.parametrize("starts", [False, True], ids=["running", "starting"])
+async def test_a_log_that_is_trimmed_while_it_is_read_is_read_again(
+    store: FaultyStore, starts: bool
+) -> None:
     """Another controller, which is deposed meanwhile, may store a snapshot between two reads."""
     stops: list[str] = []
     shell = new_shell(store, stops=stops)
@@ -367,10 +378,76 @@ async def test_a_log_that_is_trimmed_while_it_is_read_is_read_again(store: Fault
         return found
 
     store.load_snapshot = outrun
-    store.plan.append("lost request")
-    with pytest.raises(ApiError):
-        await commit(shell, 4)
+    if starts:
+        await shell.stop()
+        shell = new_shell(store, stops=stops)
+        await shell.start()
+    else:
+        store.plan.append("lost request")
+        with pytest.raises(ApiError):
+            await commit(shell, 4)
     await eventually(lambda: stops or shell.controller.active)
     assert not stops
     assert names(shell) == {"t1", "t2", "t3"}
+    await shell.stop()
+
+
+def fails_once(store: FaultyStore, name: str, fault: StorageFault) -> None:
+    """The next call of that name is refused, and those after it are the real store's."""
+    real, faults = getattr(store, name), [fault]
+
+    async def call(*arguments: Any) -> Any:
+        if faults:
+            raise faults.pop()
+        return await real(*arguments)
+
+    setattr(store, name, call)
+
+
+STARTS_CALL = ["lease", "take_lease", "load_snapshot", "read"]
+
+
+@pytest.mark.parametrize("name", STARTS_CALL)
+async def test_a_start_waits_for_a_store_that_goes_away_meanwhile(
+    store: FaultyStore, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    said: list[str] = []
+    heard = [lambda record: said.append(f"{record.getMessage()}: {record.anabranch_fields}")]
+    monkeypatch.setattr(logs, "WATCHERS", heard)
+    fails_once(store, name, StoreAway("metadata store s: nobody answers"))
+    shell = new_shell(store)
+    await shell.start()
+    assert shell.controller.active
+    (waits,) = [each for each in said if "waiting for the metadata store" in each]
+    assert "metadata store s: nobody answers" in waits
+    await shell.stop()
+
+
+@pytest.mark.parametrize("name", STARTS_CALL)
+async def test_a_start_does_not_wait_for_a_store_that_refuses(
+    store: FaultyStore, name: str
+) -> None:
+    fails_once(store, name, StorageFault("metadata store s: permission denied"))
+    shell = new_shell(store)
+    with pytest.raises(StorageFault, match="permission denied"):
+        await shell.start()
+    await shell.stop()
+
+
+async def test_a_start_waits_for_a_store_that_is_away_no_longer_than_its_time(
+    store: FaultyStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controller_module, "TIMING", LeaseTimes(watch_ms=10))
+    asked: list[str] = []
+
+    async def away() -> None:
+        asked.append("lease")
+        raise StoreAway("metadata store s: nobody answers")
+
+    store.lease = away
+    shell = new_shell(store, **{"initial.broker.registration.timeout.ms": "100"})
+    async with asyncio.timeout(10):
+        with pytest.raises(StoreAway):
+            await shell.start()
+    assert len(asked) > 1
     await shell.stop()

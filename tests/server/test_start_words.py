@@ -6,9 +6,11 @@ import asyncio
 
 from tests.server.node_kit import ThreadNode, free_port, settings_of
 
+from anabranch.core.metadata.store import StoreAway
 from anabranch.server import logs
 from anabranch.server import node as nodes
 from anabranch.server.config import load_config
+from anabranch.server.metadata_store.sqlite import SqliteStore
 
 
 async def first_words(monkeypatch, *settings):
@@ -50,3 +52,23 @@ async def test_a_controller_that_is_not_there(monkeypatch, tmp_path):
     )  # fmt: skip
     said = await first_words(monkeypatch, *own)
     assert f"127.0.0.1:{port} cannot be reached: nothing listens there" in said
+
+
+async def test_a_store_that_goes_away_once_it_was_opened(monkeypatch, tmp_path):
+    """It is waited for, whatever it is asked."""
+    said, ask, faults = [], SqliteStore.cluster_id, [StoreAway("store s: nobody answers")]
+
+    async def cluster_id(store, proposed):
+        if faults:
+            raise faults.pop()
+        return await ask(store, proposed)
+
+    monkeypatch.setattr(SqliteStore, "cluster_id", cluster_id)
+    monkeypatch.setattr(logs, "WATCHERS", [lambda record: said.append(str(record.__dict__))])
+    node = nodes.Node(load_config(None, settings_of(tmp_path)))
+    try:
+        await node.start()
+    finally:
+        await node.stop()
+    (waits,) = [each for each in said if "waiting for the metadata store" in each]
+    assert "store s: nobody answers" in waits

@@ -25,10 +25,11 @@ from anabranch.core.controller.tenure.lease import LeaseTimes
 from anabranch.core.controller.tenure.performer import Performer, refusal
 from anabranch.core.controller.tenure.tenure import Tenure
 from anabranch.core.errors import CorruptStore, StorageFault, TooOld
-from anabranch.core.metadata.store import MetadataStore
+from anabranch.core.metadata.store import MetadataStore, StoreAway
 from anabranch.core.metadata.store_check import UNKNOWN_URL, CopyEnd
 from anabranch.core.outcome import Propose
 from anabranch.core.settings.broker import BrokerConfig
+from anabranch.core.types import NEVER_MS
 from anabranch.server.clocks import steady_ms, wall_ms
 from anabranch.server.diskless.rows import LogRowsShell
 from anabranch.server.liveness_probe import Watch, dial
@@ -77,11 +78,16 @@ class ControllerShell(Performer):
         self._watching: Watch | None = None
         self._settled = asyncio.Event()
         self._start_fault: StorageFault | None = None
+        self._is_away = False
+        """Whether the store gave no answer to what was asked of it last."""
+        self._waits_until_ms = NEVER_MS
+        """Of a start that found the store away."""
 
     async def start(self) -> None:
         """Take the lease when nobody else holds it, else wait for it in the background.
 
-        Raises StorageFault when the store is unreachable or older than this node's copy.
+        A store that is away is waited for, as in `open_for_start`. Raises StorageFault when it
+        stays away, refuses, or is older than this node's copy.
         """
         self._step(events.Start())
         self._ticking = asyncio.create_task(self._tick())
@@ -154,7 +160,7 @@ class ControllerShell(Performer):
         self._perform()
 
     def _performed(self) -> None:
-        if self.tenure.is_settled:
+        if self.tenure.is_settled and not self._is_away:
             self._settled.set()
         if self.tenure.next_tick_ms < self._wakes_ms:
             self._sooner.set()
@@ -173,9 +179,10 @@ class ControllerShell(Performer):
         event: events.Event | None
         try:
             event = await carried_out(self.store, call)
+            self._is_away = False
         except StorageFault as fault:
             if not self._settled.is_set():
-                self._fail_start(fault)
+                self._fault_at_start(fault)
             if isinstance(call, effects.ReleaseLease):
                 epoch = call.lease.epoch
                 LOG.warning("the lease was not given back", epoch=epoch, why=str(fault))
@@ -242,6 +249,16 @@ class ControllerShell(Performer):
             self.on_stop(effect.sentence)
         else:
             self._fail_start(StorageFault(effect.sentence))
+
+    def _fault_at_start(self, fault: StorageFault) -> None:
+        """What passes is waited for a while: the tenure asks again."""
+        timeout_ms = self.controller.static_config.initial_broker_registration_timeout_ms
+        self._waits_until_ms = min(self._waits_until_ms, steady_ms() + timeout_ms)
+        if not isinstance(fault, StoreAway) or steady_ms() >= self._waits_until_ms:
+            self._fail_start(fault)
+        elif not self._is_away:
+            self._is_away = True
+            LOG.warning("waiting for the metadata store", timeout_ms=timeout_ms, why=str(fault))
 
     def _fail_start(self, fault: StorageFault) -> None:
         self._start_fault = self._start_fault or fault

@@ -43,7 +43,7 @@ from anabranch.server.files import RealFiles
 from anabranch.server.listener import Acceptor
 from anabranch.server.logs import logger
 from anabranch.server.metadata_log import MetadataFollower
-from anabranch.server.metadata_store.engines import open_for_start, shown
+from anabranch.server.metadata_store.engines import open_for_start, shown, waited_for
 from anabranch.server.receive_memory import ReceiveMemory
 from anabranch.server.roles import BrokerRole, ControllerDispatcher, ControllerSide
 
@@ -142,13 +142,13 @@ class Node:
             f"node-{config.node_id}",
             cluster_id=lambda: self.cluster_id,
         )
+        timeout_ms = config.broker.initial_broker_registration_timeout_ms
         if config.is_controller:
-            timeout_ms = config.broker.initial_broker_registration_timeout_ms
             self._store = await open_for_start(config.metadata_store_url, timeout_ms)
-            known = await self._store.cluster_id(self._folders.cluster_id_or_new())
+            proposed = self._folders.cluster_id_or_new()
+            known = await waited_for(partial(self._store.cluster_id, proposed), timeout_ms)
             self.cluster_id = self._folders.settle(known)
         else:
-            timeout_ms = config.broker.initial_broker_registration_timeout_ms
             known = await cluster_of_controllers(
                 self._channel, config.node_id, timeout_ms, own=self._folders.cluster_id
             )

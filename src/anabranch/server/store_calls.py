@@ -16,8 +16,7 @@ from typing import Any, cast
 from anabranch.core.controller.tenure import effects, events
 from anabranch.core.controller.tenure.committed import Committed
 from anabranch.core.controller.tenure.snapshots import encoded_parts, made_of
-from anabranch.core.errors import StorageFault
-from anabranch.core.metadata.store import MetadataStore
+from anabranch.core.metadata.store import MetadataStore, StoreAway
 from anabranch.server.clocks import wall_ms
 from anabranch.server.gentle import in_parts
 from anabranch.server.logs import logger
@@ -62,7 +61,7 @@ async def _read_log(store: MetadataStore, call: effects.ReadLog) -> events.LogRe
         await asyncio.to_thread(read.begin, stored)
     while batches := await store.read(read.log.end_offset, READ_BYTES):
         if batches[0].first_offset > read.log.end_offset:  # another controller stored a snapshot
-            raise StorageFault("the log was trimmed while it was read")
+            raise StoreAway("the metadata log was trimmed while it was read")
         await asyncio.to_thread(read.go_on, batches)
     return events.LogRead(call, read.image, read.log, read.history)
 

@@ -23,7 +23,8 @@ MARK_BYTES = 8
 
 
 class StoreAway(StorageFault):
-    """Nobody answers there now, which may pass: a server that restarts, or begins after us."""
+    """It gives no answer now, which may pass: a server that restarts, or begins after us, a lock, a
+    log that was trimmed while it was read."""
 
 
 class StoredBatch(NamedTuple):

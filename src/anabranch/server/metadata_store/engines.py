@@ -9,10 +9,15 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TypeVar
 
 from anabranch.core.errors import StorageFault
 from anabranch.core.metadata.store import MetadataStore, StoreAway
 from anabranch.server.logs import logger
+
+ResultT = TypeVar("ResultT")
 
 LOG = logger("node")
 TRY_AGAIN_S = 0.5
@@ -51,7 +56,12 @@ async def open_store(url: str) -> MetadataStore:
 
 
 async def open_for_start(url: str, timeout_ms: int) -> MetadataStore:
-    """As `open_store`, for a node that starts: a store that is away is waited for, and said so.
+    """As `open_store`, for a node that starts: see `waited_for`."""
+    return await waited_for(partial(open_store, url), timeout_ms)
+
+
+async def waited_for(call: Callable[[], Awaitable[ResultT]], timeout_ms: int) -> ResultT:
+    """What a call gives for a node that starts: a store that is away is waited for, and said so.
 
     Raises StorageFault when it refuses, and when it is still away after `timeout_ms`.
     """
@@ -59,7 +69,7 @@ async def open_for_start(url: str, timeout_ms: int) -> MetadataStore:
     said = False
     while True:
         try:
-            return await open_store(url)
+            return await call()
         except StoreAway as away:
             if time.monotonic() >= until_s:
                 raise

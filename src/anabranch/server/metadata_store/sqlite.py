@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import TypeVar
@@ -27,6 +27,7 @@ from anabranch.core.metadata.store import (
     Committed,
     Lease,
     Snapshot,
+    StoreAway,
     StoredBatch,
     StoreEnd,
     Unknown,
@@ -162,7 +163,8 @@ class SqliteStore:
         try:
             return call()
         except sqlite3.Error as error:
-            kind = DiskFull if error_name(error).startswith("SQLITE_FULL") else StorageFault
+            name = error_name(error)
+            kind = next((FAULTS[each] for each in FAULTS if name.startswith(each)), StorageFault)
             raise kind(f"metadata store {self.path}: {sentence(error, REMEDIES)}") from error
 
     def _connect(self) -> None:
@@ -323,6 +325,8 @@ class SqliteStore:
             raise StorageFault(f"metadata store {self.path} {fault}")
 
 
+FAULTS: Mapping[str, type[StorageFault]] = {"SQLITE_FULL": DiskFull, "SQLITE_BUSY": StoreAway}
+"""By the begin of SQLite's name of an error; others do not pass."""
 REMEDIES = {
     "SQLITE_NOTADB": "name another file in metadata.store.url",
     "SQLITE_CORRUPT": "restore it with `anabranch metadata restore` from the node with the "
