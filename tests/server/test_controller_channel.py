@@ -15,6 +15,7 @@ from anabranch.core.wire.messages.describe_cluster import DescribeClusterRequest
 from anabranch.core.wire.messages.fetch_snapshot import FetchSnapshotRequest
 from anabranch.server.cluster_discovery import cluster_of_controllers
 from anabranch.server.controller_channel import ControllerChannel
+from anabranch.server.metadata_store.sqlite import SqliteStore
 
 REQUEST = FetchSnapshotRequest(cluster_id=CLUSTER, topics=[])
 """A request that only an active controller answers without an error."""
@@ -193,6 +194,35 @@ async def test_own_controllers_that_are_away_are_told_from_one_of_another_cluste
     with pytest.raises(ApiError, match=said):
         await cluster_of_controllers(channel, 1, 1_000, own="OWN")
     await channel.close()
+
+
+async def test_a_fresh_node_joins_neither_of_two_clusters(
+    hosts: tuple[Host, Host], tmp_path: Path
+) -> None:
+    """It joined whichever answered first. One that is away is not waited for."""
+    store = await SqliteStore.open(str(tmp_path / "other.db"))
+    await store.cluster_id("OTHER")
+    other, away = await Host(tmp_path / "other.db").start(store), unused_port()
+
+    async def joined(*ports: int, own: str = "") -> str:
+        channel = ControllerChannel(lambda: [("127.0.0.1", port) for port in ports], "test")
+        try:
+            return await cluster_of_controllers(channel, 1, 60_000, own=own)
+        finally:
+            await channel.close()
+
+    first, second = (each.port for each in hosts)
+    said = (
+        f"node 1 is new, and controller.quorum.bootstrap.servers names controllers of several "
+        f"clusters: 127.0.0.1:{first} is of cluster {CLUSTER}, 127.0.0.1:{second} is of cluster "
+        f"{CLUSTER}, 127.0.0.1:{other.port} is of cluster OTHER; "
+    )
+    with pytest.raises(ApiError, match=said) as raised:
+        await joined(first, away, second, other.port)
+    assert raised.value.code == ErrorCode.INCONSISTENT_CLUSTER_ID
+    assert await joined(away, first, second) == CLUSTER
+    assert await joined(first, other.port, own=CLUSTER) == CLUSTER
+    await other.stop()
 
 
 async def test_requests_of_one_channel_share_a_connection(hosts: tuple[Host, Host]) -> None:
