@@ -63,10 +63,12 @@ def test_the_newest_record_is_found_with_the_indexes_of_one_segment() -> None:
         lambda held: held.extend(bytes(5 * ENTRY_BYTES)),  # as Kafka preallocates it
         lambda held: held.extend(b"\x7f" * ENTRY_BYTES),  # an offset that the segment has not
         lambda held: held.extend(b"torn"),
+        lambda held: held.clear(),
+        lambda held: held.__setitem__(slice(None), bytes(len(held))),
     ],
-    ids=["preallocated", "beyond the segment", "torn"],
+    ids=["preallocated", "beyond the segment", "torn", "emptied", "zeroed"],
 )
-def test_a_time_index_whose_end_does_not_tell_is_read_whole(harm) -> None:
+def test_a_time_index_that_does_not_tell_the_newest_time_is_read_whole_or_made_again(harm) -> None:
     log = segmented(WholeFiles())
     expected = [log.offset_for_timestamp(NOW_MS + at, upto=END) for at in range(0, 1200, 7)]
     again = reopen(log, clean=True)
@@ -75,3 +77,28 @@ def test_a_time_index_whose_end_does_not_tell_is_read_whole(harm) -> None:
     assert [again.offset_for_timestamp(NOW_MS + at, upto=END) for at in range(0, 1200, 7)] == (
         expected
     )
+
+
+def test_the_newest_record_is_found_although_the_last_time_index_is_empty() -> None:
+    log = segmented(MemoryFiles())
+    append(log, batch(timestamp=NOW_MS + 5000))
+    append(log, batch(timestamp=NOW_MS))
+    expected = log.max_timestamp_offset(upto=END)
+    assert expected.timestamp == NOW_MS + 5002
+    log.close(clean=True)
+    log.files.contents[log.segments[-1].stem + TIMES].clear()
+    again = reopen(log, clean=True)
+    assert again.max_timestamp_offset(upto=END) == expected
+    found = again.offset_for_timestamp(NOW_MS + 4000, upto=END)
+    assert found == (NOW_MS + 5000, expected.offset - 2, 0)
+
+
+def test_an_empty_time_index_of_records_without_a_time_is_right() -> None:
+    """It is not made again each time it is loaded."""
+    log = new_log(WholeFiles())
+    append(log, batch(1, timestamp=-1))
+    log.roll(NOW_MS)
+    again = reopen(log, clean=True)
+    assert again.files.contents[again.segments[0].stem + TIMES] == b""
+    again.files.write_atomic = None  # nothing is written
+    assert again.offset_for_timestamp(NOW_MS, upto=END) is None

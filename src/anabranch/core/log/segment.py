@@ -31,6 +31,7 @@ LOG, OFFSETS, TIMES, TRANSACTIONS, SNAPSHOT, DELETED = (
     ".deleted",
 )
 OFFSET_DIGITS = 20
+LOOKED_FOR_A_TIME_BYTES = 64 << 10
 CACHED_INDEX_BYTES = 32 << 20
 """Indexes of closed segments kept in memory, for all logs of a folder together."""
 
@@ -129,10 +130,12 @@ class Segment:
         self.index_saved = True
 
     def load_indexes(self, files: Files, interval: int) -> bool:
-        """Read the indexes; True when they had to be rebuilt from the batches."""
+        """Read the indexes; True when they had to be rebuilt from the batches. Raises BadBatch."""
         try:
             offset_index = OffsetIndex.decode(files.read(self.stem + OFFSETS), self.size)
             time_index = TimeIndex.decode(files.read(self.stem + TIMES))
+            if len(time_index) == 0 and self._begins_with_a_time():
+                raise InvalidIndex("it has no entry")
         except (InvalidIndex, StorageFault):
             self.rebuild_indexes(files, interval)
             return True
@@ -142,6 +145,16 @@ class Segment:
             self.max_timestamp = timestamp
             self.max_timestamp_offset = self.base_offset + relative_offset
         self.index_saved = True
+        return False
+
+    def _begins_with_a_time(self) -> bool:
+        """Whether one of the first batches has a timestamp. Producers may send none, and compaction
+        leaves batches without a record: it is not worth reading all of those."""
+        for position, header in scan(self.file, self.size, check_crc=False):
+            if header.newest_timestamp > NO_TIMESTAMP:
+                return True
+            if position >= LOOKED_FOR_A_TIME_BYTES:
+                break
         return False
 
     def load_newest(self, files: Files, end_offset: int) -> None:
