@@ -194,7 +194,7 @@ class Partition(Protocol):
         return self.high_watermark
 
     def aborted_transactions(self, first: int, upto: int) -> list[AbortedTransaction]:
-        """Aborted transactions with records in `[first, upto)`, in order."""
+        """Aborted transactions with records in `[first, upto)`, in order. Raises ColdRead."""
         return []
 
     # Looking up.

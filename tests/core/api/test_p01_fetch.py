@@ -252,6 +252,25 @@ def test_read_committed_gets_the_aborted_transactions(node):
     assert answer.last_stable_offset == 3
 
 
+def test_a_segment_without_a_transaction_index_is_not_read_while_all_others_wait(node, monkeypatch):
+    """Kafka writes no index where nothing was aborted; the batches are read in a thread."""
+    node.topic()
+    append(node, 3)
+    log = node.replica().log
+    closed = log.segments[0]
+    log.roll(node.now_ms)
+    log.aborted.clear()
+    log.files.remove(closed.stem + ".txnindex")
+    node.replica().advance()
+    with monkeypatch.context() as patched:
+        patched.setattr(type(closed.file), "read_blocking", None)
+        outcome = node.send(fetch(part(), isolation_level=1), 12)
+    assert isinstance(outcome, Cold)
+    outcome.reads[0].warm()
+    answer = only(outcome.again(node.now_ms))
+    assert (answer.aborted_transactions, offsets(answer)) == ([], [0])
+
+
 def test_a_cold_read_steps_the_session_once(node, monkeypatch):
     topic_id = node.topic()
     append(node)

@@ -85,14 +85,22 @@ class Job(msgspec.Struct, frozen=True):
     """Every AbortedRange that begins in the segments, by first offset."""
 
 
-def job(log: LogState, found: Dirt, *, now_ms: int, map_bytes: int, io_bytes: int) -> Job:
+def job(
+    log: LogState,
+    found: Dirt,
+    *,
+    now_ms: int,
+    map_bytes: int,
+    io_bytes: int,
+    blocking: bool = True,
+) -> Job:
     """The pass that removes some dirt, half of `io_bytes` for what is read and half for what is
-    written. May raise CorruptLog from reading an index."""
+    written. May raise CorruptLog from reading an index, and ColdRead without `blocking`."""
     segments = [each for each in log.segments[:-1] if each.base_offset < found.upto]
     aborted = [
         entry
         for each in log.segments  # a transaction's end may lie behind what is compacted
-        for entry in aborted_ranges(log, each)
+        for entry in aborted_ranges(log, each, blocking=blocking)
         if entry.first_offset < found.upto
     ]
     config = log.config

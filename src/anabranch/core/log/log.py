@@ -175,9 +175,12 @@ class Log(LogState):
                 return found
         return b""
 
-    def aborted_transactions(self, first: int, upto: int) -> list[AbortedTransaction]:
-        """Aborted transactions with records in `[first, upto)`, in order."""
-        return lookup.aborted_transactions(self, first, upto)
+    def aborted_transactions(
+        self, first: int, upto: int, *, blocking: bool = True
+    ) -> list[AbortedTransaction]:
+        """Aborted transactions with records in `[first, upto)`, in order. Without `blocking` raises
+        ColdRead rather than rebuild an index of a closed segment."""
+        return lookup.aborted_transactions(self, first, upto, blocking=blocking)
 
     def offset_for_timestamp(self, timestamp: int, *, upto: int) -> TimestampOffset | None:
         """The first record before `upto` that is not older; None when there is none."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from anabranch.core.errors import StorageFault
 from anabranch.core.log.indexes import AbortedRange, InvalidIndex, decode_aborted
-from anabranch.core.log.producer_replay import replay, state_at
+from anabranch.core.log.lost_index import ranges_found, ranges_of
 from anabranch.core.log.reader import PROBE_BYTES, position_of, rot
 from anabranch.core.log.record_walk import first_not_older
 from anabranch.core.log.scan import BadBatch, sound_header
@@ -114,11 +114,14 @@ def _headers(log: LogState, segment: Segment, position: int) -> Iterator[tuple[i
         position += at
 
 
-def aborted_transactions(log: LogState, first: int, upto: int) -> list[AbortedTransaction]:
-    """Every aborted transaction that overlaps `[first, upto)`."""
+def aborted_transactions(
+    log: LogState, first: int, upto: int, *, blocking: bool = True
+) -> list[AbortedTransaction]:
+    """Every aborted transaction that overlaps `[first, upto)`. Raises LostIndex, which is a
+    ColdRead, rather than read a segment's batches, where `blocking` is not set."""
     found = []
     for segment in log.segments[max(0, log.segment_index(first)) :]:
-        for entry in aborted_ranges(log, segment):
+        for entry in aborted_ranges(log, segment, blocking=blocking):
             if entry.last_offset >= first and entry.first_offset < upto:
                 found.append(AbortedTransaction(entry.producer_id, entry.first_offset))
             if entry.last_stable_offset >= upto:
@@ -126,15 +129,15 @@ def aborted_transactions(log: LogState, first: int, upto: int) -> list[AbortedTr
     return found
 
 
-def aborted_ranges(log: LogState, segment: Segment) -> list[AbortedRange]:
-    """A segment's aborted ranges, from memory or from its file."""
+def aborted_ranges(log: LogState, segment: Segment, *, blocking: bool = True) -> list[AbortedRange]:
+    """A segment's aborted ranges, from memory or from its file; as `aborted_transactions`."""
     held = log.aborted.get(segment.base_offset)
     if held is not None or segment is log.active:
         return held or []
-    return load_aborted(log, segment)
+    return load_aborted(log, segment, blocking=blocking)
 
 
-def load_aborted(log: LogState, segment: Segment) -> list[AbortedRange]:
+def load_aborted(log: LogState, segment: Segment, *, blocking: bool = True) -> list[AbortedRange]:
     """Read a transaction index; rebuilt from the markers when the file is missing or wrong."""
     try:
         ranges = decode_aborted(log.files.read(segment.stem + TRANSACTIONS))
@@ -142,8 +145,7 @@ def load_aborted(log: LogState, segment: Segment) -> list[AbortedRange]:
             log.aborted[segment.base_offset] = ranges
         return ranges
     except (InvalidIndex, StorageFault):
-        ranges = []
-        replay(log, state_at(log, segment.base_offset), segment, ranges)
+        ranges = ranges_of(log, segment) if blocking else ranges_found(log, segment)
         log.aborted[segment.base_offset] = ranges
         save_aborted(log, segment, sync=True)
         return ranges

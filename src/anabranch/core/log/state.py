@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 from anabranch.core.errors import CorruptLog, StorageFault
 from anabranch.core.log.config import LogConfig
 from anabranch.core.log.epochs import LeaderEpochs
-from anabranch.core.log.files import Files
+from anabranch.core.log.files import ColdRead, Files
 from anabranch.core.log.indexes import AbortedRange, OffsetIndex, TimeIndex
 from anabranch.core.log.producers import ProducerStates
 from anabranch.core.log.room import Room
@@ -69,6 +69,7 @@ class LogState:
         "index_cache",
         "is_marked",
         "is_named",
+        "lost_indexes",
         "names_syncing",
         "names_unsynced",
         "producers",
@@ -116,6 +117,8 @@ class LogState:
         self.epochs = LeaderEpochs()
         self.aborted: dict[int, list[AbortedRange]] = {}
         """Base offset of a segment -> its aborted ranges, once they are loaded."""
+        self.lost_indexes: dict[int, ColdRead] = {}
+        """Base offset of a segment -> the LostIndex that makes its transaction index again."""
         self.hints: dict[int, tuple[Segment, int]] = {}
         self.fault: StorageFault | None = None
         self.room = Room()

@@ -250,6 +250,7 @@ def _drop(log: LogState, segment: Segment, now_ms: int) -> list[str]:
     log.size_bytes -= segment.size
     log.index_cache.forget(segment)
     log.aborted.pop(segment.base_offset, None)
+    log.lost_indexes.pop(segment.base_offset, None)
     log.hints.clear()
     segment.is_dropped = True
     segment.file.close()

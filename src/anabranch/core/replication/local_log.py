@@ -49,7 +49,7 @@ class LocalLog(Partition):
 
     def aborted_transactions(self, first: int, upto: int) -> list[AbortedTransaction]:
         """See Partition."""
-        return self.log.aborted_transactions(first, upto)
+        return self.log.aborted_transactions(first, upto, blocking=False)
 
     def epoch_of(self, offset: int) -> int:
         """See Partition."""

@@ -64,12 +64,18 @@ class Pass:
         self._is_hosted = partial(is_hosted, replica)
         self._before = cleaner.Before([], replica.log.cuts)
 
-    def job(self, *, now_ms: int, map_bytes: int, io_bytes: int) -> compaction.Job:
-        """What is to be read and written, of the log as it is now. May raise ColdRead; Stale where
-        the log was cut since it was chosen, for less of it may be compacted then."""
+    def job(
+        self, *, now_ms: int, map_bytes: int, io_bytes: int, blocking: bool = True
+    ) -> compaction.Job:
+        """What is to be read and written, of the log as it is now. Raises Stale where the log was
+        cut since it was chosen, for less of it may be compacted then; without `blocking` ColdRead
+        for each segment whose index has to be made again."""
         self.check()
         log = self.replica.log
-        job = compaction.job(log, self._dirt, now_ms=now_ms, map_bytes=map_bytes, io_bytes=io_bytes)
+        job = compaction.job(
+            log, self._dirt, now_ms=now_ms, map_bytes=map_bytes, io_bytes=io_bytes,
+            blocking=blocking,
+        )  # fmt: skip
         self._before = cleaner.before_pass(log, job)
         return job
 
