@@ -9,6 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from anabranch.core.log.cleaner import PassEnd
+from anabranch.core.log.files import ColdRead
+from anabranch.core.log.memory_files import MemoryFiles
 from anabranch.server.cleaner import Cleaner
 from anabranch.server.cleaner_process import PassFailed
 
@@ -38,4 +40,28 @@ async def test_a_worker_that_fails_as_its_log_goes_leaves_no_complaint():
         await cleaner._outcome(SimpleNamespace(check=refuse), worker, None)
     gc.collect()
     assert complaints == []
+    await cleaner.stop()
+
+
+async def test_a_pass_waits_for_each_segment_that_lacks_its_index():
+    """Else it would begin anew, after a rest, as often as there are such segments."""
+    missing = [ColdRead(MemoryFiles().open("a", create=True), 0, 0) for _ in range(3)]
+    warmed = []
+
+    class Begun:
+        def job(self, **_limits):
+            if len(warmed) < len(missing):
+                cold = missing[len(warmed)]
+                cold.warm = lambda: warmed.append(cold)
+                raise cold
+            return "the job"
+
+    config = SimpleNamespace(
+        log_cleaner_threads=1, log_cleaner_dedupe_buffer_size=1, log_cleaner_io_buffer_size=1,
+        log_cleaner_io_buffer_load_factor=1, log_cleaner_io_max_bytes_per_second=1,
+    )  # fmt: skip
+    shell = SimpleNamespace(hosting=SimpleNamespace(cleaner=None))
+    cleaner = Cleaner(SimpleNamespace(config=config), shell, clock_ms=lambda: 0)
+    assert await cleaner._job(Begun(), cleaner._share()) == "the job"
+    assert warmed == missing
     await cleaner.stop()

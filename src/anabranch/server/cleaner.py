@@ -156,7 +156,7 @@ class Cleaner:
 
     async def _compact(self, begun: Pass, worker: Worker) -> None:
         share = self._share()
-        job = begun.job(now_ms=self._clock_ms(), map_bytes=share.map_bytes, io_bytes=share.io_bytes)
+        job = await self._job(begun, share)
         begun_ms = steady_ms()
         try:
             outcome = await self._outcome(begun, worker, Order(job, share.bytes_per_second))
@@ -164,6 +164,17 @@ class Cleaner:
         finally:
             await asyncio.shield(self._in_thread(begun.discard))
         self._count(begun, outcome, (steady_ms() - begun_ms) / 1000)
+
+    async def _job(self, begun: Pass, share: Share) -> compaction.Job:
+        """What a pass is to do. Each segment that lacks an index is read in a thread first."""
+        while True:
+            try:
+                return begun.job(
+                    now_ms=self._clock_ms(), map_bytes=share.map_bytes, io_bytes=share.io_bytes,
+                    blocking=False,
+                )  # fmt: skip
+            except ColdRead as cold:
+                await self._in_thread(cold.warm)
 
     def _share(self) -> Share:
         """Of what the settings give to all passes together."""
