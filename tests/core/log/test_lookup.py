@@ -71,12 +71,14 @@ def test_the_newest_record_is_found_with_the_indexes_of_one_segment() -> None:
 def test_a_time_index_that_does_not_tell_the_newest_time_is_read_whole_or_made_again(harm) -> None:
     log = segmented(WholeFiles())
     expected = [log.offset_for_timestamp(NOW_MS + at, upto=END) for at in range(0, 1200, 7)]
+    newest = log.max_timestamp_offset(upto=END)
     again = reopen(log, clean=True)
     for segment in again.segments[:-1]:
         harm(again.files.contents[segment.stem + TIMES])
     assert [again.offset_for_timestamp(NOW_MS + at, upto=END) for at in range(0, 1200, 7)] == (
         expected
     )
+    assert again.max_timestamp_offset(upto=END) == newest
 
 
 def test_the_newest_record_is_found_although_the_last_time_index_is_empty() -> None:

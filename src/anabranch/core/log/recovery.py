@@ -174,7 +174,8 @@ def _open_clean(log: LogState, names: list[str], opening: _Opening, epochs_known
     active = log.segments[-1]
     _check_closed_indexes(log, log.segments[:-1], names, opening)
     try:
-        if active.load_indexes(log.files, log.config.index_interval_bytes):
+        any_end = active.base_offset + INT32_MAX
+        if active.load_indexes(log.files, log.config.index_interval_bytes, any_end):
             opening.rebuilt += 1
         assert active.offset_index is not None
         positions = active.offset_index.positions

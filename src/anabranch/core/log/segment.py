@@ -129,11 +129,14 @@ class Segment:
         files.write_atomic(self.stem + TIMES, self.time_index.encode(), sync=sync)
         self.index_saved = True
 
-    def load_indexes(self, files: Files, interval: int) -> bool:
-        """Read the indexes; True when they had to be rebuilt from the batches. Raises BadBatch."""
+    def load_indexes(self, files: Files, interval: int, end_offset: int) -> bool:
+        """Read the indexes; True when they had to be rebuilt from the batches, which end before
+        `end_offset`. Raises BadBatch."""
         try:
             offset_index = OffsetIndex.decode(files.read(self.stem + OFFSETS), self.size)
             time_index = TimeIndex.decode(files.read(self.stem + TIMES))
+            if time_index.last()[1] >= end_offset - self.base_offset:
+                raise InvalidIndex("an offset lies beyond the segment")
             if len(time_index) == 0 and self._begins_with_a_time():
                 raise InvalidIndex("it has no entry")
         except (InvalidIndex, StorageFault):

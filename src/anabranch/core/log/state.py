@@ -183,7 +183,9 @@ class LogState:
             return
         if segment.offset_index is None:
             try:
-                segment.load_indexes(self.files, self.config.index_interval_bytes)
+                segment.load_indexes(
+                    self.files, self.config.index_interval_bytes, self.end_of(segment)
+                )
             except BadBatch as bad:
                 self.fault = self.corrupt(segment, bad.position, bad.why)
                 raise self.fault from None
