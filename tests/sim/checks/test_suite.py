@@ -183,6 +183,22 @@ def test_rest_needs_equal_copies():
     assert "has it up to" in scene.suite.unrest()
 
 
+@pytest.mark.parametrize(
+    ("timeout_ms", "wrong"), [("501", " takes it for committed up to 4 of 5"), ("500", "")]
+)
+def test_rest_needs_followers_that_know_all_of_it_to_be_committed(timeout_ms, wrong):
+    """Unless they give up each fetch at the moment at which it is answered."""
+    scene = Watched(replica_fetch_wait_max_ms="500", replica_socket_timeout_ms=timeout_ms)
+    scene.write(5)
+    scene.wait(5)
+    assert scene.suite.unrest() == ""
+    node = next(node for node in scene.cluster.nodes.values() if node is not scene.leader)
+    replica = node.broker.partitions.get(*PLACE)
+    assert replica is not None
+    replica.high_watermark = 4
+    assert scene.suite.unrest().rpartition(node.name)[2] == wrong
+
+
 @pytest.mark.parametrize("is_copy", [True, False])
 def test_replicas_of_a_process_on_a_copy_may_be_lost_with_its_registration(is_copy):
     """Seed 20010191: the batch that registers it says so."""
