@@ -14,6 +14,7 @@ COMPACTED_TESTS = "tests/core/replication/test_compacted_logs.py"
 DATA_PATH_TESTS = "tests/core/diskless/test_data_path.py"
 DROPPED = "tests/core/replication/test_dropped_transactions.py"
 FETCH = "anabranch.core.api.fetch_pass"
+FOLLOWERS = "anabranch.core.api.fetch_followers"
 FOLLOWING = "anabranch.core.replication.follower"
 HISTORY = "anabranch.core.api.fetch_history"
 IN_SYNC = "anabranch.core.replication.in_sync"
@@ -160,6 +161,24 @@ MUTANTS = (
         caught_by="L5",
     ),
     Mutant(
+        name="marks-go-with-records-alone",
+        rule="a follower is told a high watermark that moved also if no records come",
+        module="anabranch.core.api.fetch_sessions",
+        old="told, self.told_high_watermark = True, answer.high_watermark",
+        new="self.told_high_watermark = answer.high_watermark",
+        seed=2,
+        caught_by="liveness",
+    ),
+    Mutant(
+        name="held-marks-are-forgotten",
+        rule="a high watermark that is held back is told after an answer with records of others",
+        module=FOLLOWERS,
+        old="        if not self._held.untold:\n            self._held.tell_ms = NOTHING_TO_TELL\n",
+        new="        self._held.untold.clear()\n        self._held.tell_ms = NOTHING_TO_TELL\n",
+        seed=10,
+        caught_by="liveness",
+    ),
+    Mutant(
         name="observer-counted-in-sync",
         rule="an observer is never in sync",
         module=IN_SYNC,
@@ -196,6 +215,17 @@ MUTANTS = (
         seed=NO_SCHEDULE,
         caught_by="tests/core/api/test_p01_fetch.py"
         "::test_a_round_of_reads_stays_within_what_the_request_wants",
+    ),
+    Mutant(
+        name="marks-of-who-is-not-in-sync-wait",
+        rule="records of other partitions do not put off the high watermark of a follower that is "
+        "not in sync",
+        module=FOLLOWERS,
+        old="not (is_quiet and self.may_tell_later(wanted, replica))",
+        new="not self.may_tell_later(wanted, replica)",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/replication/test_fetching.py"
+        "::test_records_of_other_partitions_bring_the_marks_of_who_is_kept_out_of_the_isr",
     ),
     Mutant(
         name="out-of-range-by-an-unproven-leader",
