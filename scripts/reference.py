@@ -59,9 +59,10 @@ def setting_rows(settings: Mapping[str, Any]) -> Iterable[Sequence[object]]:
         if not is_public(setting):
             continue
         default = "" if not setting.default else f"`{setting.default}`"
+        own = "; *own*" if setting.ours else ""
         force = "" if setting.in_force else "; *accepted*"
         kind = f"{setting.type.name.lower()}, {setting.scope.value}, {setting.importance.value}"
-        yield f"`{name}`", default, f"{setting.sentence} ({kind}{force})"
+        yield f"`{name}`", default, f"{setting.sentence} ({kind}{own}{force})"
 
 
 def settings_page() -> str:
@@ -72,8 +73,9 @@ def settings_page() -> str:
         parts += [f"## {title}", "", names_table(headings, setting_rows(settings_of(kind)))]
     return page(
         "Settings",
-        "This page lists every setting. Names, types, defaults and limits are those of Kafka 4.1. "
-        "A setting marked *accepted* is validated, stored and described, but has no effect yet.",
+        "This page lists every setting. Names, types, defaults and limits are those of Kafka 4.1, "
+        "which does not define the settings marked *own*. A setting marked *accepted* is "
+        "validated, stored and described, but has no effect yet.",
         *parts,
     )
 
@@ -179,7 +181,13 @@ def apis_page() -> str:
         )
         parts += [f"## {handler.name}", "", f"API key {handler.api_key}.", "", *prose(docstring)]
     summary = table(("key", "name", "served", "advertised", "listeners"), rows)
-    return page("API keys", "This page lists every request that a node answers.", summary, *parts)
+    return page(
+        "API keys",
+        "This page lists every request that a node answers. *Advertised* are the versions in the "
+        "response to ApiVersions: for old clients, those of Produce begin at 0, as in Kafka.",
+        summary,
+        *parts,
+    )
 
 
 def prose(docstring: str) -> list[str]:
