@@ -208,7 +208,8 @@ def skipped() -> list[tuple[str, str]]:
 
 
 def ledger_page() -> str:
-    """What is skipped, and which settings are not in force."""
+    """What is not answered or skipped, and which settings are not in force."""
+    unserved = importlib.import_module("anabranch.core.api.unserved").UNSERVED
     accepted = []
     for kind in ("broker", "topic"):
         for name, setting in sorted(settings_of(kind).items()):
@@ -216,9 +217,14 @@ def ledger_page() -> str:
                 accepted.append((f"`{name}`", kind, setting.sentence))
     return page(
         "Skipped features",
-        "This page lists the features of supported requests that Anabranch lacks, and settings "
-        "that are accepted but have no effect. Tests keep both lists up to date.",
-        "## Requests",
+        "This page lists the requests of Kafka 4.1 that a node does not answer, features that the "
+        "answered ones lack, and settings that are accepted but have no effect. Tests keep these "
+        "lists up to date.",
+        "## Requests that are not answered",
+        "",
+        ", ".join(f"{name} ({key})" for key, name in unserved.items()) + ".",
+        "",
+        "## Features of answered requests",
         "",
         table(("request", "skipped feature"), skipped()),
         "## Settings without effect",

@@ -104,6 +104,8 @@ def test_every_error_has_its_sentence(reference):
 def test_every_skipped_feature_is_in_the_ledger(reference):
     text = reference.ledger_page()
     assert all(reference.cell(sentence) in text for _, sentence in reference.skipped())
+    unserved = importlib.import_module("anabranch.core.api.unserved").UNSERVED
+    assert not [name for name in unserved.values() if name not in text]
 
 
 def test_every_page_can_be_made(reference, tmp_path):
