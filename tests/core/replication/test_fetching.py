@@ -464,6 +464,28 @@ def test_a_mark_that_goes_with_records_is_not_told_again():
     assert marks_in(box) == {0: (2, False)}
 
 
+def test_who_begins_a_session_is_told_its_marks_at_once():
+    """Otherwise after a whole wait: who waits no longer than that for an answer, as settings may
+    say, would begin sessions for ever."""
+    peers, effect, box = quiet_peers()
+    peers[1].produce(1)
+    effect, box = taken(peers, effect, box)
+    assert (peers[2].replica.high_watermark, box) == (0, [])
+    peers[2].broker.replication.fetch_failed(effect, peers.now_ms)
+    peers[2].finish()
+    peers.wait(1000)
+    effect, answer = parked(peers, 2)
+    assert effect.request.session_epoch == 0
+    assert marks_in([answer])[0] == (1, False)
+    effect, box = taken(peers, effect, [answer])
+    assert (peers[2].replica.high_watermark, box) == (1, [])
+    peers[2].broker.replication.fetch_failed(effect, peers.now_ms)
+    peers[2].finish()
+    peers.wait(1000)
+    effect, box = parked(peers, 2)
+    assert (effect.request.session_epoch, box) == (0, []), "it knows all marks"
+
+
 def test_the_last_answer_of_a_wait_tells_all_marks():
     peers, effect, box = quiet_peers()
     peers[1].produce(1)

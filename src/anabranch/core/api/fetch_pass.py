@@ -280,12 +280,19 @@ class Fetch:
                 at_once = True
             else:
                 at_once = at_once or answer.diverging_epoch.epoch >= 0
-                at_once = at_once or (self.is_follower and _is_behind(wanted, answer))
+                at_once = at_once or (self.is_follower and self.is_behind(wanted, answer))
         return Round(answers, size_bytes, at_once, readable, tuple(missing))
 
     def has_no_news(self, _wanted: Wanted) -> bool:
         """Whether a partition need not be read, since its reader knows all of it."""
         return False
+
+    def is_behind(self, wanted: Wanted, answer: PartitionData) -> bool:
+        """Whether a follower has to hear of a mark: it joins the ISR only once it has dropped what
+        its leader deleted; and without a session nobody knows what it was told."""
+        return wanted.told_log_start < answer.log_start_offset > wanted.log_start_offset >= 0 or (
+            self.session is None and wanted.high_watermark < answer.high_watermark
+        )
 
     def refusal(self, wanted: Wanted, allowed: dict[str, bool]) -> ErrorCode | None:
         """What forbids reading a partition before it is looked at, in Kafka's order."""
@@ -520,9 +527,3 @@ def _group(response: FetchResponse, answers: list[tuple[Wanted, PartitionData]])
             )
             response.responses.append(current)
         current.partitions.append(answer)
-
-
-def _is_behind(wanted: Wanted, answer: PartitionData) -> bool:
-    """Whether a follower has to hear of a log start: it joins the ISR only once it has dropped what
-    its leader deleted."""
-    return wanted.told_log_start < answer.log_start_offset > wanted.log_start_offset >= 0

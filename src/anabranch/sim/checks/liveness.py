@@ -98,7 +98,7 @@ def copy_unrest(node: SimNode | None, logs: LogChecks, key: Key, end: int) -> st
         return "does not host it"
     if replica.log.end_offset != end:
         return f"has it up to {replica.log.end_offset} of {end}"
-    if replica.high_watermark != end and _hears_of_marks(node):
+    if replica.high_watermark != end:
         return f"takes it for committed up to {replica.high_watermark} of {end}"
     start = max(replica.log.start_offset, copy.truth.start)
     here, there = _from(copy.entries, start), _from(copy.truth.entries, start)
@@ -107,12 +107,6 @@ def copy_unrest(node: SimNode | None, logs: LogChecks, key: Key, end: int) -> st
     if here != there:
         return "has other batches than those that are committed"
     return ""
-
-
-def _hears_of_marks(node: SimNode) -> bool:
-    """Whether a node waits for longer than the answer takes to a fetch that finds no records: who
-    gives up at that moment is never told a mark that moved alone."""
-    return node.config.replica_fetch_wait_max_ms < node.config.replica_socket_timeout_ms
 
 
 def _from(entries: list[Entry], start: int) -> list[Entry]:

@@ -217,6 +217,16 @@ MUTANTS = (
         "::test_a_round_of_reads_stays_within_what_the_request_wants",
     ),
     Mutant(
+        name="who-begins-a-session-waits-for-its-marks",
+        rule="a follower without a session is told newer high watermarks at once",
+        module="anabranch.core.api.fetch_pass",
+        old="self.session is None and wanted.high_watermark < answer.high_watermark",
+        new="False",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/replication/test_fetching.py"
+        "::test_who_begins_a_session_is_told_its_marks_at_once",
+    ),
+    Mutant(
         name="marks-of-who-is-not-in-sync-wait",
         rule="records of other partitions do not put off the high watermark of a follower that is "
         "not in sync",
