@@ -159,6 +159,14 @@ def test_a_switch_that_is_on_in_vain_is_named(load):
     assert not load(f"{name}=false\n").warnings
 
 
+def test_an_authorizer_that_nobody_asks_is_named(load):
+    """Its operator believes that ACLs hold."""
+    name = "authorizer.class.name"
+    [warning] = load(f"{name}=org.apache.kafka.metadata.authorizer.StandardAuthorizer\n").warnings
+    assert f"server.properties:1: {name} has no effect: requests are not authorized" in warning
+    assert not load(f"{name}=\n").warnings
+
+
 def test_r15_an_alias_is_taken_and_a_ghost_is_named(load):
     config = load("log.recovery.threads.per.data.dir=4\nunclean.shutdown.recovery.enable=true\n")
     assert config.broker.num_recovery_threads_per_data_dir == 4

@@ -19,7 +19,7 @@ from anabranch.core.settings.catalogue import (
     NEVER_EXISTED,
     WITHOUT_EFFECT,
 )
-from anabranch.core.settings.setting import ConfigFault, Setting, is_true
+from anabranch.core.settings.setting import ConfigFault, Setting
 from anabranch.core.settings.validation import Resource, setting_of
 
 COMMAND_LINE = "--set"
@@ -87,7 +87,7 @@ def read_overrides(overrides: Sequence[str]) -> dict[str, Entry]:
 
 def without_aliases(entries: Mapping[str, Entry]) -> tuple[dict[str, Entry], list[str]]:
     """The entries under the names that Kafka has, and a warning for each name that it has not, and
-    for each switch that is on in vain."""
+    for each setting that is set in vain."""
     known: dict[str, Entry] = {}
     warnings = []
     for key, entry in entries.items():
@@ -99,7 +99,7 @@ def without_aliases(entries: Mapping[str, Entry]) -> tuple[dict[str, Entry], lis
             warnings.append(f"{entry.origin}: {key} is ignored: {NEVER_EXISTED[key]}")
         else:
             known[key] = entry
-            if key in WITHOUT_EFFECT and is_true(entry.text):
+            if key in WITHOUT_EFFECT and entry.text.strip().lower() not in ("", "false"):
                 warnings.append(f"{entry.origin}: {key} has no effect: {WITHOUT_EFFECT[key]}")
             if not is_known(key):
                 warnings.append(
