@@ -67,6 +67,14 @@ def test_a_request_says_who_asks_and_what_is_there():
     assert effect.version == 18
 
 
+@pytest.mark.parametrize(("timeout_ms", "wait_ms"), [(30_000, 500), (600, 450), (500, 375)])
+def test_an_answer_without_records_comes_before_the_follower_gives_up(timeout_ms, wait_ms):
+    """Kafka allows both to be the same; each fetch of an idle leader would end its session."""
+    config = {"replica.fetch.wait.max.ms": "500", "replica.socket.timeout.ms": str(timeout_ms)}
+    (effect,) = fetches_of(Peers(2, config=config), 2)
+    assert effect.request.max_wait_ms == wait_ms
+
+
 def test_rounds_are_as_large_as_the_leader_is_far():
     """What is in sync waits no longer than a near leader's round; distance costs no throughput."""
     peers = Peers(2)

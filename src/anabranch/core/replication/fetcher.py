@@ -30,6 +30,7 @@ from anabranch.core.wire.primitives import MOST_REQUEST_ELEMENTS
 if TYPE_CHECKING:
     from anabranch.core.replication.follower import FollowedPartition
     from anabranch.core.replication.host import Host
+    from anabranch.core.settings.broker import BrokerConfig
     from anabranch.core.types import TopicId
     from anabranch.core.wire.messages.fetch import FetchResponse
 
@@ -136,7 +137,7 @@ class Fetcher:
             replica_state=ReplicaState(
                 replica_id=broker.broker_id, replica_epoch=broker.broker_epoch
             ),
-            max_wait_ms=0 if self._changed else config.replica_fetch_wait_max_ms,
+            max_wait_ms=0 if self._changed else longest_wait_ms(config),
             min_bytes=config.replica_fetch_min_bytes,
             max_bytes=min(config.replica_fetch_response_max_bytes, self.round_bytes),
             session_id=self.session_id,
@@ -197,6 +198,12 @@ class Fetcher:
                 following = self.active.get((topic.topic_id, answer.partition_index))
                 if following is not None:
                     yield following, answer
+
+
+def longest_wait_ms(config: BrokerConfig) -> int:
+    """How long a leader may wait for records: `replica.fetch.wait.max.ms`, but no longer than that
+    its answer is there in time, since `replica.socket.timeout.ms` may be the same."""
+    return min(config.replica_fetch_wait_max_ms, config.replica_socket_timeout_ms * 3 // 4)
 
 
 def is_session_end(code: ErrorCode) -> bool:
