@@ -438,6 +438,8 @@ async def test_a_start_waits_for_a_store_that_is_away_no_longer_than_its_time(
     store: FaultyStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(controller_module, "TIMING", LeaseTimes(watch_ms=10))
+    said: list[str] = []
+    monkeypatch.setattr(logs, "WATCHERS", [lambda record: said.append(record.levelname)])
     asked: list[str] = []
 
     async def away() -> None:
@@ -450,4 +452,6 @@ async def test_a_start_waits_for_a_store_that_is_away_no_longer_than_its_time(
         with pytest.raises(StoreAway):
             await shell.start()
     assert len(asked) > 1
+    assert said.count("WARNING") == 1
+    assert said.count("ERROR") <= 1, "at its end"
     await shell.stop()

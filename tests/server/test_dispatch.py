@@ -129,6 +129,35 @@ async def test_all_cold_ranges_are_brought_in_before_the_handler_goes_on(serve):
     assert service.dispatcher.cold_reads_total == 50
 
 
+async def test_who_lacks_what_a_thread_brings_already_waits_for_the_same(serve):
+    """A client that gave up and came again has nothing read a second time."""
+    began, goes_on = threading.Event(), threading.Event()
+    file = ColdFile()
+    read = ColdRead(file, 0, 10)
+
+    def warm():
+        file.warm(0, 10)
+        began.set()
+        assert goes_on.wait(10)
+
+    read.warm = warm
+    service = await serve(handler(60, lambda _n, _r, _t: Cold((read,), lambda _now: cluster())))
+    first = await service.connect()
+    first.send(1, DescribeClusterRequest(), 0)
+    await asyncio.to_thread(began.wait, 10)
+    others = [await service.connect() for _ in range(3)]
+    for each in others:
+        each.send(2, DescribeClusterRequest(), 0)
+    while service.dispatcher.cold_reads_total < 4:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    goes_on.set()
+    assert [(await each.answer(60, 0))[0] for each in (first, *others)] == [1, 2, 2, 2]
+    assert len(file.threads) == 1
+    first.send(3, DescribeClusterRequest(), 0)
+    assert (await first.answer(60, 0))[0] == 3
+    assert len(file.threads) == 2
+
+
 @pytest.mark.parametrize("others", [1, 2])
 async def test_a_read_that_never_gets_warm_ends(serve, others):
     """Also when it is not always the first of those that are cold."""

@@ -45,6 +45,18 @@ async def test_what_a_call_asks_for_waits_as_long_again():
     timer.close()
 
 
+async def test_a_call_that_raises_does_not_end_those_behind_it():
+    loop = asyncio.get_running_loop()
+    faults, over = [], loop.create_future()
+    loop.set_exception_handler(lambda _loop, context: faults.append(context["exception"]))
+    timer = ShortTimer(SECONDS)
+    timer.call(lambda: 1 / 0)
+    timer.call(lambda: over.set_result(None))
+    await over
+    assert [type(each) for each in faults] == [ZeroDivisionError]
+    timer.close()
+
+
 async def test_nothing_is_called_and_nothing_stays_open_after_close():
     asyncio.get_running_loop()
     before = descriptors()

@@ -85,7 +85,7 @@ class Cleaner:
         await asyncio.gather(*tasks, return_exceptions=True)
         for worker in self._workers:
             worker.rest()
-        self._threads.shutdown()
+        await asyncio.to_thread(self._threads.shutdown)  # one of them may read a segment
 
     def abandon(self) -> None:
         """End the threads and processes, and write nothing: see `Node.abandon`."""

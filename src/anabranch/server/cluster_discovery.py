@@ -107,7 +107,7 @@ def _refuse_several(node_id: int, told: Mapping[Address, str]) -> None:
         raise ApiError(
             ErrorCode.INCONSISTENT_CLUSTER_ID,
             f"node {node_id} is new, and {SETTING} names controllers of several clusters: "
-            f"{', '.join(_belong(told))}; leave those of the cluster that it is to join",
+            f"{', '.join(_belong(told))}; keep only those of the cluster that it is to join",
         )
 
 

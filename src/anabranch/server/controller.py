@@ -242,7 +242,8 @@ class ControllerShell(Performer):
                 if len(reasons) > MOST_LOGGED:
                     LOG.info("more follows from this decision", lines=len(reasons) - MOST_LOGGED)
             case effects.Troubled(sentence):
-                LOG.error(sentence)
+                if self._settled.is_set() or not self._is_away:  # else it was said once
+                    LOG.error(sentence)
 
     def _stop(self, effect: effects.Stop) -> None:
         if self._settled.is_set():

@@ -200,6 +200,8 @@ class Dispatcher(Performer):
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._warmers: ThreadPoolExecutor | None = None
+        self._warming: dict[ColdRead, asyncio.Future[None]] = {}
+        """What threads bring into memory: who lacks the same waits for the same."""
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def next_connection_id(self) -> int:
@@ -421,10 +423,14 @@ class Dispatcher(Performer):
         if near:
             if self._warmers is None:
                 self._warmers = ThreadPoolExecutor(WARM_THREADS, "warm")
-            shares = [near[first::WARM_THREADS] for first in range(WARM_THREADS)]
-            warmed = [
-                loop.run_in_executor(self._warmers, warm_all, share) for share in shares if share
-            ]
+            warmed = [self._warming[read] for read in near if read in self._warming]
+            fresh = [read for read in near if read not in self._warming]
+            shares = [fresh[first::WARM_THREADS] for first in range(WARM_THREADS)]
+            for share in filter(None, shares):
+                warm = loop.run_in_executor(self._warmers, warm_all, share)
+                self._warming.update(dict.fromkeys(share, warm))
+                warm.add_done_callback(partial(self._is_warm, share))
+                warmed.append(warm)
         elif far:
             self.world.diskless.bring(far, partial(self._brought, slot, cold))
             return
@@ -432,6 +438,10 @@ class Dispatcher(Performer):
             warmed.append(brought := loop.create_future())
             self.world.diskless.bring(far, partial(_end, brought))
         asyncio.gather(*warmed).add_done_callback(partial(self._warmed, slot, cold))
+
+    def _is_warm(self, share: Sequence[ColdRead], _future: asyncio.Future[None]) -> None:
+        for read in share:
+            del self._warming[read]
 
     def _brought(self, slot: Slot, cold: Cold) -> None:
         """All that had to be asked for elsewhere is there, in the midst of a step."""

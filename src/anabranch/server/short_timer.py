@@ -67,8 +67,8 @@ class ShortTimer:
         with suppress(BlockingIOError):
             os.read(self._descriptor, 8)
         calls, self._calls = self._calls, []
-        for action in calls:
-            action()
+        for action in calls:  # each by itself: one that raises does not end the others
+            asyncio.get_running_loop().call_soon(action)
 
     def close(self) -> None:
         """Make no more calls."""

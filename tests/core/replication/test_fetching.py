@@ -494,6 +494,19 @@ def test_who_begins_a_session_is_told_its_marks_at_once():
     assert (effect.request.session_epoch, box) == (0, []), "it knows all marks"
 
 
+def test_who_begins_a_session_waits_for_marks_that_it_has_no_records_for(monkeypatch):
+    """A throttle holds them back: it would ask again at once, as long as that does."""
+    peers, effect, _ = quiet_peers()
+    monkeypatch.setattr(peers[1].broker.replication, "holds_back", lambda *_: True)
+    peers[1].produce(1, acks=1)
+    monkeypatch.setattr(peers[1].replica, "high_watermark", 1)
+    peers[2].broker.replication.fetch_failed(effect, peers.now_ms)
+    peers[2].finish()
+    peers.wait(1000)
+    effect, box = parked(peers, 2)
+    assert (effect.request.session_epoch, box) == (0, [])
+
+
 def test_the_last_answer_of_a_wait_tells_all_marks():
     peers, effect, box = quiet_peers()
     peers[1].produce(1)

@@ -43,7 +43,9 @@ def aborted_within(
         ranges = partition.aborted_transactions(offset, end)
     else:
         ranges = partition.aborted_transactions(offset, limit)
-        end = max(header.next_offset for _, header in walk(records)) if ranges else limit
+        if not ranges:
+            return []
+        end = max(header.next_offset for _, header in walk(records))
     return [
         AbortedTransaction(producer_id=entry.producer_id, first_offset=entry.first_offset)
         for entry in ranges

@@ -289,9 +289,11 @@ class Fetch:
 
     def is_behind(self, wanted: Wanted, answer: PartitionData) -> bool:
         """Whether a follower has to hear of a mark: it joins the ISR only once it has dropped what
-        its leader deleted; and without a session nobody knows what it was told."""
+        its leader deleted. Without a session high watermarks would be told at the end of each wait,
+        which a follower may not await; what is above its own end helps it nothing."""
         return wanted.told_log_start < answer.log_start_offset > wanted.log_start_offset >= 0 or (
-            self.session is None and wanted.high_watermark < answer.high_watermark
+            self.session is None
+            and wanted.high_watermark < min(answer.high_watermark, wanted.fetch_offset)
         )
 
     def refusal(self, wanted: Wanted, allowed: dict[str, bool]) -> ErrorCode | None:

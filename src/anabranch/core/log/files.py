@@ -72,7 +72,7 @@ class File(Syncable, Protocol):
         them is better, or all that can be done. Never raises ColdRead."""
 
     def read_blocking(self, position: int, length: int) -> bytes | bytearray | memoryview:
-        """As `read`, waiting for the disk: for start, recovery and truncation."""
+        """As `read`, waiting for the disk: for start, recovery, truncation, and for threads."""
 
     def warm(self, position: int, length: int) -> None:
         """Bring a range into memory, waiting for the disk. Safe in a thread.

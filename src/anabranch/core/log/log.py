@@ -4,7 +4,7 @@ What: append, read, look up, truncate, expire, and say what must be synced. Why 
 about acknowledged records ends in these files. Rules kept: offsets only grow; a batch is in the
 log whole or not at all; what was flushed is served or the partition is offline, never silently
 shorter; a failed write or sync is not tried again on the same files. All calls are for one thread;
-only `Syncable.sync` and `File.warm` may run elsewhere.
+only `Syncable.sync` and `warm` of a ColdRead or a file may run elsewhere.
 
 The parts: `appends` and `validation` (checks), `reader` and `lookup` (finding), `recovery`
 (opening), `truncation` (truncation, retention), `segment` and `indexes` (files), `producers`,

@@ -15,23 +15,23 @@ from anabranch.core.errors import StorageFault
 from anabranch.core.log.files import ColdRead
 from anabranch.core.log.indexes import AbortedRange
 from anabranch.core.log.producer_replay import replay, state_at
-from anabranch.core.log.segment import LOG, Segment
+from anabranch.core.log.segment import LOG, TRANSACTIONS, Segment
 from anabranch.core.log.state import LogState
 
 
 class LostIndex(ColdRead):
     """The index of a segment is not there; see the module."""
 
-    brings_bytes = False
-
     def __init__(self, log: LogState, segment: Segment) -> None:
         super().__init__(segment.file, 0, 0)
+        self.args = (f"{segment.stem}{TRANSACTIONS} is not there",)
         self.found: list[AbortedRange] | StorageFault | None = None
         """What `warm` came to."""
         self._log = log
         self._cuts = log.cuts
         self._segments = _upto(log, segment)
         self._sizes = [each.size for each in self._segments]
+        self._end_offset = log.end_of(segment)
         self._now_ms = log.producers.now_ms
 
     def warm(self) -> None:
@@ -53,6 +53,7 @@ class LostIndex(ColdRead):
         """The log's segments up to this one, as a log of the thread's own."""
         log = self._log
         read = LogState(log.files, log.folder, log.topic_partition, log.topic_id, log.config)
+        read.end_offset = self._end_offset
         read.producers.now_ms = self._now_ms
         for segment, size in zip(self._segments, self._sizes, strict=True):
             own = Segment(log.files, log.folder, segment.base_offset, segment.created_ms)

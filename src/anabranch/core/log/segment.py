@@ -32,6 +32,7 @@ LOG, OFFSETS, TIMES, TRANSACTIONS, SNAPSHOT, DELETED = (
 )
 OFFSET_DIGITS = 20
 LOOKED_FOR_A_TIME_BYTES = 64 << 10
+"""Of a segment whose time index is empty: one of the batches in them tells whether it may be."""
 CACHED_INDEX_BYTES = 32 << 20
 """Indexes of closed segments kept in memory, for all logs of a folder together."""
 
@@ -154,7 +155,7 @@ class Segment:
         """Whether one of the first batches has a timestamp. Producers may send none, and compaction
         leaves batches without a record: it is not worth reading all of those."""
         for position, header in scan(self.file, self.size, check_crc=False):
-            if header.newest_timestamp > NO_TIMESTAMP:
+            if header.newest_timestamp > 0:  # an entry of time 0 is taken for an empty file
                 return True
             if position >= LOOKED_FOR_A_TIME_BYTES:
                 break

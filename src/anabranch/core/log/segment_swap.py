@@ -96,6 +96,7 @@ def _take(log: LogState, old: list[Segment], segment: Segment, new: NewSegment) 
     log.size_bytes += new.size - sum(each.size for each in old)
     for each in old:
         log.aborted.pop(each.base_offset, None)
+        log.lost_indexes.pop(each.base_offset, None)
     gone = set(old)
     log.unsynced_segments = [one for one in log.unsynced_segments if one[1] not in gone]
     log.hints.clear()
