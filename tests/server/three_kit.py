@@ -134,7 +134,7 @@ def create_both(bootstrap):
     ]
     for made in admin.create_topics(topics).values():
         made.result(20)
-    until(lambda: is_whole(bootstrap, "t", "u"))
+    until(lambda: all(is_whole(each, "t", "u") for each in bootstrap.split(",")))
     return admin
 
 

@@ -170,6 +170,10 @@ class PeerShell:
         self._stopping = True
         self._head_start.close()
 
+    def abandon(self) -> None:
+        """Let go of the timer: see `Node.abandon`."""
+        self._head_start.abandon()
+
     def _ended(self, ask: Ask, answer: Any) -> None:
         if ask.lane == MARKERS:
             self._markers_under_way -= 1

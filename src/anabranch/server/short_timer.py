@@ -76,6 +76,10 @@ class ShortTimer:
         if self._is_watched:
             asyncio.get_running_loop().remove_reader(self._descriptor)
             self._is_watched = False
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Let go of the descriptor, where the loop runs no more."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

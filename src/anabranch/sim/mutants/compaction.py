@@ -43,7 +43,7 @@ MUTANTS = (
         module="anabranch.core.log.cleanable",
         old="limit = min(log.last_stable_offset(high_watermark), log.decided_offset)",
         new="limit = log.decided_offset",
-        seed=14000000019,
+        seed=19000000019,
         caught_by="C1",
     ),
     Mutant(
