@@ -484,6 +484,7 @@ def test_who_begins_a_session_is_told_its_marks_at_once():
     peers.wait(1000)
     effect, answer = parked(peers, 2)
     assert effect.request.session_epoch == 0
+    assert answer != [], "it waits"
     assert marks_in([answer])[0] == (1, False)
     effect, box = taken(peers, effect, [answer])
     assert (peers[2].replica.high_watermark, box) == (1, [])

@@ -75,8 +75,9 @@ MUTANTS = (
         module=UNDECIDED,
         old="            if committed and offset is not None and written > stands:",
         new="            if offset is not None and written > stands:",
-        seed=859,
-        caught_by="group-lost",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/groups/test_transactions.py"
+        "::test_a_group_of_an_aborted_transaction_is_forgotten",
     ),
     Mutant(
         name="groups-read-in-part-are-served",
