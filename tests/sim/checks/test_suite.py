@@ -167,12 +167,17 @@ def test_an_operator_s_wish_is_known_by_partition():
     assert scene.suite._unclean_was_asked(key)
 
 
-def test_rest_needs_equal_copies():
+def at_rest():
+    """A cluster at rest with five records, and one of the followers."""
     scene = Watched()
     scene.write(5)
     scene.wait(5)
     assert scene.suite.unrest() == ""
-    node = next(node for node in scene.cluster.nodes.values() if node is not scene.leader)
+    return scene, next(each for each in scene.cluster.nodes.values() if each is not scene.leader)
+
+
+def test_rest_needs_equal_copies():
+    scene, node = at_rest()
     copy = scene.suite.logs.seats[node.node_id].copies[next(iter(scene.suite.model.partitions))]
     copy.entries[2] = copy.entries[2]._replace(crc=1)
     assert "has other batches" in scene.suite.unrest()
@@ -184,11 +189,7 @@ def test_rest_needs_equal_copies():
 
 
 def test_rest_needs_followers_that_know_all_of_it_to_be_committed():
-    scene = Watched()
-    scene.write(5)
-    scene.wait(5)
-    assert scene.suite.unrest() == ""
-    node = next(node for node in scene.cluster.nodes.values() if node is not scene.leader)
+    scene, node = at_rest()
     replica = node.broker.partitions.get(*PLACE)
     assert replica is not None
     replica.high_watermark = 4
