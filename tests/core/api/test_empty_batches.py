@@ -10,7 +10,7 @@ from tests.core.api.test_p01_fetch import append, fetch, only, part
 
 from anabranch.core.api.empty_batches import MOST_READS_PAST
 from anabranch.core.log.batch_filter import rewritten
-from anabranch.core.wire.batch import walk
+from anabranch.core.wire.batch import crc_is_valid, walk
 from anabranch.core.wire.records import Record, build_batch
 
 
@@ -63,3 +63,22 @@ def test_one_request_looks_at_so_many_segments_and_goes_on_from_there():
     assert not first[-1][1]
     assert first[-1][0] >= MOST_READS_PAST
     assert read(node, first[-1][0] + 1)[-1][1]
+
+
+@pytest.mark.parametrize("at", [26, 60])
+def test_a_batch_whose_header_rotted_is_given_as_it_is(at):
+    """A bit of the last offset delta of an empty batch, or of the count of one with a record."""
+    node = InMemoryNode()
+    node.topic()
+    append_empty(node, roll=False) if at == 26 else append(node)
+    node.replica().log.roll(node.now_ms)
+    append(node)
+    append(node)
+    node.replica().advance()
+    segment = node.replica().log.segments[0]
+    [rotten] = segment.file.read(0, segment.size)[at : at + 1]
+    segment.file.write(at, [bytes([rotten ^ 1])])
+    answer = only(node.send(fetch(part(offset=0)), 12))
+    position, header = next(walk(answer.records))
+    assert header.base_offset == 0, "nothing is passed over"
+    assert not crc_is_valid(answer.records, position, header.size_bytes)

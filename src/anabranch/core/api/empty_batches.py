@@ -4,8 +4,9 @@ What: an answer to a consumer does not consist of empty batches alone while reco
 librdkafka takes an answer without a record for one that was too small, asks for twice as much, and
 after ten in a row tells the application that a message is too large (MSG_SIZE_TOO_LARGE). What is
 left out is what the log would not have if compaction had removed it: consumers go on at the offset
-of what they get. Rule kept: one request looks at a bounded number of batches. Followers copy empty
-batches like all others. Not here: why they stay (`core/log/compaction`).
+of what they get. Rules kept: one request looks at a bounded number of batches; one that is rotten is
+given as it is, since its count may be what rotted, and its consumer sees that it is not sound.
+Followers copy empty batches like all others. Not here: why they stay (`core/log/compaction`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from anabranch.core.wire.batch import BATCH_OVERHEAD, walk
+from anabranch.core.wire.batch import BATCH_OVERHEAD, crc_is_valid, walk
 
 if TYPE_CHECKING:
     from anabranch.core.partition import Partition
@@ -36,14 +37,14 @@ def past_empty(
     partition: Partition, records: Buffer, limit: int, *, max_bytes: int, at_least_one: bool
 ) -> Buffer:
     """What a consumer gets that asked for these batches: later ones where none of these has a
-    record. Raises ColdRead."""
+    record, and all are sound. Raises ColdRead."""
     if len(records) < BATCH_OVERHEAD or not is_empty(records):
         return records
     looked_at = 0
     for _ in range(MOST_READS_PAST):
         follows = limit
-        for _, header in walk(records):
-            if header.record_count:
+        for position, header in walk(records):
+            if header.record_count or not crc_is_valid(records, position, header.size_bytes):
                 return records
             follows = header.next_offset
         looked_at += len(records)

@@ -75,6 +75,15 @@ MUTANTS = (
         "::test_a_consumer_is_given_a_record_while_one_follows_and_passes_over_none",
     ),
     Mutant(
+        name="rotten-batch-passed-over",
+        rule="a batch whose count of records may have rotted to 0 is not passed over as an empty one",
+        module="anabranch.core.api.empty_batches",
+        old=" or not crc_is_valid(records, position, header.size_bytes):\n",
+        new=":\n",
+        seed=60021702,
+        caught_by="poll-skip",
+    ),
+    Mutant(
         name="unknown-epoch-by-an-unproven-leader",
         rule="a leader confirms that it leads before it reports UNKNOWN_LEADER_EPOCH",
         module="anabranch.core.api.p23_offset_for_leader_epoch",
