@@ -219,6 +219,21 @@ def test_without_elr_the_last_in_sync_replica_may_come_back_with_less():
     assert {loss.rule for loss in stage.logs.truths[KEY].losses} == {LAST_STANDING}
 
 
+def test_without_elr_a_power_cut_may_take_a_record_and_what_had_superseded_another():
+    """Seed 60020731: of two batches compaction had taken the first from this log, before it was
+    copied."""
+    stage = Stage(elr=False, cleanup_policy="compact")
+    stage.write(2)
+    copy = stage.logs.seats[1].copies[KEY]
+    copy.holes = {copy.entries[0]}
+    stage.elect(-1, [1], 1, 2, 3)
+    stage.register(1, 90, fenced=True)
+    stage.restart(1, "power", epoch=90)
+    stage.commit(unfenced(stage, 1), stage.changed(leader=1, isr=[1]))
+    stage.follow(1)
+    assert {loss.rule for loss in stage.logs.truths[KEY].losses} == {LAST_STANDING}
+
+
 def test_what_a_zombie_commits_after_an_unclean_election_is_counted():
     stage = Stage(unclean_leader_election_enable="true", min_isr=1)
     stage.write(1)

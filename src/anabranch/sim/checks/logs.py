@@ -288,6 +288,7 @@ class LogChecks(LogKnowledge):
         """A log was opened: what the process before knew must be there."""
         was_sure = copy.is_sure
         cut_to, copy.cut_to = copy.cut_to, NOT_SEEN
+        before = copy.entries
         gone = copy.reload()
         if copy.is_given_up:
             return
@@ -301,7 +302,8 @@ class LogChecks(LogKnowledge):
             pass  # lost by no rule, like what was set aside: it must not lead without it
         elif gone and not was_sure:
             self.marks.hit("power-cut-lost-tail")
-            self._dropped(copy, gone)
+            end = replica.log.end_offset  # what had superseded others is lost, and they are not back
+            self._dropped(copy, [*gone, *(each for each in before if each.base >= end)])
         elif gone:
             start = max(replica.log.start_offset, copy.truth.start)
             for entry in gone:
