@@ -38,7 +38,8 @@ from anabranch.core.broker.registration.registration import (
 )
 from anabranch.core.controller.brokers.succession import older_folders
 from anabranch.core.errors import Bug, ErrorCode, StorageFault
-from anabranch.core.log.incarnations import FolderNotes
+from anabranch.core.log.files import DiskFull
+from anabranch.core.log.incarnations import INCARNATIONS, FolderNotes
 from anabranch.core.log.memory_files import MemoryFiles
 from anabranch.core.types import NEVER_MS
 from anabranch.core.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
@@ -525,6 +526,20 @@ class Failing(MemoryFiles):
         return super().read(path)
 
 
+class Full(Failing):
+    """Folders whose disks are full."""
+
+    is_full = True
+
+    def write_atomic(self, path, data, *, sync):
+        if self.is_full:
+            raise DiskFull(f"{path}: no space")
+        super().write_atomic(path, data, sync=sync)
+
+    def accounts(self):
+        return sum(self.exists(f"{folder}/{INCARNATIONS}") for folder in FOLDERS)
+
+
 @pytest.mark.parametrize("broken", sorted(FOLDERS))
 def test_a_life_does_without_a_folder_that_it_cannot_read_and_nothing_in_it_is_older(
     broken,
@@ -542,6 +557,19 @@ def test_a_life_does_without_a_folder_that_it_cannot_read_and_nothing_in_it_is_o
         assert shell.registered.log_dirs == tuple(works)
         assert shell.standing.partitions.offline_folders == set(failing)
         world.now_ms += 2 * TIMES.session_ms
+
+
+def test_a_folder_that_took_no_account_takes_it_with_a_heartbeat_once_it_has_room():
+    files = Full()
+    shell = started(notes=FolderNotes(files, FOLDERS))
+    assert not files.accounts()
+    shell.standing.partitions.full_folders = set(FOLDERS)
+    files.is_full = False
+    shell.pass_time(TIMES.heartbeat_ms)
+    assert not files.accounts(), "it is not tried while it counts as full"
+    shell.standing.partitions.full_folders = set()
+    shell.pass_time(TIMES.heartbeat_ms)
+    assert files.accounts() == len(FOLDERS)
 
 
 def test_a_broker_that_can_read_none_of_its_folders_gives_up_and_says_so():

@@ -150,6 +150,32 @@ def test_a_folder_that_takes_no_account_is_not_taken_for_an_older_one(
             assert is_full or not notes.faults
 
 
+def test_a_folder_that_was_full_takes_its_account_when_it_has_room() -> None:
+    """Seed 60022979: a copy of it was put back, and could not be told from the folder."""
+    files = TightFiles()
+    files.is_full = True
+    notes = FolderNotes(files, FOLDERS)
+    notes.begin(b"1" * 16)
+    notes.registered(b"1" * 16, 7)
+    assert len(notes.faults) == 2, "each folder is named once"
+    notes.again(())
+    files.is_full = False
+    notes.again(("/a",))
+    assert notes.lacking == {"/a"} and not files.exists(f"/a/{INCARNATIONS}")
+    notes.again(())
+    assert not notes.lacking and len(notes.faults) == 2
+    copy = {folder: files.read(f"{folder}/{INCARNATIONS}") for folder in FOLDERS}
+    later = FolderNotes(files, FOLDERS)
+    later.begin(b"2" * 16)
+    later.registered(b"2" * 16, 8)
+    for folder, account in copy.items():
+        files.write_atomic(f"{folder}/{INCARNATIONS}", account, sync=True)
+    copied = FolderNotes(files, FOLDERS)
+    copied.begin(b"3" * 16)
+    for each in untagged(FolderHistory, copied.told()).folders:
+        assert list(map(bytes, each.incarnation_ids)) == [b"1" * 16, b"3" * 16]
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_a_power_cut_brings_no_account_back_that_a_full_disk_has_replaced(seed: int) -> None:
     disk = SimDisk(Random(seed))

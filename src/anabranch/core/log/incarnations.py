@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from anabranch.core.errors import StorageFault
 from anabranch.core.log.checkpoints import CLEAN_SHUTDOWN, parse_clean_shutdown
@@ -51,9 +51,9 @@ class FolderNotes:
     """The accounts of one broker's folders, in one life of its process.
 
     A folder that cannot be read or written is named in `faults`. One that takes no account, as on
-    a full disk, keeps none: with that of an earlier life it would count as older than it is after
-    the next crash, and what it alone has would have no leader. One whose account is rotten counts
-    so. One whose account its disk does not give is `unreadable`: this life does without it, since
+    a full disk, keeps none until it takes it (`again`): with that of an earlier life it would count
+    as older than it is after the next crash, and what it alone has would have no leader. One whose
+    account is rotten counts so. One whose account its disk does not give is `unreadable`: this life does without it, since
     it may be an older copy, and since all that it holds would else count as lost.
     """
 
@@ -61,10 +61,13 @@ class FolderNotes:
         """`directories` are the ids of the folders by path."""
         self.faults: list[str] = []
         self.unreadable: set[str] = set()
+        self.lacking: set[str] = set()
+        """Folders that took no account of this life: a copy of them could not be told from them."""
         self._files = files
         self._folders = directories
         self._epochs: dict[str, int] = {}
         self._history = FolderHistory()
+        self._last: tuple[bytes, int] = (b"", UNKNOWN_BROKER_EPOCH)
 
     def begin(self, incarnation_id: bytes) -> None:
         """This incarnation is about to register."""
@@ -88,7 +91,15 @@ class FolderNotes:
 
     def registered(self, incarnation_id: bytes, broker_epoch: int) -> None:
         """It is registered: the others count no longer."""
+        self._last = incarnation_id, broker_epoch
         for folder in self._folders.keys() - self.unreadable:
+            self._write(folder, [incarnation_id], broker_epoch)
+
+    def again(self, full: Collection[str]) -> None:
+        """Have folders that took no account, and are not full now, take it. One that fails is not
+        named again."""
+        incarnation_id, broker_epoch = self._last
+        for folder in self.lacking.difference(full):
             self._write(folder, [incarnation_id], broker_epoch)
 
     def told(self) -> dict[int, bytes]:
@@ -117,8 +128,11 @@ class FolderNotes:
         try:
             self._files.write_atomic(f"{folder}/{INCARNATIONS}", text.encode(), sync=True)
             self._files.sync_dir(folder)
+            self.lacking.discard(folder)
         except StorageFault as fault:
-            self.faults.append(f"{folder}/{INCARNATIONS} cannot be written: {fault}")
+            if folder not in self.lacking:
+                self.faults.append(f"{folder}/{INCARNATIONS} cannot be written: {fault}")
+            self.lacking.add(folder)
             with contextlib.suppress(StorageFault):
                 self._files.remove(f"{folder}/{INCARNATIONS}")
                 self._files.sync_dir(folder)  # a power cut brings no earlier account back

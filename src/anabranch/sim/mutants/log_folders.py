@@ -46,6 +46,15 @@ MUTANTS = (
         "::test_a_folder_that_takes_no_account_is_not_taken_for_an_older_one",
     ),
     Mutant(
+        name="full-folder-never-takes-its-account",
+        rule="a folder that was full takes its account once it has room",
+        module="anabranch.core.broker.registration.registration",
+        old="self._notes is not None and self._notes.lacking",
+        new="False",
+        seed=60022979,
+        caught_by="L4",
+    ),
+    Mutant(
         name="attempt-alone-is-noted",
         rule="a folder without an account names no attempt before it is registered",
         module="anabranch.core.log.incarnations",

@@ -370,6 +370,9 @@ class Registration:
         self.confirmed_ms = event.ask.asked_ms
         self._failures.told(event.ask.request.offline_log_dirs)
         self._note_failures()
+        if self._notes is not None and self._notes.lacking:
+            partitions = self._standing.partitions
+            self._notes.again(partitions.full_folders | partitions.offline_folders)
         if self.state is State.STALE:
             self.state = State.ENTERING if self._logs_open else State.FENCED
         if self.state is State.ENTERING and not response.is_fenced:
