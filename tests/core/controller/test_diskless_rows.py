@@ -12,9 +12,10 @@ from anabranch.core.controller.diskless.rows import (
     Stage,
     TakeControl,
 )
+from anabranch.core.diskless.contents import Contents, HeldLog
 from anabranch.core.diskless.coordinator import CoordinatorAway, Deposed
 from anabranch.core.diskless.memory_coordinator import MemoryCoordinator
-from anabranch.core.diskless.rows import LogKey, NewLogs
+from anabranch.core.diskless.rows import LogKey, LogState, NewLogs
 from anabranch.core.metadata.image import (
     RESOURCE_TOPIC,
     MetadataDelta,
@@ -116,6 +117,19 @@ def test_rows_follow_the_metadata_from_the_term_s_begin():
     world.follow(world.topic("new", 5))  # a leader moved: there is nothing to do
     assert len(world.calls) == calls
     assert made[-1].new == (NewLogs(id_of("new"), "new", 2, 5),)
+
+
+def test_rows_that_are_missing_between_others_are_made():
+    """A coordinator that was restored knew only partitions that had records."""
+    world = Controller()
+    keys = [LogKey(id_of("t"), partition) for partition in range(6)]
+    logs = [HeldLog(keys[each], "t", LogState(0, 7)) for each in (0, 3, 5)]
+    world.coordinator.load(Contents(logs, [], [], [], 0))
+    world.topic("t", 6)
+    world.rows.began(2, world.image.next_offset)
+    world.follow()
+    ends = [state and state.high_watermark for state in world.coordinator.states(keys)]
+    assert ends == [7, 0, 0, 7, 0, 7]
 
 
 def test_metadata_from_before_the_term_deletes_nothing():

@@ -17,13 +17,15 @@ from anabranch.core.diskless.manifests import (
     RESTORED,
     Manifest,
     ManifestLog,
+    NotedObject,
+    Offsets,
     decode_manifest,
 )
 from anabranch.core.diskless.memory_coordinator import MemoryCoordinator
 from anabranch.core.diskless.restoration import gather, rebuild
-from anabranch.core.diskless.rows import Batch, Commit, LogKey, NewLogs, Wanted
+from anabranch.core.diskless.rows import Batch, Commit, LogKey, LogState, NewLogs, Wanted
 from anabranch.core.errors import StorageFault
-from anabranch.core.types import TopicId
+from anabranch.core.types import ZERO_TOPIC_ID, TopicId
 
 TOPICS = [TopicId(bytes([number]) * 16) for number in (7, 3)]
 NAMES = dict(zip(TOPICS, ("orders", "clicks"), strict=True))
@@ -238,6 +240,23 @@ def test_topics_that_were_deleted_stay_away():
     contents = rebuild(cluster.manifests(), cluster.present).contents
     assert {log.key.topic_id for log in contents.logs} == {TOPICS[1]}
     assert all(run.key.topic_id == TOPICS[1] for run in contents.runs)
+
+
+def test_partitions_without_a_record_have_rows_again_below_those_that_have_some():
+    """A topic of six partitions, of which three had records."""
+    topic = TOPICS[0]
+    batches = [
+        Offsets(Batch(LogKey(topic, partition), at, 100, 2, 5), 0)
+        for at, partition in ((0, 0), (100, 3), (200, 5))
+    ]
+    noted = NotedObject(1, "object", 300, 1, 9, batches)
+    manifest = Manifest("cluster", 1, 9, 0, [noted], [], [], NAMES)
+    restored = loaded(rebuild([manifest], {"object": 300}).contents)
+    written, empty = LogState(0, 2, 100), LogState(0, 0)
+    assert restored.states([LogKey(topic, each) for each in range(7)]) == [
+        written, empty, empty, written, empty, written, None,
+    ]  # fmt: skip
+    assert restored.topics(ZERO_TOPIC_ID, 9) == [(topic, 6)]
 
 
 @settings(max_examples=40)

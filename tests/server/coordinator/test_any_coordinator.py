@@ -120,6 +120,18 @@ async def test_rows_are_made_once_and_what_is_there_stays(coordinator: Coordinat
     ]
 
 
+async def test_rows_that_are_missing_between_others_are_made(engine: Engine) -> None:
+    """A restore by an earlier version made rows only for partitions that had records."""
+    on = await engine.make_empty()
+    keys = [LogKey(TOPICS[0], partition) for partition in range(6)]
+    logs = [HeldLog(keys[each], "river", LogState(0, 7)) for each in (0, 3, 5)]
+    await on.load(Contents(logs, [], [], [], 0))
+    await on.take_control(1)
+    await on.create_logs(1, [NewLogs(TOPICS[0], "river", 3, 6)])
+    states = await on.states(keys)
+    assert [state and state.high_watermark for state in states] == [7, 0, 0, 7, 0, 7]
+
+
 async def test_a_deleted_topic_is_gone_for_good(coordinator: Coordinator) -> None:
     await commit(coordinator, batch())
     for _ in range(2):

@@ -11,7 +11,7 @@ from stored_kit import CLUSTER, DELTA, RIVER, TOPIC, Writer, new_writer
 
 from anabranch.core.diskless.findings import Kind
 from anabranch.core.diskless.manifests import ManifestLog, manifests_prefix
-from anabranch.core.diskless.rows import Wanted
+from anabranch.core.diskless.rows import LogKey, NewLogs, Wanted
 from anabranch.core.errors import StorageFault
 from anabranch.server.coordinator.sqlite import SqliteCoordinator
 from anabranch.server.objects import verification
@@ -171,6 +171,20 @@ async def test_a_lost_coordinator_is_rebuilt_as_it_was(place):
     assert await place.kinds() == []
     with pytest.raises(StorageFault, match="not empty"):
         await restored(place, coordinator)
+    await coordinator.close()
+
+
+async def test_every_partition_of_a_restored_coordinator_is_verified(place):
+    """Also one above others that never had a record."""
+    last = LogKey(TOPIC, 5)
+    await place.writer.coordinator.create_logs(1, [NewLogs(TOPIC, "river", 2, 6)])
+    key = await place.writer.write((last, 1))
+    await place.writer.manifests.store_due(at_once=True)
+    coordinator = await fresh(place)
+    await restored(place, coordinator)
+    place.writer.coordinator = coordinator
+    os.unlink(place.path(key))
+    assert await place.kinds() == [Kind.OBJECT_MISSING]
     await coordinator.close()
 
 

@@ -55,8 +55,9 @@ class Coordinator(Protocol):
         """(topic id, partitions) that have rows, by id: compared with the metadata log."""
 
     async def create_logs(self, controller_epoch: int, new: Sequence[NewLogs]) -> None:
-        """Make what is not there; what is, stays. A topic id that was deleted stays refused. A
-        partition may have forgotten the producers that a deleted topic of its name knew."""
+        """Make what is not there below each end; what is, stays. Holes are filled: a restore by an
+        earlier version left some. A topic id that was deleted stays refused. A partition may have
+        forgotten the producers that a deleted topic of its name knew."""
 
     async def delete_topics(self, controller_epoch: int, topic_ids: Sequence[TopicId]) -> None:
         """Delete rows for good. Objects without rows are left to be collected."""

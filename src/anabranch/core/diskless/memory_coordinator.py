@@ -136,9 +136,9 @@ class MemoryCoordinator:
         """See `Coordinator.create_logs`."""
         self._check_controller(controller_epoch)
         changes = []
-        for topic_id, topic, first, end in new:
+        for topic_id, topic, _, end in new:
             forgotten = self._former.get(topic, NO_PRODUCER)
-            for key in (LogKey(topic_id, partition) for partition in range(first, end)):
+            for key in (LogKey(topic_id, partition) for partition in range(end)):
                 if topic_id not in self._deleted and key not in self._logs:
                     self._logs[key] = _Log(LogState(0, 0), topic, forgotten=forgotten)
                     changes.append(Change(key, LogState(0, 0)))

@@ -4,8 +4,9 @@ What: from the newest sound checkpoint, if there is one, all manifests that are 
 of the store to `Contents`, and what was found on the way. It does not matter whether a manifest is
 there that the checkpoint has.
 How: each object's batches with their offsets give its runs by the rules of the commit itself; a
-partition's runs in order give its end; the greatest start that any broker noted is its start. Rules
-kept: what brokers noted is rebuilt exactly; nothing is guessed (`guessed_offsets.py`). An object
+partition's runs in order give its end; the greatest start that any broker noted is its start.
+Partitions below these that nobody noted had no record: their rows are empty. Rules kept: what
+brokers noted is rebuilt exactly; nothing is guessed (`guessed_offsets.py`). An object
 that is gone from the head of a partition was deleted by retention; anywhere else it is a loss,
 which is said. Not here: I/O.
 """
@@ -132,7 +133,7 @@ def rebuild(
     logs: list[HeldLog] = []
     kept: list[Run] = []
     gaps: dict[LogKey, list[tuple[int, int]]] = {}
-    for key in sorted({*by_log, *starts}):
+    for key in _without_holes({*by_log, *starts}):
         if key.topic_id in deleted:
             continue
         runs = sorted(by_log.get(key, []), key=lambda run: run.base_offset)
@@ -164,6 +165,19 @@ def rebuild(
         deleted,
         gaps,
     )
+
+
+def _without_holes(keys: Iterable[LogKey]) -> list[LogKey]:
+    """In order, all partitions of each topic up to its greatest one: the number of a topic's rows
+    is taken for the partitions that have some."""
+    greatest: dict[TopicId, int] = {}
+    for topic_id, partition in keys:
+        greatest[topic_id] = max(partition, greatest.get(topic_id, 0))
+    return [
+        LogKey(topic_id, partition)
+        for topic_id in sorted(greatest)
+        for partition in range(greatest[topic_id] + 1)
+    ]
 
 
 def runs_of(noted: NotedObject) -> list[Run]:

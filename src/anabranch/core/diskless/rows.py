@@ -42,7 +42,7 @@ class LogState(NamedTuple):
 
 
 class NewLogs(NamedTuple):
-    """Partitions `[first, end)` of a topic that the metadata log has."""
+    """Partitions below `end` of a topic that the metadata log has; so many as `first` had rows."""
 
     topic_id: TopicId
     topic: str

@@ -190,10 +190,10 @@ class SqlTables(ABC):
         with self.transaction():
             self._check_controller(controller_epoch)
             made: list[LogKey] = []
-            for topic_id, topic, first, end in new:
+            for topic_id, topic, _, end in new:
                 if self._one("SELECT 1 FROM deleted_topics WHERE topic_id = ?", (topic_id,)):
                     continue
-                missing = sorted(set(range(first, end)) - set(self._partitions(topic_id)))
+                missing = sorted(set(range(end)) - set(self._partitions(topic_id)))
                 (forgotten,) = self.rows(
                     "SELECT coalesce(max(last_producer_id), -1) FROM deleted_topics "
                     "WHERE topic_name = ? AND last_producer_id >= 0",
