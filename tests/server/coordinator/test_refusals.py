@@ -110,6 +110,17 @@ async def test_an_empty_file_is_no_coordinator_for_who_makes_none(tmp_path: Path
     assert path.stat().st_size == 0
 
 
+async def test_a_schema_without_tables_is_no_coordinator_for_who_makes_none(
+    empty_database: str,
+) -> None:
+    """An administrator may make the schema for a user who may not."""
+    execute(empty_database, "CREATE SCHEMA anabranch_diskless")
+    with pytest.raises(StorageFault, match="there is none; correct diskless"):
+        await open_coordinator(empty_database, CLUSTER, makes=False)
+    assert execute(empty_database, "SELECT to_regclass('facts') IS NULL") == [(True,)]
+    await opened_once(empty_database)
+
+
 @pytest.mark.parametrize("makes", [True, False])
 async def test_the_database_of_something_else_is_refused_and_left_alone(
     tmp_path: Path, makes: bool

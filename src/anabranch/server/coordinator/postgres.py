@@ -234,15 +234,19 @@ class _Lane:
             on.execute("SELECT pg_advisory_xact_lock(%s)", (MAKING_LOCK,))
             have = on.execute("SELECT to_regnamespace(%s)", (SCHEMA,)).fetchone()
             if have is None or have[0] is None:  # making what is there needs rights all the same
-                if not self._makes:
-                    raise StorageFault(NOT_THERE.format(self._name))
+                self._check_makes()
                 on.execute(f"CREATE SCHEMA {SCHEMA}".encode())
             on.execute(f"SET search_path = {SCHEMA}".encode())
             return self._migrate(on)
 
+    def _check_makes(self) -> None:
+        if not self._makes:
+            raise StorageFault(NOT_THERE.format(self._name))
+
     def _migrate(self, on: Connection) -> str:
         have = on.execute("SELECT to_regclass(%s)", (f"{SCHEMA}.facts",)).fetchone()
         if have is None or have[0] is None:
+            self._check_makes()
             on.execute(FACTS.encode())
         stored: dict[str, Any] = dict(on.execute("SELECT name, value FROM facts").fetchall())
         check_cluster(stored.get("cluster.id", self._cluster_id), self._cluster_id, self._name)
