@@ -332,6 +332,19 @@ async def test_a_server_that_only_reads_is_left_and_a_call_that_waits_cuts_no_ot
     assert await under_way == [LogState(0, 0)]
 
 
+@pytest.mark.parametrize("payload", ["", "hello", "aGVsbG8=", "gICAgA=="])
+async def test_a_notification_of_something_else_is_said_and_ends_listening(
+    coordinator: PostgresCoordinator, empty_database: str, payload: str
+) -> None:
+    """Anybody may notify; the changes that are asked for anew are all there are."""
+    async with asyncio.timeout(60), aclosing(coordinator.changes()) as changes:
+        assert await anext(changes) == []
+        with psycopg.connect(empty_database, autocommit=True) as on:
+            on.execute("SELECT pg_notify('anabranch_diskless', %s)", (payload,))
+        with pytest.raises(CoordinatorAway, match="channel anabranch_diskless .* not Anabranch's"):
+            await anext(changes)
+
+
 async def test_a_server_that_ends_ends_listening_and_comes_back(
     coordinator: PostgresCoordinator, postgres: Any
 ) -> None:

@@ -208,6 +208,35 @@ async def test_the_watch_is_opened_again_when_the_machine_says(monkeypatch, paus
     watching.cancel()
 
 
+async def test_a_watch_that_failed_in_whatever_way_is_said_once_and_its_return(monkeypatch):
+    opened, said = [], []
+    again = asyncio.Event()
+
+    async def changes():
+        opened.append(list(said))
+        if len(opened) == 3:
+            yield []
+            again.set()
+            await asyncio.Event().wait()
+        raise ValueError("nobody foresaw this")
+
+    log = SimpleNamespace(
+        warning=lambda text, **told: said.append((text, told["why"])),
+        info=lambda text, **_: said.append((text, "")),
+    )
+    monkeypatch.setattr("anabranch.server.diskless.shell.LOG", log)
+    machine = SimpleNamespace(watch_opened=lambda: None, watch_broken=lambda: 0)
+    shell = DisklessShell(SimpleNamespace(diskless=machine, steady_ms=0), *[lambda: None] * 3)
+    shell._stores = SimpleNamespace(coordinator=SimpleNamespace(changes=changes))
+    shell._is_checking = True
+    watching = asyncio.ensure_future(shell._watch())
+    await asyncio.wait_for(again.wait(), 10)
+    failed = ("diskless records wait", "ValueError: nobody foresaw this")
+    assert opened == [[], [failed], [failed]]
+    assert said == [failed, ("diskless records are accepted again", "")]
+    watching.cancel()
+
+
 async def test_lags_are_measured_after_a_round_failed_in_whatever_way(monkeypatch):
     monkeypatch.setattr("anabranch.server.diskless.shell.LAG_SECONDS", 0)
     measured = asyncio.Event()

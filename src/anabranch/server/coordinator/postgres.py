@@ -17,6 +17,7 @@ import os
 import random
 import secrets
 import socket
+import struct
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
@@ -63,6 +64,8 @@ CONNECT_TIMEOUT_S = 5
 CALL_TIMEOUT_S = 10.0
 QUIET_S = 5.0
 """A listener that has heard nothing for so long asks whether the server is still there."""
+PAYLOAD_SHOWN = 40
+"""Characters of a notification that a message shows: one of 8 kB would fill the log."""
 TRIES = 3
 ROLLED_BACK = ("40001", "40P01")
 PAUSE_S = 0.05
@@ -110,7 +113,7 @@ class PostgresCoordinator(Front):
                 yield []
                 while True:
                     async for notice in connection.notifies(timeout=QUIET_S):
-                        told = heard(notice.payload)
+                        told = self._read(notice.payload)
                         self.known.heard(told)
                         yield told
                     async with asyncio.timeout(CALL_TIMEOUT_S):
@@ -119,6 +122,16 @@ class PostgresCoordinator(Front):
             raise CoordinatorAway(
                 f"coordinator {self.name}: the connection that listens was lost: {one_line(error)}"
             ) from error
+
+    def _read(self, payload: str) -> list[Change]:
+        try:
+            return heard(payload)
+        except (ValueError, struct.error):  # perhaps ours, of a newer version: its changes count
+            raise CoordinatorAway(
+                f"coordinator {self.name}: a notification on channel {CHANNEL} is not Anabranch's, "
+                f"or of another version: {payload[:PAYLOAD_SHOWN]!r}; if another program notifies "
+                "this channel, have it use another one"
+            ) from None
 
     async def close(self) -> None:
         """Close the connections."""

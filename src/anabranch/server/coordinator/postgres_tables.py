@@ -282,8 +282,8 @@ class PostgresTables(SqlTables):
 
 
 def heard(payload: str) -> list[Change]:
-    """The changes of one message."""
-    return unpack_changes(base64.b64decode(payload))
+    """The changes of one message. Raises ValueError or struct.error for what is none."""
+    return unpack_changes(base64.b64decode(payload, validate=True))
 
 
 def _packets(changes: Sequence[Change]) -> list[str]:

@@ -328,9 +328,11 @@ class DisklessShell:
                         self._step(lambda _: self._machine.watch_opened())
                     if changes:
                         self._step(lambda _, told=changes: self._machine.changed(told))  # type: ignore[misc]
-                fault: Exception = CoordinatorAway("the watch ended")
-            except Exception as problem:
+                fault: StorageFault = CoordinatorAway("the watch ended")
+            except StorageFault as problem:
                 fault = problem
+            except Exception as problem:  # what moves would be missed for good
+                fault = unforeseen(problem)
             self._say("Watch", fault)
             self._step(broken)
             await asyncio.sleep(pause_ms / 1000)
