@@ -92,6 +92,23 @@ def test_urls_come_from_a_broker_s_file(place, tmp_path):
     assert done.exit_code == 0, done.output
 
 
+@pytest.mark.parametrize("verb", ["verify", "restore"])
+def test_a_file_without_the_coordinator_names_what_its_node_uses(place, verb):
+    """One that is broker and controller has a file in its first log folder."""
+    folder, _ = place
+    file = folder / "server.properties"
+    file.write_text(f"log.dirs={folder},{folder}/b\ndiskless.storage.url=file://{folder}/objects\n")
+    if verb == "restore":
+        (folder / "diskless.db").unlink()
+    done = CliRunner().invoke(main, ["diskless", verb, "--config", str(file)])
+    assert done.exit_code == 0, done.output
+    assert (folder / "diskless.db").exists()
+    with file.open("a") as more:
+        more.write("process.roles=broker\ncontroller.quorum.bootstrap.servers=127.0.0.1:9\n")
+    done = CliRunner().invoke(main, ["diskless", verb, "--config", str(file)])
+    assert done.exit_code == 2 and "Give store and coordinator" in done.output
+
+
 def test_a_lost_coordinator_is_restored_and_later_objects_are_listed(place):
     folder, keys = place
     done = run("restore", folder, coordinator="new.db")

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 config_option = click.option(
     "--config", "properties_file", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
-    help="A broker's server.properties with the URLs of store and coordinator.",
+    help="A broker's server.properties, which says where store and coordinator are.",
 )  # fmt: skip
 storage_option = click.option(
     "--storage-url", metavar="URL", help="The store; overrides diskless.storage.url."
@@ -208,15 +208,11 @@ def _urls(
 ) -> tuple[str, str]:
     """Where store and coordinator are: options win over the file."""
     if properties_file is not None:
-        from anabranch.server.properties import ConfigError, read_properties
+        from anabranch.cli.serve import configured
 
-        try:
-            entries, _ = read_properties(properties_file)
-        except ConfigError as fault:
-            raise click.ClickException(str(fault)) from None
-        said = {name: entry.text.strip() for name, entry in entries.items()}
-        storage_url = storage_url or said.get("diskless.storage.url")
-        coordinator_url = coordinator_url or said.get("diskless.coordinator.url")
+        config = configured(properties_file, [])
+        storage_url = storage_url or config.broker.diskless_storage_url
+        coordinator_url = coordinator_url or config.diskless_coordinator_url
     if not storage_url or not coordinator_url:
         raise click.UsageError(
             "Give store and coordinator: --config FILE with diskless.storage.url and "

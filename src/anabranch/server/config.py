@@ -53,6 +53,7 @@ DEFAULT_NODE_ID = "1"
 CLIENT_LISTENER = "PLAINTEXT://127.0.0.1:9092"
 CONTROLLER_LISTENER = "CONTROLLER://127.0.0.1:0"
 STORE_FILE = "metadata-store.db"
+COORDINATOR_FILE = "diskless.db"
 OFF = -1
 """The HTTP port of a node that serves no HTTP."""
 CODECS = ("offsets.topic.compression.codec", "share.coordinator.state.topic.compression.codec")
@@ -92,6 +93,15 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     def is_controller(self) -> bool:
         """Whether this node may decide for the cluster."""
         return CONTROLLER in self.process_roles
+
+    @property
+    def diskless_coordinator_url(self) -> str:
+        """Where the coordinator is: a file in the first log folder of a node that is broker and
+        controller and names none; "" for any other node that names none."""
+        named = self.broker.diskless_coordinator_url
+        if named or not (self.is_broker and self.is_controller):
+            return named
+        return os.path.join(self.log_dirs[0], COORDINATOR_FILE)
 
     @property
     def broker_listeners(self) -> tuple[Listener, ...]:

@@ -10,9 +10,6 @@ from anabranch.core.diskless.coordinator import Coordinator
 from anabranch.core.errors import StorageFault
 from anabranch.server.metadata_store.engines import POSTGRES, SQLITE, shown
 
-COORDINATOR_FILE = "diskless.db"
-"""In the first log folder, where nothing else is named."""
-
 
 async def open_coordinator(url: str, cluster_id: str, *, makes: bool = True) -> Coordinator:
     """The coordinator behind `sqlite:///absolute/path.db`, a path, or

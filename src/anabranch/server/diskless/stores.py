@@ -7,13 +7,12 @@ remedy, and nothing stays open. Not here: how they work (`server/coordinator`, `
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from anabranch.core.diskless.coordinator import Coordinator
 from anabranch.core.diskless.objects import ObjectStore
 from anabranch.core.errors import StorageFault
-from anabranch.server.coordinator.engines import COORDINATOR_FILE, open_coordinator
+from anabranch.server.coordinator.engines import open_coordinator
 from anabranch.server.coordinator.front import Front
 from anabranch.server.objects.engines import open_objects
 from anabranch.server.objects.store_check import (
@@ -52,15 +51,13 @@ class Stores(NamedTuple):
                 "diskless.storage.system.enable is true and diskless.storage.url is empty; write "
                 "file:///path/to/folder, s3://bucket/prefix, gs://… or az://…"
             )
-        where = broker.diskless_coordinator_url
+        where = config.diskless_coordinator_url
         if not where:
-            if not config.is_controller or not config.is_broker:
-                raise StorageFault(
-                    "diskless.storage.system.enable is true and diskless.coordinator.url is empty; "
-                    "write sqlite:///path/to/diskless.db, or postgresql://user@host/database, the "
-                    "same on every node"
-                )
-            where = str(Path(config.log_dirs[0]) / COORDINATOR_FILE)
+            raise StorageFault(
+                "diskless.storage.system.enable is true and diskless.coordinator.url is empty; "
+                "write sqlite:///path/to/diskless.db, or postgresql://user@host/database, the "
+                "same on every node"
+            )
         async with AsyncExitStack() as opened:
             objects = await open_objects(url)
             opened.push_async_callback(objects.close)

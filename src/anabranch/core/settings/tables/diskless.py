@@ -55,7 +55,7 @@ DISKLESS = (
         "Silence after which the coordinator forgets a producer; its next batch waits 10 s then.",
         LONG, "604800000", LOW, at_least(1), OURS, IN_FORCE),
     row("diskless.storage.system.enable",
-        "Set to true to allow diskless topics; each node then needs both URLs.",
+        "Set to true to allow diskless topics; each node then needs diskless.storage.url.",
         BOOLEAN, "false", HIGH, OURS, IN_FORCE),
     row("diskless.storage.url",
         "Where diskless records are stored: file:///FOLDER, s3://BUCKET/PREFIX, gs:// or az://.",
