@@ -934,6 +934,21 @@ def test_a_deleted_topic_answers_those_who_wait(cluster):
     assert LogKey(topic_id, 0) not in node.diskless.by_key
 
 
+def test_a_deleted_topic_answers_who_waits_for_records_to_be_deleted(cluster):
+    """At once, as a topic with replicas does."""
+    node = cluster.node()
+    cluster.topic()
+    produced(node, batch(b"a"))
+    topics = [
+        DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(partition_index=0, offset=1)])
+    ]
+    parked = node.ask(DeleteRecordsRequest(topics=topics, timeout_ms=1000), 2)
+    node.remove("t")
+    (topic,) = node.polled(parked).topics
+    (result,) = topic.partitions
+    assert (result.error_code, result.low_watermark) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+
+
 def test_a_broker_without_the_storage_system_says_so(cluster):
     node = cluster.node()
     cluster.topic()

@@ -220,6 +220,7 @@ class Diskless:
     def _drop(self, topic: DisklessTopic) -> None:
         del self.topics[topic.name]
         for partition in topic.made.values():
+            partition.is_leader = False  # for requests that wait and have it at hand
             self.by_key.pop(partition.key, None)
             self.coordinates.forget(partition.key)
             self._to_delete.pop(partition.key, None)
