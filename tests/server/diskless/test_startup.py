@@ -83,6 +83,15 @@ async def test_what_is_found_wrong_after_the_start_is_said_and_tried_again(tries
     await made.stop()
 
 
+async def test_what_nobody_foresaw_is_said_and_tried_again(tries):
+    made = tries(ObjectsAway("away"), RuntimeError("nobody foresaw this"), STORES)
+    await made.begin()
+    await until(lambda: tries.got)
+    assert tries.said == ["away", "RuntimeError: nobody foresaw this"]
+    made.stores = None
+    await made.stop()
+
+
 async def test_a_first_answer_that_comes_late_is_no_reason_to_wait(tries):
     made = tries(LATE, STORES)
     await made.begin()

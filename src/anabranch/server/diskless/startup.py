@@ -18,6 +18,7 @@ from anabranch.core.diskless.coordinator import CoordinatorAway
 from anabranch.core.diskless.objects import ObjectsAway
 from anabranch.core.errors import StorageFault
 from anabranch.server.clocks import steady_ms
+from anabranch.server.diskless.shell import unforeseen
 from anabranch.server.diskless.stores import Stores
 from anabranch.server.logs import logger
 
@@ -99,6 +100,8 @@ class StoresAtStart:
                     break
                 except StorageFault as fault:
                     self._say(fault)
+                except Exception as fault:  # a node without its stores says so, and goes on
+                    self._say(unforeseen(fault))
                 await asyncio.sleep(RETRY_S)
                 trying = asyncio.get_running_loop().create_task(self._open())
         finally:
