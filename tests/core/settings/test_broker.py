@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from anabranch.core.diskless.layout import MOST_BYTES
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.settings.catalogue import BROKER_SETTINGS
 from anabranch.core.settings.setting import ConfigFault
@@ -41,6 +42,15 @@ def test_the_broker_s_dynamic_value_goes_before_the_cluster_s_and_the_file_s():
 def test_a_static_value_that_is_wrong_is_refused():
     with pytest.raises(ConfigFault, match=r"num\.partitions"):
         BrokerConfig.of({"num.partitions": "0"})
+
+
+@pytest.mark.parametrize("size", [(1 << 30) + 1, MOST_BYTES - 1])
+def test_a_buffer_that_hardly_fits_into_an_object_is_refused(size):
+    """An object has an index beside what was buffered; one that is too large has no answer."""
+    name = "diskless.produce.buffer.max.bytes"
+    assert BrokerConfig.of({name: str(1 << 30)}).diskless_produce_buffer_max_bytes < MOST_BYTES
+    with pytest.raises(ConfigFault, match=name):
+        BrokerConfig.of({name: str(size)})
 
 
 def test_a_dynamic_value_that_cannot_be_taken_is_left_out_and_named():

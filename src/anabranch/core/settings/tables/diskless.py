@@ -21,7 +21,10 @@ from anabranch.core.settings.notation import (
     PASSWORD,
     row,
 )
-from anabranch.core.settings.validators import LISTENER_RACKS, at_least
+from anabranch.core.settings.validators import LISTENER_RACKS, at_least, between
+
+MOST_BUFFERED = 1 << 30
+"""Half of the largest object, which has an index beside what was buffered."""
 
 # fmt: off
 DISKLESS = (
@@ -47,7 +50,7 @@ DISKLESS = (
         LONG, "300000", MEDIUM, at_least(0), OURS, IN_FORCE),
     row("diskless.produce.buffer.max.bytes",
         "Size at which a broker's buffer of diskless records becomes an object.",
-        INT, "8388608", MEDIUM, at_least(1024), OURS, IN_FORCE),
+        INT, "8388608", MEDIUM, between(1024, MOST_BUFFERED), OURS, IN_FORCE),
     row("diskless.produce.commit.interval.ms",
         "Least time between two objects of a broker that are not full; unset: 250, on disks 0.",
         INT, None, MEDIUM, at_least(0), OURS, IN_FORCE),
