@@ -940,7 +940,9 @@ def test_a_deleted_topic_answers_who_waits_for_records_to_be_deleted(cluster):
     cluster.topic()
     produced(node, batch(b"a"))
     topics = [
-        DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(partition_index=0, offset=1)])
+        DeleteRecordsTopic(
+            name="t", partitions=[DeleteRecordsPartition(partition_index=0, offset=1)]
+        )
     ]
     parked = node.ask(DeleteRecordsRequest(topics=topics, timeout_ms=1000), 2)
     node.remove("t")
