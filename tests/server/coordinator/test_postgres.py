@@ -341,7 +341,7 @@ async def test_a_notification_of_something_else_is_said_and_ends_listening(
         assert await anext(changes) == []
         with psycopg.connect(empty_database, autocommit=True) as on:
             on.execute("SELECT pg_notify('anabranch_diskless', %s)", (payload,))
-        with pytest.raises(CoordinatorAway, match="channel anabranch_diskless .* not Anabranch's"):
+        with pytest.raises(CoordinatorAway, match="is not Anabranch's"):
             await anext(changes)
 
 
