@@ -270,6 +270,43 @@ def test_static_members_stay_when_a_rebalance_is_over(world):
     assert set(world.group().members) == {leader, static}
 
 
+@pytest.mark.parametrize("timeout_ms", [0, 1])
+@pytest.mark.parametrize("is_reloaded", [False, True])
+def test_silent_static_members_that_ask_for_no_time_do_not_keep_the_coordinator_busy(
+    world, monkeypatch, is_reloaded, timeout_ms
+):
+    """The longest of no times is over at once, again and again, while only they are there."""
+    leader, _ = world.one_member(instance_id="a", session_ms=300_000, rebalance_ms=1_000)
+    waiting = world.join(instance_id="b", rebalance_ms=1_000)
+    joined = world.join(leader, instance_id="a", session_ms=300_000, rebalance_ms=1_000)
+    other = waiting[0].member_id
+    world.sync(leader, joined.generation_id, {other: b"b"}, instance_id="a")
+    world.sync(other, joined.generation_id, instance_id="b")
+    for instance, session_ms in (("a", 300_000), ("b", SESSION_MS)):
+        world.join(instance_id=instance, session_ms=session_ms, rebalance_ms=timeout_ms)
+    assert (world.state(), world.group().rebalance_timeout_ms) == ("Stable", timeout_ms)
+    if is_reloaded:
+        world.restart()
+    planned, after = [], world.groups.after
+
+    def counted(delay_ms, action):
+        planned.append(delay_ms)
+        assert len(planned) < 100, "one turn goes on for ever"
+        return after(delay_ms, action)
+
+    monkeypatch.setattr(world.groups, "after", counted)
+    if is_reloaded:
+        world.advance(SESSION_MS)
+    else:
+        world.leave(("", "b"))
+    for _ in range(1_000):
+        world.advance(1)
+    assert world.state() == "PreparingRebalance"
+    assert len(planned) < 10
+    world.advance(300_000)
+    assert world.state() == "Empty"
+
+
 def test_an_administrator_removes_a_static_member_by_its_instance_id(world):
     world.one_member(instance_id="i")
     left = world.leave(("", "i"), ("", "unknown"))

@@ -52,6 +52,22 @@ def test_timers_ring_in_order_and_once():
     assert rung == [10, 20, 30] and timers.next_due_ms() is None
 
 
+def test_what_a_timer_plans_for_now_rings_in_the_next_turn():
+    timers, rung = Timers(), []
+
+    def again(_now):
+        rung.append(len(rung))
+        assert len(rung) < 5, "one turn goes on for ever"
+        timers.at(10, again)
+
+    timers.at(10, again)
+    timers.at(10, lambda _now: rung.append("other"))
+    timers.run(10, 0)
+    assert rung == [0, "other"] and timers.next_due_ms() == 10
+    timers.run(10, 0)
+    assert rung == [0, "other", 2]
+
+
 def test_cancelled_timers_do_not_pile_up():
     timers = Timers()
     for _ in range(10 * DEAD_ENTRIES_KEPT):

@@ -1,7 +1,8 @@
 """Deadlines of coordinators: one heap, so that the shell needs one timer of its loop for all.
 
-The rule it keeps: an action runs at most once, and never after `cancel`. Times are milliseconds of
-the clock that never goes back, so that a wall clock that is set expires nobody.
+The rules it keeps: an action runs at most once, and never after `cancel`; a run ends, whatever its
+actions plan. Times are milliseconds of the clock that never goes back, so that a wall clock that is
+set expires nobody.
 """
 
 from __future__ import annotations
@@ -63,8 +64,11 @@ class Timers:
         return self._heap[0][0] if self._heap else None
 
     def run(self, steady_ms: int, now_ms: int) -> None:
-        """Run what is due; actions may plan new ones."""
+        """Run what is due; what its actions plan is for the next run, even if due at once."""
+        last = self._sequence
         while (due := self.next_due_ms()) is not None and due <= steady_ms:
+            if self._heap[0][1] > last:
+                return
             timer = heappop(self._heap)[2]
             action, timer.action = timer.action, None
             assert action is not None

@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 NEW_MEMBER_TIMEOUT_MS = 5 * 60_000
 """How long a member may wait for its first generation: its client may be gone meanwhile."""
 
+SHORTEST_WAIT_MS = 500
+"""How long a group whose only members are silent static ones waits at least before it looks again,
+however little time they have asked for: a timeout of 0 ms would keep the coordinator busy."""
+
 
 # Answers.
 
@@ -207,7 +211,8 @@ def complete(coordinator: Groups, group: Group, now_ms: int) -> None:
             refuse_sync(member, ErrorCode.UNKNOWN_MEMBER_ID)
             group.remove(member)
     if group.members and not group.elect_joined_leader():
-        timeout_ms = group.rebalance_timeout_ms  # only silent static members: wait for them
+        # Only silent static members: wait for them.
+        timeout_ms = max(group.rebalance_timeout_ms, SHORTEST_WAIT_MS)
         group.phase_timer = coordinator.after(timeout_ms, partial(complete, coordinator, group))
     elif not group.members:
         _become_empty(coordinator, group, now_ms)
