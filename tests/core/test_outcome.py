@@ -60,21 +60,46 @@ def test_reads_are_a_key_by_themselves():
     assert first.keys == (first,) != second.keys
 
 
-def test_all_parts_are_waited_for_until_the_last_may_end():
-    boxes = [[], []]
+def test_each_part_is_waited_for_until_its_own_time_is_over():
+    boxes = [[], [], []]
 
     def poll(box):
         return lambda _now, expired: box[0] if box else ("late" if expired else None)
 
     waits = [
-        Wait((name,), ms, poll(box)) for name, ms, box in zip("ab", (3, 9), boxes, strict=True)
+        Wait((name,), ms, poll(box)) for name, ms, box in zip("abc", (3, 9, 9), boxes, strict=True)
     ]
     wait = when_all([1, *waits], tuple)
-    assert (wait.keys, wait.deadline_ms) == (("a", "b"), 9)
-    boxes[1].append("second")
+    assert (wait.keys, wait.deadline_ms) == (("a", "b", "c"), 3)
+    boxes[2].append("third")
     assert wait.poll(0, False) is None
-    assert wait.poll(9, True) == (1, "late", "second")
+    wait = wait.poll(3, True)
+    assert (wait.keys, wait.deadline_ms) == (("b",), 9)
+    boxes[1].append("second")
+    assert wait.poll(9, True) == (1, "late", "second", "third")
     assert when_all([1, 2], tuple) == (1, 2)
+
+
+def test_a_part_that_was_answered_in_time_ends_no_others_wait():
+    first = []
+    parts = [wait_for(first, ("first",), 3), wait_for([], ("other",), 9)]
+    parts[0].poll, late = (lambda _now, _expired: first[0] if first else None), parts[1].poll
+    parts[1].poll = lambda now, expired: late(now, expired) if expired else None
+    wait = when_all(parts, tuple)
+    first.append(1)
+    assert wait.poll(0, False) is None
+    wait = wait.poll(3, True)
+    assert (wait.keys, wait.deadline_ms) == (("other",), 9)
+    assert wait.poll(9, True) == (1, "late")
+
+
+def test_what_parts_hold_is_held_by_all_together():
+    def part(**how):
+        return Wait(("key",), 3, lambda _now, _expired: None, **how)
+
+    wait = when_all([part(most_bytes=5, is_urgent=True), part(most_bytes=7), part()], tuple)
+    assert (wait.most_bytes, wait.is_urgent, wait.holds_up) == (12, True, False)
+    assert when_all([part(), part(holds_up=True)], tuple).holds_up
 
 
 def test_a_part_may_wait_for_something_else_while_others_wait_still():
@@ -90,7 +115,7 @@ def test_a_part_may_wait_for_something_else_while_others_wait_still():
     wait = wait.poll(0, False)
     assert isinstance(wait, Wait)
     assert set(wait.keys) == {"later", "other"}
-    assert wait.deadline_ms == 9
+    assert wait.deadline_ms == 5
     later.append(1)
     assert wait.poll(0, False) is None
     other.append(2)

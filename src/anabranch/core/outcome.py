@@ -31,10 +31,11 @@ class Wait(msgspec.Struct):
 
     `poll(now_ms, expired)` is called whenever one of `keys` changes and once, with `expired=True`,
     at `deadline_ms`. `poll` returns the outcome, or None to go on waiting; with `expired=True` it
-    must answer. `most_bytes` says how large the answer may become, or what the request holds until
-    then, where that is much: one client may wait for so much only. `holds_up` keeps what its client
-    sends behind it from being run before there is an answer. `is_urgent`: others wait for what the
-    client does with the answer, which is sent before the next request is looked at.
+    must answer, if only with a Wait for something else, of which there is an end. `most_bytes` says
+    how large the answer may become, or what the request holds until then, where that is much: one
+    client may wait for so much only. `holds_up` keeps what its client sends behind it from being
+    run before there is an answer. `is_urgent`: others wait for what the client does with the
+    answer, which is sent before the next request is looked at.
     """
 
     keys: tuple[Hashable, ...]
@@ -134,22 +135,30 @@ def then(outcome: Any, tell: Callable[[Any], Told]) -> Told | Wait | Cold:
 
 def when_all(parts: Iterable[Any], respond: Callable[[list[Any]], Told]) -> Told | Wait:
     """What `respond` makes of all parts once none of them is a Wait, or a Wait for that. A part may
-    wait for something else afterwards."""
+    wait for something else afterwards. Each has its own time: a Wait until the first deadline goes
+    on, when that is over, with a Wait for the others."""
     found = list(parts)
     waits = {index: part for index, part in enumerate(found) if isinstance(part, Wait)}
     if not waits:
         return respond(found)
 
+    deadline_ms = min(wait.deadline_ms for wait in waits.values())
+
     def poll(now_ms: int, expired: bool) -> Any | None:
-        goes_on = False
-        for index in tuple(waits):
-            part = waits[index].poll(now_ms, expired)
+        goes_on = expired  # the others have more time
+        for index, wait in tuple(waits.items()):
+            part = wait.poll(now_ms, expired and wait.deadline_ms <= deadline_ms)
             if part is not None:
                 found[index] = part
                 goes_on = goes_on or isinstance(part, Wait)
                 del waits[index]
         return when_all(found, respond) if goes_on or not waits else None
 
-    keys = tuple(key for wait in waits.values() for key in wait.keys)
-    deadline_ms = max(wait.deadline_ms for wait in waits.values())
-    return Wait(keys, deadline_ms, poll, holds_up=any(wait.holds_up for wait in waits.values()))
+    return Wait(
+        tuple(key for wait in waits.values() for key in wait.keys),
+        deadline_ms,
+        poll,
+        most_bytes=sum(wait.most_bytes for wait in waits.values()),
+        holds_up=any(wait.holds_up for wait in waits.values()),
+        is_urgent=any(wait.is_urgent for wait in waits.values()),
+    )

@@ -7,7 +7,7 @@ import weakref
 
 from anabranch.core.api.purgatory import DEAD_ENTRIES_KEPT, Purgatory
 from anabranch.core.errors import Bug
-from anabranch.core.outcome import Wait
+from anabranch.core.outcome import Wait, when_all
 
 
 class Frame:
@@ -113,6 +113,18 @@ def test_everybody_is_answered_exactly_once():
     purgatory.finish_all(0)
     assert all(len(got) == 1 for got in answers.values())
     assert len(purgatory) == 0
+
+
+def test_who_goes_on_to_wait_is_answered_too_when_the_node_stops():
+    """Nobody is there to wake it afterwards."""
+    purgatory, got = Purgatory(), []
+
+    def part(name, deadline_ms):
+        return Wait((name,), deadline_ms, lambda _now, expired: f"{name} late" if expired else None)
+
+    purgatory.park(when_all([part("a", 20), part("b", 30_000)], tuple), got.append, 0, 0)
+    purgatory.finish_all(0)
+    assert got == [("a late", "b late")]
 
 
 def test_what_a_forgotten_request_held_is_let_go_before_its_deadline():

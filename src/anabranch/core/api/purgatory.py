@@ -111,16 +111,19 @@ class Purgatory:
             self._remove(parked)
 
     def finish_all(self, now_ms: int) -> None:
-        """Answer everybody now, as if their time had come: the node stops."""
+        """Answer everybody now, as if their time had come, and that of what they go on to wait for:
+        the node stops."""
         for _, _, parked in sorted(self._heap, key=lambda entry: entry[1]):
             if not parked.is_done:
-                self._poll(parked, now_ms, expired=True)
+                self._poll(parked, now_ms, expired=True, is_last=True)
 
-    def _poll(self, parked: Parked, now_ms: int, *, expired: bool) -> None:
+    def _poll(self, parked: Parked, now_ms: int, *, expired: bool, is_last: bool = False) -> None:
         if parked.is_done:
             return
         try:
             outcome = parked.poll(now_ms, expired)
+            while is_last and isinstance(outcome, Wait):
+                outcome = outcome.poll(now_ms, True)
         except Exception as fault:
             outcome = fault
         if outcome is None and expired:

@@ -223,6 +223,31 @@ def test_a_leader_that_asks_to_wait_is_answered_when_all_may_begin():
     assert len(answer.results_by_transaction) == 3
 
 
+def test_a_transaction_that_waits_for_markers_holds_up_no_other_for_longer_than_a_pause():
+    """A broker asks about one batch of transactions at a time: all others would wait as long as a
+    record may take."""
+    world = TransactionWorld(replicas=(1, 2))
+    producers = {}
+    for name in ("ending", "free"):
+        box = world.init(name)
+        world.replicate()
+        producers[name] = Producer(box[0].producer_id, box[0].producer_epoch)
+    world.ask_add(producers["ending"], HERE, name="ending")
+    world.replicate()
+    box = world.ask_end(producers["ending"], name="ending")
+    world.replicate()
+    producers["ending"] = Producer(box[0].producer_id, box[0].producer_epoch)
+    told = world.ask_and_wait(*(joining(each, HERE, name=name) for name, each in producers.items()))
+    world.replicate()
+    ((wait, _),) = world.waits
+    backoff_ms = world.broker.config.add_partitions_to_txn_retry_backoff_ms
+    assert (told, wait.deadline_ms) == ([], world.node.now_ms + backoff_ms)
+    world.expire()
+    (answer,) = told
+    ending, free = answer.results_by_transaction
+    assert (codes_of(ending.topic_results), codes_of(free.topic_results)) == ([CONCURRENT], [NONE])
+
+
 def test_a_leader_that_asks_to_wait_holds_up_nothing_and_is_answered_in_time(world):
     producer = world.producer()
     world.add(producer, HERE)

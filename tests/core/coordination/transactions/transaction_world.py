@@ -141,7 +141,11 @@ class TransactionWorld(Performer):
         """Time is over for all who wait."""
         waits, self.waits = self.waits, []
         for wait, box in waits:
-            box.append(wait.poll(self.node.now_ms, True))
+            answer = wait.poll(self.node.now_ms, True)
+            if isinstance(answer, Wait):
+                self.waits.append((answer, box))
+            else:
+                box.append(answer)
 
     def sync_logs(self) -> None:
         self.broker.unsynced.clear()
