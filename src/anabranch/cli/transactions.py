@@ -77,7 +77,7 @@ def list_(
 ) -> None:
     """List the transactional ids of a cluster with the states of their transactions.
 
-    Exits with 1 if a coordinator could not answer; standard error names its partition.
+    Exits with 1 if a coordinator could not answer; standard error names its broker or partition.
     """
     from anabranch.client import transactions
 
@@ -92,16 +92,19 @@ def list_(
         )
         return found, await transactions.silent_coordinators(cluster)
 
-    found, silent = ask(bootstrap, work, timeout_seconds=timeout_seconds)
+    (found, faults), silent = ask(bootstrap, work, timeout_seconds=timeout_seconds)
     if as_json:
         print_json([each._asdict() for each in found])
     else:
         print_table(("transactional id", "coordinator", "producer", "state"), found)
-    missing = [
-        f"Transactional ids are missing: {transactions.said(fault, topic, index)}"
-        for (topic, index), fault in sorted(silent.items())
-    ]
-    _end_incomplete(missing)
+    named = [(f"broker {broker_id}", fault) for broker_id, fault in sorted(faults.items())]
+    named += [(f"{topic}-{index}", fault) for (topic, index), fault in sorted(silent.items())]
+    _end_incomplete(
+        [
+            f"Transactional ids are missing: {transactions.said(fault, name)}"
+            for name, fault in named
+        ]
+    )
 
 
 @command.command(epilog="Example: anabranch transactions describe --id transfers-1")

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from anabranch.client.cluster import Cluster, check
+from anabranch.client.cluster import Cluster, check, may_help
+from anabranch.client.connection import ConnectionLost
 from anabranch.client.groups import TRANSACTION, Place, coordinated
 from anabranch.client.partition_producers import (
     PASS_OVER_SECONDS,
@@ -54,6 +55,15 @@ class Listed(NamedTuple):
     state: str
 
 
+class Lists(NamedTuple):
+    """What came of asking all brokers for their transactional ids."""
+
+    ids: list[Listed]
+    """By name."""
+    faults: dict[int, Fault]
+    """The brokers that did not answer, and why: their ids are missing."""
+
+
 class Described(NamedTuple):
     """A transactional id's last transaction."""
 
@@ -75,10 +85,11 @@ async def list_transactions(
     producer_ids: Iterable[int] = (),
     longer_than_ms: int = ANY_AGE,
     pattern: str | None = None,
-) -> list[Listed]:
-    """The transactional ids of all coordinators, by name. A pattern matches whole ids (KIP-1152);
-    raises ApiError INVALID_REGULAR_EXPRESSION for one that is not RE2's syntax. What a coordinator
-    could not load is not listed: see `silent_coordinators`."""
+) -> Lists:
+    """The transactional ids of all coordinators. A pattern matches whole ids (KIP-1152); raises
+    ApiError INVALID_REGULAR_EXPRESSION for one that is not RE2's syntax. What may pass is waited
+    for until the cluster's deadline, PASS_OVER_SECONDS at most. What a coordinator could not load
+    is not listed: see `silent_coordinators`."""
     request = ListTransactionsRequest(
         state_filters=list(states),
         producer_id_filters=list(producer_ids),
@@ -86,20 +97,40 @@ async def list_transactions(
     )
     if longer_than_ms >= 0:
         request.duration_filter = longer_than_ms
-    ids = "" if pattern is None else f"Pattern {pattern!r}"
+    answers: dict[int, list[Listed]] = {}
+    faults: dict[int, Fault] = {}
 
-    async def attempt() -> list[Listed]:
-        found = []
-        for broker_id in sorted(cluster.brokers):
-            response: ListTransactionsResponse = await cluster.send_to(broker_id, request)
-            check(response.error_code, of=ids)
-            found += [
-                Listed(each.transactional_id, broker_id, each.producer_id, each.transaction_state)
-                for each in response.transaction_states
-            ]
-        return sorted(found)
+    async def attempt() -> None:
+        faults.clear()
+        for broker_id in sorted(cluster.brokers.keys() - answers.keys()):
+            try:
+                answers[broker_id] = await _listed(cluster, broker_id, request)
+            except (ApiError, ConnectionLost) as fault:
+                if not may_help(fault):
+                    raise
+                faults[broker_id] = fault
+        for passing in faults.values():
+            raise passing
 
-    return await cluster.retrying(attempt)
+    try:
+        await cluster.retrying(attempt, seconds=PASS_OVER_SECONDS)
+    except (ApiError, ConnectionLost) as fault:
+        if fault not in faults.values():
+            raise
+    return Lists(sorted(each for ids in answers.values() for each in ids), faults)
+
+
+async def _listed(
+    cluster: Cluster, broker_id: int, request: ListTransactionsRequest
+) -> list[Listed]:
+    response: ListTransactionsResponse = await cluster.send_to(broker_id, request)
+    pattern = request.transactional_id_pattern
+    refuses_pattern = response.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    check(response.error_code, of=f"Pattern {pattern!r}" if refuses_pattern else "")
+    return [
+        Listed(each.transactional_id, broker_id, each.producer_id, each.transaction_state)
+        for each in response.transaction_states
+    ]
 
 
 async def describe_transaction(cluster: Cluster, transactional_id: str) -> Described:
@@ -169,7 +200,7 @@ async def find_hanging(
     for (topic, index), fault in asked.faults.items():
         if pass_over is None:
             raise fault
-        pass_over(said(fault, topic, index))
+        pass_over(said(fault, f"{topic}-{index}"))
     candidates = [
         each
         for each in asked.producers
@@ -177,37 +208,52 @@ async def find_hanging(
     ]
     if not candidates:
         return []
-    known = await _where_under_way(cluster, {each.producer_id for each in candidates})
+    lists = await list_transactions(
+        cluster, producer_ids=sorted({each.producer_id for each in candidates})
+    )
+    known = await _where_under_way(cluster, lists.ids)
     hanging = [
         each
         for each in candidates
         if (each.topic, each.partition) not in known.get(each.producer_id, ())
     ]
     unknown = [each for each in hanging if each.producer_id not in known]
-    silent = await silent_coordinators(cluster) if unknown else {}
-    for (topic, index), fault in silent.items():
+    silent = await _silent(cluster, lists) if unknown else {}
+    for who, fault in silent.items():
         if pass_over is None:
             raise fault
         for each in unknown:
             pass_over(
                 f"{each.topic}-{each.partition}, producer {each.producer_id}: its coordinator may "
-                f"be that of {said(fault, topic, index)}"
+                f"be {who}"
             )
     return [each for each in hanging if not silent or each.producer_id in known]
 
 
-def said(fault: Fault, topic: str, index: int) -> str:
-    """A sentence that names the partition and, where there is one, the code of its fault."""
+async def _silent(cluster: Cluster, lists: Lists) -> dict[str, Fault]:
+    """The coordinators that cannot answer: who they are, with a sentence, and why."""
+    partitions = await silent_coordinators(cluster)
+    return {
+        **{said(fault, f"broker {each}"): fault for each, fault in lists.faults.items()},
+        **{
+            f"that of {said(fault, f'{topic}-{index}')}": fault
+            for (topic, index), fault in partitions.items()
+        },
+    }
+
+
+def said(fault: Fault, name: str) -> str:
+    """A sentence that names what could not be asked and, where there is one, the code of its
+    fault."""
     text = f"{fault.message} ({fault.code.name})" if isinstance(fault, ApiError) else str(fault)
-    place = f"{topic}-{index}"
-    return text if place in text else f"{place}: {text}"
+    return text if name in text else f"{name}: {text}"
 
 
-async def _where_under_way(cluster: Cluster, ids: Iterable[int]) -> dict[int, list[Place]]:
-    """Where the transactions of these producer ids take part, as far as a coordinator knows one."""
+async def _where_under_way(cluster: Cluster, ids: Iterable[Listed]) -> dict[int, list[Place]]:
+    """Where the transactions of these ids take part, by producer id."""
     return {
         each.producer_id: await _taking_part(cluster, each.transactional_id, each.producer_id)
-        for each in await list_transactions(cluster, producer_ids=sorted(ids))
+        for each in ids
     }
 
 
