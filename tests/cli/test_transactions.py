@@ -125,6 +125,25 @@ def test_ids_are_listed_by_a_pattern_of_whole_ids(cluster, transactions):
     assert "Pattern '('" in refused.stderr
 
 
+def test_longer_than_lists_open_transactions_only(cluster, transactions):
+    """An id without a transaction has no time at which one began."""
+    made = {"bootstrap.servers": cluster.bootstrap_servers}
+    Producer({**made, "transactional.id": "idle-1"}).init_transactions(10)
+    begun = Producer({**made, "transactional.id": "begun-1"})
+    begun.init_transactions(10)
+    begun.begin_transaction()
+    begun.produce("transfers", b"open", partition=0)
+    assert begun.flush(10) == 0
+
+    def listed(*words):
+        told = transactions("list", "--longer-than", "0", "--json", *words)
+        return {each["transactional_id"] for each in json.loads(told.stdout)}
+
+    assert listed() == {"begun-1"}
+    assert "idle-1" in listed("--state", "Empty")
+    begun.abort_transaction(10)
+
+
 def test_a_broker_is_asked_for_its_own_replicas(against):
     with LocalCluster(brokers=2) as cluster:
         cluster.create_topic("transfers", replication_factor=2)

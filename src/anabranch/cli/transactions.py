@@ -33,6 +33,8 @@ STATES = (
     "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort",
     "PrepareEpochFence", "Dead",
 )  # fmt: skip
+OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
+"""In the others no transaction is open, but a coordinator's filter by duration lets them pass."""
 MINUTE_MS = 60_000
 LONGEST_MINUTES = 15
 """Kafka's `transaction.max.timeout.ms`: by then each transaction is over, or hangs."""
@@ -60,7 +62,7 @@ def command() -> None:
 @click.option("--state", metavar="NAME", help="Only transactions in this state, such as Ongoing.")
 @click.option(
     "--longer-than", "seconds", type=Seconds(0, MOST_SECONDS), metavar="SECONDS",
-    help="Only transactions that have been open for longer.",
+    help="Only transactions that have been open for longer or, with --state, that began earlier.",
 )  # fmt: skip
 @click.option(
     "--transactional-id-pattern", "pattern", metavar="REGEX",
@@ -84,6 +86,8 @@ def list_(
     states = [each for each in STATES if state is not None and each.lower() == state.lower()]
     if state is not None and not states:
         raise click.UsageError(f"--state {state!r} is none of {', '.join(STATES)}.")
+    if seconds is not None and not states:
+        states = list(OPEN_STATES)
     longer_than_ms = transactions.ANY_AGE if seconds is None else int(seconds * 1000)
 
     async def work(cluster: Cluster) -> Any:

@@ -74,7 +74,7 @@ class Described(NamedTuple):
     state: str
     timeout_ms: int
     start_ms: int
-    """-1 when none is under way."""
+    """When the last one began; -1 when its producer has begun none since it started."""
     partitions: list[Place]
 
 
