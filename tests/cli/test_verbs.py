@@ -29,6 +29,7 @@ from anabranch.core.types import LATEST
 from anabranch.core.wire import batch
 
 ROOT = Path(__file__).parents[2]
+ABORT = ("transactions", "abort", "--topic", "t", "--partition", "0", "--producer-id")
 
 
 def lines(result) -> list[str]:
@@ -580,6 +581,9 @@ def test_a_partition_that_is_not_there_is_refused_at_once(verb, words):
         ),
         (("transactions", "list", "--longer-than", "inf"), "inf is not in the range"),
         (("transactions", "list", "--longer-than", "9" * 20), "not in the range"),
+        ((*ABORT, "1", "--producer-epoch", "99999", "--coordinator-epoch", "0"), "x<=32767"),
+        ((*ABORT, "1", "--producer-epoch", "0", "--coordinator-epoch", "9" * 11), "x<=2147483647"),
+        ((*ABORT, "9" * 20, "--producer-epoch", "0", "--coordinator-epoch", "0"), "not in the"),
         (("topics", "list", "--timeout", "nan"), "'nan' is not a number of seconds."),
         (("topics", "list", "--timeout", "-1"), "-1.0 is not in the range x>0."),
         (("consume", "--topic", "t", "--timeout", "nan"), "'nan' is not a number of seconds."),

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from anabranch.cli.cluster_command import (
+    MOST_INT16,
+    MOST_INT32,
+    MOST_INT64,
     Minutes,
     Seconds,
     VerbGroup,
@@ -249,12 +252,16 @@ def find_hanging(
     help="The first offset of the transaction; other values are read from the partition.",
 )  # fmt: skip
 @click.option(
-    "--producer-id", type=int, metavar="N", help="The producer id, instead of the offset."
-)
-@click.option("--producer-epoch", type=int, metavar="N", help="Its epoch.")
+    "--producer-id", type=click.IntRange(0, MOST_INT64), metavar="N",
+    help="The producer id, instead of the offset.",
+)  # fmt: skip
 @click.option(
-    "--coordinator-epoch", type=int, metavar="N", help="The epoch of its coordinator, or -1."
+    "--producer-epoch", type=click.IntRange(0, MOST_INT16), metavar="N", help="Its epoch."
 )
+@click.option(
+    "--coordinator-epoch", type=click.IntRange(-1, MOST_INT32), metavar="N",
+    help="The epoch of its coordinator, or -1.",
+)  # fmt: skip
 @json_option
 def abort(
     bootstrap: str, timeout_seconds: float, topic: str, partition: int,
