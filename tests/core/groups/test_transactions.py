@@ -306,6 +306,7 @@ def test_partitions_and_names_are_checked(world: World) -> None:
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert code(world.commit_txn({99: 1})) == unknown
     assert code(world.commit_txn({0: 1}, topic="no")) == unknown
+    assert code(world.commit_txn({0: 1}, group_id="")) == ErrorCode.INVALID_GROUP_ID
     for resource, expected in (
         (ResourceType.TRANSACTIONAL_ID, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
         (ResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED),

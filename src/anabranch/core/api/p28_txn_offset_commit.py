@@ -48,6 +48,8 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
     response = TxnOffsetCommitResponse(topics=topics)
     if not commits:
         return response
+    if not body.group_id:
+        return _failed(response, request, ErrorCode.INVALID_GROUP_ID)
     try:
         verification = _unverified(broker, request, now_ms)
     except ApiError as error:
