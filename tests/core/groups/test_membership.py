@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.core.groups.group_world import SESSION_MS, GroupWorld, subscription
 
+from anabranch.core.coordination.transactions.shard import TransactionShard
+from anabranch.core.coordination.transactions.topic import TRANSACTION_TOPIC
 from anabranch.core.errors import ErrorCode
+from anabranch.core.wire.messages.list_groups import ListGroupsRequest
 
 
 def both(world):
@@ -350,6 +353,24 @@ def test_requests_are_told_to_wait_while_the_log_is_read(world):
     assert world.join(member).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     world.restart()
     assert world.fetch()[0] == 5
+
+
+def test_groups_are_listed_as_loading_while_one_of_their_own_partitions_is_read(world):
+    world.one_member()
+    world.node.topic(TRANSACTION_TOPIC, 1)
+    transactions = world.broker.transactions
+    ids = TransactionShard(world.broker, world.node.replica(TRANSACTION_TOPIC), transactions)
+    world.broker.mailbox.to_load.append(ids)
+
+    def listed():
+        answer = world.ask(ListGroupsRequest(), 5)
+        return answer.error_code, len(answer.groups), world.groups.statistics()["loading"]
+
+    assert listed() == (0, 1, 0)
+    world.broker.mailbox.to_load.clear()
+    world.groups.__init__(world.broker)
+    world.groups.follow_leadership(world.node.now_ms)
+    assert listed() == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 0, 1)
 
 
 def test_an_id_that_was_given_to_a_dynamic_member_joins_as_no_static_one(world):

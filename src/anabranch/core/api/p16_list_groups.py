@@ -33,7 +33,7 @@ def run(broker: Broker, request: Request, _now_ms: int) -> ListGroupsResponse:
     types = {name.lower() for name in body.types_filter}
     may_see_all = cluster_allowed(broker.authorizer, request, Operation.DESCRIBE)
     response = ListGroupsResponse()
-    if broker.groups.to_load:
+    if broker.groups.loading:
         response.error_code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     if types and CLASSIC not in types:
         return response

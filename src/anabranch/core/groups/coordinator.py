@@ -12,7 +12,7 @@ Source: KIP-62, KIP-211, KIP-345, KIP-394. Not here: sockets, sleeping, KIP-848 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from anabranch.core.coordination.answers import Answer
 from anabranch.core.coordination.shard_load import ShardLoad
@@ -39,8 +39,9 @@ class GroupCoordinator:
         self.broker = broker
         self.groups: dict[str, Group] = {}
         self.shards: dict[int, Shard] = {}
-        self.to_load: list[Shard] = broker.mailbox.to_load
-        """Shards whose log waits to be read, in steps by `loader`, or by `load` at once."""
+        self.to_load: list[Any] = broker.mailbox.to_load
+        """Shards of every coordinator whose log waits to be read, in steps by `loader`, or by
+        `load` at once."""
         self.to_load.clear()
         self.timers = Timers()
         self.rebalances_total = 0
@@ -51,6 +52,11 @@ class GroupCoordinator:
     def config(self) -> BrokerConfig:
         """The broker's settings as they are now."""
         return self.broker.config
+
+    @property
+    def loading(self) -> list[Shard]:
+        """The partitions of groups that wait to be read."""
+        return [shard for shard in self.shards.values() if shard in self.to_load]
 
     # Finding.
 
@@ -199,7 +205,7 @@ class GroupCoordinator:
                 for group in self.groups.values()
                 for partitions in group.offsets.values()
             ),
-            "loading": len(self.to_load),
+            "loading": len(self.loading),
             "rebalances_total": self.rebalances_total,
             "commits_total": self.commits_total,
             "expired_offsets_total": self.expired_offsets_total,
