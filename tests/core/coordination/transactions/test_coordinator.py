@@ -507,6 +507,19 @@ def test_an_id_with_a_record_on_its_way_does_not_expire():
     assert added and world.state() == "Ongoing"
 
 
+def test_who_waits_for_an_id_that_expires_hears_when_it_is_forgotten():
+    world = TransactionWorld(replicas=(1, 2), transactional_id_expiration_ms="1")
+    world.follow()
+    box = world.init()
+    world.replicate()
+    world.advance(10)
+    world.coordinator.upkeep.expire(world.node.now_ms)
+    told = world.ask_add(Producer(box[0].producer_id, 0), HERE)
+    assert told == []
+    world.replicate()
+    assert [code_of(each) for each in told] == [ErrorCode.INVALID_PRODUCER_ID_MAPPING]
+
+
 # What is committed counts.
 
 

@@ -29,7 +29,7 @@ Then: TypeAlias = Callable[[Transaction, int], None]
 
 
 class Changed(NamedTuple):
-    """The key that is marked when an id's next state is committed."""
+    """The key that is marked when an id's next state, or its tombstone, is committed."""
 
     transactional_id: str
 
@@ -93,6 +93,7 @@ class TransactionShard(Shard):
             for name in transactional_ids:
                 del self.pending[name]
                 del self.transactions[name]
+                self._broker.changed.add(Changed(name))
             then(len(transactional_ids))
 
         for name in transactional_ids:
