@@ -872,3 +872,11 @@ def test_late_transactions_are_named_in_the_log_up_to_a_number(world):
     assert [each.unsaid for each in said] == [0] * (MOST_SAID - 1) + [3]
     assert said[0].lasted_ms >= 15_000
     assert world.coordinator.upkeep.take_said() == []
+
+
+def test_the_log_gets_the_beginning_of_a_long_id(world):
+    name = "i" * 30_000
+    world.add(world.producer(name, timeout_ms=1_000), HERE, name=name)
+    world.advance(15_000)
+    (said,) = world.coordinator.upkeep.take_said()
+    assert len(said.transactional_id) == refusals.LONGEST_TEXT + 1

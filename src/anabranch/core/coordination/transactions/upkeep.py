@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from anabranch.core.coordination.shard import in_writes
+from anabranch.core.coordination.transactions.refusals import shortened
 from anabranch.core.coordination.transactions.shard import TransactionShard, server_version
 from anabranch.core.coordination.transactions.transaction import Transaction, fenced
 from anabranch.core.errors import ApiError
@@ -97,7 +98,8 @@ class Upkeep:
 
     def _say(self, name: str, transaction: Transaction, now_ms: int) -> None:
         if len(self.said) < MOST_SAID:
-            self.said.append(Late(name, transaction, now_ms - transaction.started_ms, 0))
+            lasted_ms = now_ms - transaction.started_ms
+            self.said.append(Late(shortened(name), transaction, lasted_ms, 0))
         else:
             last = self.said[-1]
             self.said[-1] = last._replace(unsaid=last.unsaid + 1)
