@@ -16,6 +16,26 @@ UNDECIDED = "anabranch.core.groups.undecided"
 
 MUTANTS = (
     Mutant(
+        name="run-of-timers-without-end",
+        rule="a run of timers leaves what its actions plan to the next one",
+        module="anabranch.core.coordination.timers",
+        old="if self._heap[0][1] > last:",
+        new="if False:",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/groups/test_states_and_timers.py"
+        "::test_what_a_timer_plans_for_now_rings_in_the_next_turn",
+    ),
+    Mutant(
+        name="silent-static-members-are-looked-for-all-the-time",
+        rule="a group of silent static members waits half a second before it looks again",
+        module="anabranch.core.groups.rebalance",
+        old="max(group.rebalance_timeout_ms, SHORTEST_WAIT_MS)",
+        new="group.rebalance_timeout_ms",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/groups/test_membership.py"
+        "::test_silent_static_members_that_ask_for_no_time_do_not_keep_the_coordinator_busy",
+    ),
+    Mutant(
         name="commit-acknowledged-early",
         rule="a group's commit is acknowledged when its record is committed",
         module=ANY_SHARD,

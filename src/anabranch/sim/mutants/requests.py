@@ -190,6 +190,26 @@ MUTANTS = (
         "::test_a_part_may_wait_for_something_else_while_others_wait_still",
     ),
     Mutant(
+        name="parts-are-over-together",
+        rule="each part of an answer is waited for until its own time is over",
+        module="anabranch.core.outcome",
+        old="expired and wait.deadline_ms <= deadline_ms",
+        new="expired",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/test_outcome.py"
+        "::test_each_part_is_waited_for_until_its_own_time_is_over",
+    ),
+    Mutant(
+        name="who-waits-on-is-left-when-a-node-stops",
+        rule="a node that stops answers each request, also one that goes on to wait",
+        module="anabranch.core.api.purgatory",
+        old="while is_last and isinstance(outcome, Wait):",
+        new="while False:",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/api/test_purgatory.py"
+        "::test_who_goes_on_to_wait_is_answered_too_when_the_node_stops",
+    ),
+    Mutant(
         name="committed-while-verified-is-waited-for",
         rule="records committed while another partition is verified are not waited for",
         module="anabranch.core.api.p00_produce",
