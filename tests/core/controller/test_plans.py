@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.core.controller.test_diskless_topics import create
 from tests.core.controller.test_reassignment import alter, move
 from tests.core.controller.world import CLUSTER, World, speaking
 from tests.core.metadata.test_features import SAFE, refused, update
@@ -330,6 +331,50 @@ def test_a_plan_stops_when_all_that_is_left_waits_for_long(world: World) -> None
     ask(world, "resume")
     run(world)
     assert rows(world) == list(DRAIN_3.values())
+
+
+def test_moves_of_which_nobody_has_the_records_wait_for_whoever_has(world: World) -> None:
+    world.create("a", [3], [3])
+    world.beat(3, want_fence=True)
+    both = asked(world, {0: (4,), 1: (4,)}, "a")["moves"] + asked(world, DRAIN_3)["moves"]
+    carry(world, moves=both)
+    for _ in range(6):
+        catch_up(world)
+        pass_time(world, 600)
+    assert rows(world) == list(DRAIN_3.values()), "the others go on"
+    assert [(each.topic, each.sentence) for each in status(world).moves] == [
+        ("a", "waits for broker(s) 3 to be back"),
+        ("a", "waits for broker(s) 3 to be back"),
+    ]
+    pass_time(world, PATIENCE_MS + 10_000)
+    assert plan(world).state is State.STOPPED
+    assert plan(world).sentence == "all remaining moves wait for broker(s) 3"
+    world.beat(3)
+    ask(world, "resume")
+    pass_time(world, 600)
+    assert [each.sentence for each in status(world).moves] == ["copies", "copies"]
+
+
+def test_an_order_alone_is_changed_while_nobody_leads(world: World) -> None:
+    world.create("a", [3, 4])
+    world.beat(4, want_fence=True)
+    world.beat(3, want_fence=True)
+    moves = asked(world, {0: (4, 3)}, "a")["moves"]
+    carry(world, moves=moves)
+    pass_time(world, 600)
+    assert (plan(world).state, world.partition("a").replicas) == (State.DONE, (4, 3))
+
+
+def test_a_diskless_partition_that_nobody_leads_moves_at_once() -> None:
+    world = World(settings={"diskless.storage.system.enable": "true"})
+    world.start(3)
+    assert create(world, "d", diskless_enable="true") == (0, "")
+    world.beat(3, want_fence=True)
+    world.start(1)
+    assert world.partition("d").leader == -1
+    ask(world, "carry", **asked(world, {0: (1,)}, "d"))
+    pass_time(world, 600)
+    assert (plan(world).state, world.partition("d").leader) == (State.DONE, 1)
 
 
 def test_a_plan_empties_a_broker_that_is_not_registered_any_more(world: World) -> None:

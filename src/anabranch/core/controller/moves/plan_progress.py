@@ -143,7 +143,7 @@ class Step:
             move = self._plan.moves[index]
             partition = found(self._state, move)
             assert partition is not None  # as it was a moment ago
-            down = held_up(self._state, partition, self._plan.aim(move))
+            down = held_up(self._state, self._plan, move, partition)
             self.down.update(down)
             if down or not self._begin(index):
                 left.append(index)
@@ -181,7 +181,7 @@ class Step:
         self._under_way += 1
         if status is not Status.UNDER_WAY:
             self._note(index, Status.UNDER_WAY)
-        down = held_up(self._state, partition, self._plan.aim(move))
+        down = held_up(self._state, self._plan, move, partition)
         self.down.update(down)
         self._copying += not down
 

@@ -12,6 +12,7 @@ from enum import Enum
 from anabranch.core.controller.brokers.membership import is_active
 from anabranch.core.controller.cluster_state import ClusterState
 from anabranch.core.controller.moves.reassignment import Move, begun
+from anabranch.core.diskless.topics import is_diskless
 from anabranch.core.metadata.image import PartitionImage
 from anabranch.core.metadata.plan_state import MoveImage, PlanImage, Row, Status
 from anabranch.core.wire.own_fields import PlanTold, ToldMove
@@ -61,11 +62,22 @@ def away(state: ClusterState, row: Row) -> list[int]:
     return [each for each in row if not is_active(state.image, each)]
 
 
-def held_up(state: ClusterState, partition: PartitionImage, aim: Row) -> list[int]:
-    """Brokers that are down, without whom a move of the partition to `aim` cannot end."""
+def held_up(
+    state: ClusterState, plan: PlanImage, move: MoveImage, partition: PartitionImage
+) -> list[int]:
+    """Brokers that are down, without whom a move cannot end: who must be in sync, and while nobody
+    leads, whoever has the records; nobody has them of a diskless partition."""
+    aim = plan.aim(move)
     running = Move.of(partition)
     goes = running.is_running and running.target == aim
-    return away(state, (running if goes else begun(partition.replicas, aim)).needed)
+    lists = running if goes else begun(partition.replicas, aim)
+    needed = lists.needed
+    copies = lists.is_running and not is_diskless(
+        state.image, state.topic_name((move.topic_id, move.partition))
+    )
+    if copies and partition.leader < 0:
+        needed += partition.isr or partition.elr or partition.last_known_elr or partition.replicas
+    return away(state, tuple(dict.fromkeys(needed)))
 
 
 def told(state: ClusterState, plan: PlanImage | None) -> PlanTold:
@@ -104,7 +116,7 @@ def _tell(
     partition = found(state, move)
     if partition is None:
         return
-    down = held_up(state, partition, plan.aim(move))
+    down = held_up(state, plan, move, partition)
     if status is not Status.UNDER_WAY and not down:
         return
     if down:
