@@ -201,6 +201,19 @@ def test_the_throttle_stays_while_other_replicas_move(cluster, anabranch, verb, 
         cluster.start_broker(4)
 
 
+def test_the_throttle_stays_where_that_is_asked_for(cluster, anabranch, verb, create, moves):
+    create("keep", "1:2")
+    cluster.stop_broker(4)
+    try:
+        path = moves(("keep", 0, [1, 4]))
+        assert verb("--execute", "--file", path, "--throttle", "1000000").exit_code == 0
+        assert verb("--cancel", "--file", path, "--preserve-throttles").exit_code == 0
+        assert rates_of(anabranch) == ["1000000", "1000000"]
+        assert verb("--cancel", "--file", path).exit_code == 0
+    finally:
+        cluster.start_broker(4)
+
+
 @pytest.mark.parametrize("words", [(), ("--json",)])
 def test_the_way_back_is_told_before_anything_moves(
     anabranch, verb, create, moves, monkeypatch, words

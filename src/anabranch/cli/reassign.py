@@ -115,7 +115,7 @@ def command(
     elif action == "verify":
         _verify(run, _read(path), keeps_throttle, as_json)
     else:
-        _cancel(run, _read(path), as_json)
+        _cancel(run, _read(path), keeps_throttle, as_json)
 
 
 def _read(path: Path) -> Moves:
@@ -243,14 +243,15 @@ def _verify(run: Any, moves: Moves, keeps_throttle: bool, as_json: bool) -> None
         )
 
 
-def _cancel(run: Any, moves: Moves, as_json: bool) -> None:
+def _cancel(run: Any, moves: Moves, keeps_throttle: bool, as_json: bool) -> None:
     from anabranch.client.reassignments import reassign, under_way, unthrottle
 
     async def work(cluster: Cluster) -> list[Asked]:
         moving = await under_way(cluster)
         wanted = {place: None for place in moves if place in moving}
         outcomes = await reassign(cluster, wanted) if wanted else []
-        await unthrottle(cluster, {place.topic for place in wanted})
+        if not keeps_throttle:
+            await unthrottle(cluster, {place.topic for place in wanted})
         return outcomes
 
     outcomes = run(work)
