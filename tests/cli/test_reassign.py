@@ -214,6 +214,36 @@ def test_the_throttle_stays_where_that_is_asked_for(cluster, anabranch, verb, cr
         cluster.start_broker(4)
 
 
+def listed_of(anabranch, topic):
+    words = ("configs", "describe", "--entity-type", "topics", "--entity-name", topic, "--json")
+    return [set(each["value"].split(",")) for each in json.loads(anabranch(*words).stdout)
+            if each["name"].endswith("replication.throttled.replicas")]  # fmt: skip
+
+
+def test_later_moves_of_a_topic_leave_its_earlier_ones_throttled(
+    cluster, anabranch, verb, create, moves
+):
+    create("twice", "1:2,2:1")
+    cluster.stop_broker(4)
+    try:
+        for index, row in enumerate(([1, 4], [2, 4])):
+            path = moves(("twice", index, row))
+            assert verb("--execute", "--file", path, "--throttle", "1000000").exit_code == 0
+        followers, leaders = listed_of(anabranch, "twice")
+        assert followers == {"0:4", "1:4"}
+        assert leaders == {"0:1", "0:2", "1:1", "1:2"}
+        words = ("configs", "alter", "--entity-type", "topics", "--entity-name", "twice")
+        every = "follower.replication.throttled.replicas=*"
+        assert anabranch(*words, "--add-config", every).exit_code == 0
+        assert verb("--execute", "--file", path, "--throttle", "1000000").exit_code == 0
+        assert listed_of(anabranch, "twice")[0] == {"*"}
+        path = moves(("twice", 0, [1, 4]), ("twice", 1, [2, 4]))
+        assert verb("--cancel", "--file", path).exit_code == 0
+        assert listed_of(anabranch, "twice") == []
+    finally:
+        cluster.start_broker(4)
+
+
 @pytest.mark.parametrize("words", [(), ("--json",)])
 def test_the_way_back_is_told_before_anything_moves(
     anabranch, verb, create, moves, monkeypatch, words

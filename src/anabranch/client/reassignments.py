@@ -13,10 +13,21 @@ from enum import StrEnum
 from itertools import groupby
 from typing import NamedTuple, TypeAlias
 
-from anabranch.client.admin import ConfigOperation, ResourceKind, alter_configs, describe_cluster
+from anabranch.client.admin import (
+    ConfigOperation,
+    ResourceKind,
+    alter_configs,
+    describe_cluster,
+    describe_configs,
+)
 from anabranch.client.carried_plans import is_open, newest
 from anabranch.client.cluster import Cluster, check
-from anabranch.core.controller.moves.plan_throttle import RATES, REPLICAS, replicas_text
+from anabranch.core.controller.moves.plan_throttle import (
+    EVERY_REPLICA,
+    RATES,
+    REPLICAS,
+    replicas_text,
+)
 from anabranch.core.controller.moves.reassignment import Move, Row
 from anabranch.core.errors import ERRORS, ErrorCode
 from anabranch.core.types import TopicPartition
@@ -185,7 +196,7 @@ async def throttle(
     bytes_a_second: int,
 ) -> None:
     """Let replicas of these moves, from `has`, copy at most so fast, at each broker that gives or
-    takes."""
+    takes. What is listed already of their topics stays: moves that began before are slow too."""
     named = {each for row in (*moves.values(), *has.values()) for each in row}
     rates = [(ConfigOperation.SET, name, str(bytes_a_second)) for name in RATES]
     for broker in (await describe_cluster(cluster)).brokers:
@@ -198,11 +209,26 @@ async def throttle(
             leaders += [f"{place.partition}:{each}" for each in row]
             comes = (each for each in moves[place] if each not in row)
             followers += [f"{place.partition}:{each}" for each in comes]
-        lists = zip(REPLICAS, (leaders, followers), strict=True)
+        listed = await _listed(cluster, topic)
         settings = [
-            (ConfigOperation.SET, name, replicas_text(each)) for name, each in lists if each
+            (ConfigOperation.SET, name, _with(listed.get(name, ""), each))
+            for name, each in zip(REPLICAS, (leaders, followers), strict=True)
+            if each
         ]
         await alter_configs(cluster, ResourceKind.TOPIC, topic, settings)
+
+
+async def _listed(cluster: Cluster, topic: str) -> dict[str, str]:
+    """What a topic's settings have been told to throttle."""
+    settings = await describe_configs(cluster, ResourceKind.TOPIC, topic)
+    return {each.name: each.value or "" for each in settings if each.name in REPLICAS}
+
+
+def _with(listed: str, replicas: Sequence[str]) -> str:
+    """A throttle's list of replicas with these, too."""
+    if listed == EVERY_REPLICA:
+        return listed
+    return replicas_text(list(dict.fromkeys([*filter(None, listed.split(",")), *replicas])))
 
 
 async def unthrottle(cluster: Cluster, topics: Iterable[str]) -> None:
