@@ -391,6 +391,17 @@ def test_three_brokers_in_three_racks_go_on_without_one_of_them(tmp_path):
         until(lambda: len({log.read_bytes() for log in logs}) == 1)
 
 
+def test_a_partition_without_a_leader_hides_the_leaders_of_others():
+    with LocalCluster(brokers=2) as cluster:
+        cluster.create_topic("t", partitions=2, replication_factor=1)
+        first, second = cluster.leader("t", 0), cluster.leader("t", 1)
+        assert first != second
+        cluster.stop_broker(second)
+        assert cluster.leader("t", 0, timeout_seconds=5) == first
+        with pytest.raises(ClusterError, match="has no partition 7: it has 2"):
+            cluster.leader("t", 7)
+
+
 A_SCRIPT = """
 from anabranch.testing import LocalCluster
 

@@ -176,22 +176,22 @@ class Sender:
         from anabranch.core.errors import ApiError, ErrorCode
         from anabranch.core.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
-        async def leaders() -> dict[int, int]:
-            return await self._cluster.leaders(self._topic)
-
         try:
-            found = await leaders()
+            self._partitions = await self._count()
         except ApiError as fault:
             if fault.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
             asked = MetadataRequest(topics=[MetadataRequestTopic(name=self._topic)])
             await self._cluster.send(asked)
-            found = await self._cluster.retrying(leaders)
-        self._partitions, self._counted_s = len(found), time.monotonic()
+            self._partitions = await self._cluster.retrying(self._count)
+        self._counted_s = time.monotonic()
         if self._partition is not None:
             await self._cluster.partition(self._topic, self._partition)
         if self._acks == ACKS["all"]:
             await self._cluster.retrying(self._take_id)
+
+    async def _count(self) -> int:
+        return len((await self._cluster.topic(self._topic)).partitions)
 
     async def _count_again(self) -> None:
         """Learn of partitions that were added, now and then; a cluster that does not answer is told
@@ -203,7 +203,7 @@ class Sender:
             return
         self._counted_s = time.monotonic()
         with contextlib.suppress(ApiError, ConnectionLost):
-            self._partitions = len((await self._cluster.topic(self._topic)).partitions)
+            self._partitions = await self._count()
 
     async def _take_id(self) -> None:
         from anabranch.client.cluster import check

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -47,6 +47,7 @@ class Reader:
         self._offsets: dict[int, int] = {}
         self._unreadable: Refused | None = None
         self._counted_s: float | None = None
+        self._count = 0
         self._first_count: int | None = None
 
     async def take(
@@ -58,12 +59,12 @@ class Reader:
         from anabranch.client.fetch import list_offsets
         from anabranch.core.types import EARLIEST, LATEST
 
-        if await self._learn():
+        if await self._learn(partitions):
             self._first_count, committed = 0, {}
         begin = await list_offsets(self.cluster, self.topic, EARLIEST, partitions)
         end = await list_offsets(self.cluster, self.topic, LATEST, partitions)
         if self._first_count is None:
-            self._first_count = len(self._leaders)
+            self._first_count = self._count
         count = self._first_count
         new = {each: (begin if start == "earliest" or each >= count else end)[each] for each in end}
         self._unreadable = None
@@ -87,10 +88,13 @@ class Reader:
         from anabranch.client.fetch import list_offsets
         from anabranch.core.types import EARLIEST, LATEST
 
-        if partition is not None:
+        if partition is None:
+            await self.cluster.topic(self.topic)
+        else:
             await self.cluster.partition(self.topic, partition)
-        await self._learn()
-        wanted = list(self._leaders) if partition is None else [partition]
+        among = None if partition is None else [partition]
+        await self.cluster.retrying(lambda: self._learn(among))
+        wanted = list(self._leaders)
         if start.isdigit():
             self._offsets = {wanted[0]: int(start)}
             await list_offsets(self.cluster, self.topic, LATEST, wanted)
@@ -100,16 +104,13 @@ class Reader:
         if partition is None:
             self._counted_s = time.monotonic()
 
-    async def _learn(self) -> bool:
-        """Who leads; whether the topic is another than the one that was read, and is told so."""
-        from anabranch.client.cluster import no_leader
+    async def _learn(self, among: Collection[int] | None) -> bool:
+        """Who leads those partitions, or all; whether the topic is another than the one that was
+        read, and is told so."""
+        from anabranch.client.cluster import leaders_of
 
         found = await self.cluster.topic(self.topic)
-        leaders = {each.partition_index: each.leader_id for each in found.partitions}
-        for partition, leader in leaders.items():
-            if leader < 0:
-                raise no_leader(self.topic, partition)
-        self._leaders = leaders
+        self._leaders, self._count = leaders_of(found, among), len(found.partitions)
         before, self.topic_id = self.topic_id, found.topic_id
         is_another = before not in (b"", found.topic_id)
         if is_another:
@@ -122,9 +123,9 @@ class Reader:
         from anabranch.client.fetch import list_offsets
         from anabranch.core.types import EARLIEST
 
-        if await self._learn():
-            whole = self._counted_s is not None
-            kept = [each for each in self._leaders if whole or each in self._offsets]
+        whole = self._counted_s is not None
+        if await self._learn(None if whole else self._offsets):
+            kept = list(self._leaders)
             self._offsets = await list_offsets(self.cluster, self.topic, EARLIEST, kept)
 
     async def _take_added(self) -> None:

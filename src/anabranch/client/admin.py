@@ -223,7 +223,7 @@ async def delete_records(
     cluster: Cluster, topic: str, offsets: Mapping[int, int]
 ) -> dict[int, int]:
     """Drop what lies before an offset (-1: the high watermark); returns the new start offsets."""
-    leaders = await cluster.leaders(topic)
+    leaders = await cluster.leaders(topic, offsets)
     starts: dict[int, int] = {}
     for partition, offset in sorted(offsets.items()):
         if partition not in leaders:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 import ssl as ssl_module
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -64,6 +64,22 @@ def check_there(code: int, topic: str) -> None:
 def no_leader(topic: str, partition: int) -> ApiError:
     """What is raised while a partition cannot be asked."""
     return ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"Partition {topic}-{partition} has no leader.")
+
+
+def leaders_of(
+    topic: MetadataResponseTopic, among: Collection[int] | None = None
+) -> dict[int, int]:
+    """Partition -> broker id of its leader, of all partitions or of those `among` that are there;
+    raises ApiError while one of these has none."""
+    leaders = {
+        each.partition_index: each.leader_id
+        for each in topic.partitions
+        if among is None or each.partition_index in among
+    }
+    for partition, leader in leaders.items():
+        if leader < 0:
+            raise no_leader(topic.name or "", partition)
+    return leaders
 
 
 def parse_addresses(bootstrap_servers: str) -> list[tuple[str, int]]:
@@ -183,14 +199,17 @@ class Cluster:
             f"Topic {name} has no partition {index}: it has {len(found)}, counted from 0.",
         )
 
-    async def leaders(self, name: str) -> dict[int, int]:
-        """Partition -> broker id of its leader; raises ApiError while one has none."""
-        leaders = {}
-        for partition in (await self.topic(name)).partitions:
-            if partition.leader_id < 0:
-                raise no_leader(name, partition.partition_index)
-            leaders[partition.partition_index] = partition.leader_id
-        return leaders
+    async def leader(self, name: str, index: int) -> int:
+        """The broker id of one partition's leader, whatever the others have; raises ApiError while
+        there is none, or no such partition."""
+        leader = (await self.partition(name, index)).leader_id
+        if leader < 0:
+            raise no_leader(name, index)
+        return leader
+
+    async def leaders(self, name: str, among: Collection[int] | None = None) -> dict[int, int]:
+        """Partition -> broker id of its leader, see `leaders_of`."""
+        return leaders_of(await self.topic(name), among)
 
     async def retrying(
         self, attempt: Callable[[], Awaitable[T]], *, seconds: float | None = None

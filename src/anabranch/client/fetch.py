@@ -59,7 +59,7 @@ async def fetch(
     With `topic_id`, brokers that know ids give nothing of another topic of the same name. Raises
     ApiError with the first partition's error, OFFSET_OUT_OF_RANGE among them.
     """
-    leaders = leaders or await cluster.leaders(topic)
+    leaders = leaders or await cluster.leaders(topic, offsets)
     by_leader: dict[int, list[FetchPartition]] = defaultdict(list)
     for partition, offset in offsets.items():
         if partition not in leaders:

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from anabranch.client.cluster import Cluster, check
 from anabranch.client.connection import Connection
-from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.partition import ACKS_ALL
 from anabranch.core.types import Buffer
 from anabranch.core.wire.messages.produce import (
@@ -45,12 +44,7 @@ async def produce(
     """
 
     async def attempt() -> Produced:
-        leader = (await cluster.leaders(topic)).get(partition)
-        if leader is None:
-            raise ApiError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {topic}-{partition}."
-            )
-        connection = await cluster.connection_to(leader)
+        connection = await cluster.connection_to(await cluster.leader(topic, partition))
         return await produce_on(
             connection, topic, partition, batch, acks=acks, timeout_ms=timeout_ms
         )

@@ -69,12 +69,7 @@ async def _first_record(
     cluster: Cluster, topic: str, partition: int, producer_id: int, value: bytes
 ) -> int:
     while True:
-        leader = (await cluster.leaders(topic)).get(partition)
-        if leader is None:
-            raise ApiError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {topic}-{partition}."
-            )
-        connection = await cluster.connection_to(leader)
+        connection = await cluster.connection_to(await cluster.leader(topic, partition))
         answer = await connection.send(_request(topic, partition, producer_id, value), OLD_VERSION)
         (told,) = answer.responses[0].partition_responses
         if told.error_code == ErrorCode.NONE:

@@ -232,18 +232,11 @@ class LocalCluster(FaultCalls):
     def leader(self, topic: str, partition: int = 0, *, timeout_seconds: float = 30.0) -> int:
         """The id of the broker that leads a partition; while there is none, it is waited for. What
         a broker knows of a leader that has just died may be old."""
-        from anabranch.core.errors import ApiError, ErrorCode
-
-        async def attempt(cluster: Cluster) -> int:
-            leaders = await cluster.leaders(topic)
-            if partition not in leaders:
-                why = f"Topic {topic!r} has partitions 0 to {len(leaders) - 1}, not {partition}."
-                raise ApiError(ErrorCode.INVALID_PARTITIONS, why)
-            return leaders[partition]
 
         async def work(cluster: Cluster) -> int:
             await check_topic(cluster, topic)
-            return await cluster.retrying(lambda: attempt(cluster))
+            await cluster.partition(topic, partition)
+            return await cluster.retrying(lambda: cluster.leader(topic, partition))
 
         return self._ask(f"find the leader of {topic}-{partition}", work, timeout_seconds)
 

@@ -1,0 +1,33 @@
+"""A partition that nobody leads bars nobody from the others of its topic."""
+
+from __future__ import annotations
+
+import pytest
+
+from anabranch.testing import LocalCluster
+
+
+@pytest.fixture(scope="module")
+def verb(against):
+    """Runs a verb against two nodes, the second of which ended and led `t-1` alone."""
+    with LocalCluster(brokers=2) as cluster:
+        run = against(cluster.bootstrap_servers)
+        made = run("topics", "create", "--topic", "t", "--replica-assignment", "1,2")
+        assert made.exit_code == 0, made.output
+        cluster.stop_broker(2)
+        yield run
+
+
+def test_records_are_written_to_and_read_from_another_partition(verb):
+    sent = verb("produce", "--topic", "t", "--partition", "0", "--timeout", "5", input="x\n")
+    assert sent.exit_code == 0, sent.output
+    words = ("--topic", "t", "--partition", "0", "--from-beginning", "--max-messages", "1")
+    read = verb("consume", *words, "--timeout", "5")
+    assert (read.exit_code, read.stdout) == (0, "x\n")
+
+
+def test_what_has_no_leader_is_waited_for_and_named(verb):
+    words = ("--topic", "t", "--partition", "1", "--timeout", "1")
+    for done in (verb("produce", *words, input="x\n"), verb("consume", *words)):
+        assert done.exit_code == 1
+        assert "Partition t-1 has no leader" in done.output
