@@ -15,6 +15,7 @@ from anabranch.client.overview import reasons_of
 from anabranch.client.partitions import Partition
 from anabranch.client.plans import View, look
 from anabranch.client.reasons import Told
+from anabranch.client.reassignments import waits_for
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.placement.explanation import Explanation, explain
 from anabranch.core.types import TopicPartition
@@ -83,7 +84,7 @@ def _moves(
         waits = ", ".join(map(str, moving.coming)) or "those that stay"
         found.append(f"it moves to {target}: waiting for {waits} to be in sync")
         active = {site.broker_id for site in view.sites if site.active}
-        if down := sorted(set(moving.needed) - active):
+        if down := sorted(waits_for(moving, active)):
             found.append(
                 f"broker(s) {', '.join(map(str, down))}, which it waits for, are down: start "
                 "them, or cancel the move with `anabranch partitions reassign --cancel --file FILE`"

@@ -17,7 +17,7 @@ from anabranch.client.cluster import Cluster, check
 from anabranch.client.connection import ConnectionLost
 from anabranch.client.partitions import Illness, Topic, describe_topics
 from anabranch.client.reasons import Reasons
-from anabranch.client.reassignments import under_way
+from anabranch.client.reassignments import under_way, waits_for
 from anabranch.core.controller.moves.reassignment import Move
 from anabranch.core.errors import ApiError
 from anabranch.core.types import CLUSTER_METADATA_TOPIC, TopicPartition
@@ -128,10 +128,7 @@ def held_up(
     moves: Mapping[TopicPartition, Move], up: Container[int]
 ) -> dict[TopicPartition, tuple[int, ...]]:
     """The moves that wait for somebody who is not `up`, and for whom."""
-    waiting = {
-        place: tuple(each for each in move.coming if each not in up)
-        for place, move in sorted(moves.items())
-    }
+    waiting = {place: waits_for(move, up) for place, move in sorted(moves.items())}
     return {place: down for place, down in waiting.items() if down}
 
 

@@ -8,7 +8,7 @@ should move (`core/placement`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import groupby
 from typing import NamedTuple, TypeAlias
@@ -139,6 +139,11 @@ async def under_way(cluster: Cluster) -> dict[TopicPartition, Move]:
         for topic in response.topics
         for each in topic.partitions
     }
+
+
+def waits_for(move: Move, up: Container[int]) -> Row:
+    """Those who must be in sync for a move to end, and are not `up`."""
+    return tuple(each for each in move.needed if each not in up)
 
 
 def held(row: Sequence[int]) -> Row:

@@ -1,0 +1,14 @@
+"""What moves wait for, as a cluster's status counts them."""
+
+from __future__ import annotations
+
+from anabranch.client.overview import held_up
+from anabranch.core.controller.moves.reassignment import begun
+from anabranch.core.types import TopicPartition
+
+
+def test_a_move_that_only_removes_waits_for_those_that_stay():
+    fewer, more = TopicPartition("fewer", 0), TopicPartition("more", 0)
+    moves = {fewer: begun([1, 2, 3], [1, 3]), more: begun([1, 3], [1, 3, 2])}
+    assert held_up(moves, {1, 2}) == {fewer: (3,)}
+    assert held_up(moves, {1, 3}) == {more: (2,)}
