@@ -55,6 +55,8 @@ class Supervisor:
 
     def _restart(self, node: LocalBroker) -> None:
         self._tell("restarts", node, None)
+        if self._has_settled(node):
+            self._failures[node.node_id] = 0
         node.stop()
         self._start(node)
 
@@ -62,13 +64,15 @@ class Supervisor:
         assert node.process is not None
         code = node.process.returncode
         self._tell("ended", node, code)
-        by_itself = code > 0 and time.monotonic() - self._ready_at[node.node_id] < SETTLED_SECONDS
-        if by_itself:
+        if code > 0 and not self._has_settled(node):
             self._failed(node)
         else:
             self._failures[node.node_id] = 0
         time.sleep(PAUSE_SECONDS)
         self._start(node)
+
+    def _has_settled(self, node: LocalBroker) -> bool:
+        return time.monotonic() - self._ready_at[node.node_id] >= SETTLED_SECONDS
 
     def _start(self, node: LocalBroker) -> None:
         while not self._serves(node):
