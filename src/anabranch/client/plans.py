@@ -49,7 +49,7 @@ class View(NamedTuple):
                 rules[topic.name] = dict.fromkeys(topic.diskless.target_racks, 1)
         diskless = {topic.name for topic in self.topics if topic.diskless is not None}
         accepting = {topic.name for topic in self.topics if topic.accepts_shared_racks}
-        return Layout(self.sites, self.rows, rules, diskless, accepting)
+        return Layout(self.sites, self.rows, rules, diskless, accepting, self.short)
 
 
 async def look(cluster: Cluster) -> View:

@@ -45,6 +45,7 @@ class Layout:
         rules: Mapping[str, Mapping[str, int]] | None = None,
         diskless: Collection[str] = (),
         accepting_shared_racks: Collection[str] = (),
+        missing: Mapping[TopicPartition, int] | None = None,
     ) -> None:
         self.sites = {site.broker_id: site for site in sites}
         self.rules = rules or {}
@@ -54,6 +55,8 @@ class Layout:
         """Topics of which no bytes move with a replica."""
         self.accepting_shared_racks = accepting_shared_racks
         """Topics with `ignore.rack.assignment=true`: replicas in one rack are no violation."""
+        self.missing = missing or {}
+        """Partitions that wait for replicas that no broker has, and how many."""
         self.before = partitions
         self.rows: dict[TopicPartition, Row] = dict(partitions)
         self.replicas: Counter[int] = Counter()

@@ -242,6 +242,8 @@ def change_factor(layout: Layout, topic: str, factor: int) -> Plan:
     notes: dict[TopicPartition, str] = {}
     obstacles: list[Obstacle] = []
     for place in places:
+        if place in layout.missing and len(layout.rows[place]) == factor:
+            obstacles.append(_still_awaited(layout, place, factor))
         while len(layout.rows[place]) < factor:
             row = layout.rows[place]
             site = layout.choose(row, sites)
@@ -395,6 +397,15 @@ def _too_few(place: TopicPartition, open_count: int, factor: int) -> Obstacle:
         f"{factor} replicas of {place}",
         f"only {open_count} broker(s) can get replicas",
         f"{factor} active brokers that are not cordoned",
+    )
+
+
+def _still_awaited(layout: Layout, place: TopicPartition, factor: int) -> Obstacle:
+    return Obstacle(
+        f"replication factor {factor} of {place}",
+        f"{layout.missing[place]} replica(s) are missing, and the next broker that joins gets them",
+        "`anabranch partitions reassign --execute` with a file that gives it the replicas "
+        f"{_ids(layout.rows[place])}: no replica moves, and the missing ones are given up",
     )
 
 
