@@ -272,6 +272,8 @@ def test_nothing_begins_while_a_broker_is_away_or_could_not_be_spared(up):
         ([], "say how to restart nodes"),
         (["--restart-command", "x {node}"], "it may name {id}, {host}, {port} and {rack}"),
         (["--restart-command", "x '"], "cannot be read"),
+        (["--restart-command", "x {host.x}"], "it may name {id}, {host}, {port} and {rack}"),
+        (["--restart-command", "x {host[x]}"], "it may name {id}, {host}, {port} and {rack}"),
         (["--dir", "nowhere"], "no `anabranch up --brokers` runs in nowhere"),
     ],
 )

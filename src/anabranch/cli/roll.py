@@ -114,7 +114,7 @@ def _words(template: str) -> list[str]:
         words = shlex.split(template)
         for word in words:
             _filled(word, Node(0, "", 0))
-    except (ValueError, LookupError):
+    except (ValueError, LookupError, AttributeError, TypeError):
         raise click.UsageError(
             f"--restart-command {template!r} cannot be read; it may name {{id}}, {{host}}, "
             "{port} and {rack}"
