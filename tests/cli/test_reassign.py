@@ -68,6 +68,11 @@ def test_proposed_executed_verified(cluster, verb, create, tmp_path):
     assert verb("--generate", "--topics-file", str(topics), "--brokers", "3,4,1").stdout == (
         proposal.stdout
     )
+    words = ("--topics-file", str(topics), "--brokers", "3,4,1", "--json")
+    told = json.loads(verb("--generate", *words).stdout)
+    assert told["before"][0] == {"topic": "walk", "partition": 0, "replicas": [1, 2]}
+    wanted = json.loads(proposed)["partitions"]
+    assert [each["replicas"] for each in told["proposed"]] == [each["replicas"] for each in wanted]
     path = tmp_path / "proposed.json"
     path.write_text(proposed)
     begun = verb("--execute", "--file", str(path), "--throttle", "100000000")

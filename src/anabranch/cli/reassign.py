@@ -107,7 +107,7 @@ def command(
     if action == "list":
         _list(run, as_json)
     elif action == "generate":
-        _generate(run, topics_path, brokers, ignore_racks)
+        _generate(run, topics_path, brokers, ignore_racks, as_json)
     elif path is None:
         raise click.UsageError(f"--{action} needs --file FILE.")
     elif action == "execute":
@@ -141,7 +141,9 @@ def _list(run: Any, as_json: bool) -> None:
         print_table(("partition", "replicas", "adding", "removing"), rows)
 
 
-def _generate(run: Any, topics_path: Path | None, brokers: str | None, ignore_racks: bool) -> None:
+def _generate(
+    run: Any, topics_path: Path | None, brokers: str | None, ignore_racks: bool, as_json: bool
+) -> None:
     from anabranch.client.proposals import propose
     from anabranch.core.placement.json_places import InputFault
     from anabranch.core.placement.reassignment_file import read_topics, write_moves
@@ -162,6 +164,9 @@ def _generate(run: Any, topics_path: Path | None, brokers: str | None, ignore_ra
         return await propose(cluster, topics, list(map(int, ids)), ignore_racks=ignore_racks)
 
     now, proposed = run(work)
+    if as_json:
+        print_json({"before": _told(now), "proposed": _told(proposed)})
+        return
     click.echo("Replicas now:")
     click.echo(write_moves(now))
     click.echo("Proposed:")
