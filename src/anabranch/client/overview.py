@@ -98,7 +98,7 @@ async def overview(cluster: Cluster) -> Overview:
     found = await cluster.retrying(who_is_there)
     controlling = await controller_of(cluster)
     topics = await describe_topics(cluster, None)
-    moves = await cluster.retrying(lambda: under_way(cluster))
+    moves = await under_way(cluster)
     up = {each.broker_id for each in found.brokers if not each.is_fenced}
     brokers = [
         counts_of(each, topics, is_cordoned=each.broker_id in cordoned_in(found))

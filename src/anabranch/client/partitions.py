@@ -283,6 +283,8 @@ async def settings_of(cluster: Cluster, names: Sequence[str]) -> dict[str, dict[
             DescribeConfigsRequest(resources=resources)
         )
         for result in response.results:
+            if result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                continue  # it was deleted since it was listed
             check(result.error_code, result.error_message)
             found[result.resource_name] = {each.name: each.value or "" for each in result.configs}
     return found

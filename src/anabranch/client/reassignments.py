@@ -127,11 +127,16 @@ async def _ask(
 
 
 async def under_way(cluster: Cluster) -> dict[TopicPartition, Move]:
-    """Every move that is not done, by partition."""
-    response: ListPartitionReassignmentsResponse = await cluster.send(
-        ListPartitionReassignmentsRequest(timeout_ms=TIMEOUT_MS, topics=None)
-    )
-    check(response.error_code, response.error_message)
+    """Every move that is not done, by partition. Tried again while that can help."""
+
+    async def attempt() -> ListPartitionReassignmentsResponse:
+        response: ListPartitionReassignmentsResponse = await cluster.send(
+            ListPartitionReassignmentsRequest(timeout_ms=TIMEOUT_MS, topics=None)
+        )
+        check(response.error_code, response.error_message)
+        return response
+
+    response = await cluster.retrying(attempt)
     return {
         TopicPartition(topic.name, each.partition_index): Move(
             tuple(each.replicas), tuple(each.adding_replicas), tuple(each.removing_replicas)
