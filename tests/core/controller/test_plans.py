@@ -450,6 +450,18 @@ def test_one_plan_at_a_time_and_the_same_again_without_harm(world: World) -> Non
     assert "Another plan is open, to drain broker(s) 3 (running)" in other.error_message
 
 
+def test_a_plan_that_was_carried_out_is_no_fault_when_it_is_sent_again(world: World) -> None:
+    sent = asked(world, DRAIN_3)
+    ask(world, "carry", **sent)
+    run(world)
+    again, told = ask(world, "carry", **sent)
+    assert (again.error_code, told.plan_id, State(told.state)) == (ErrorCode.NONE, 1, State.DONE)
+    move(world, 1, 2, 5)
+    catch_up(world)
+    again, _ = ask(world, "carry", **sent)
+    assert again.error_code != ErrorCode.NONE, "somebody has moved a partition since"
+
+
 def test_verbs_without_a_plan_or_after_it(world: World) -> None:
     for verb in ("pause", "resume", "cancel", "roll-back"):
         assert ask(world, verb)[0].error_code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from anabranch.core.controller.brokers.cordons import is_cordoned
 from anabranch.core.controller.brokers.membership import Consequences
+from anabranch.core.controller.cluster_state import ClusterState
 from anabranch.core.controller.moves.plan_cordons import cordon_off, cordon_on, to_cordon
 from anabranch.core.controller.moves.plan_progress import changed, plan_reason
 from anabranch.core.controller.moves.plan_states import MoveState, away, found, standing
@@ -80,9 +81,10 @@ def _hand_over(consequences: Consequences, cluster_id: str, asked: PlanAsked) ->
     image, before = state.image, state.image.plan
     check_own_record(image, PlanRecord)
     _check_asked(cluster_id, asked)
-    if before is not None and before.is_open:
-        if (before.goal, before.made_at_ms) == (asked.goal, asked.made_at_ms):
+    if before is not None and (before.goal, before.made_at_ms) == (asked.goal, asked.made_at_ms):
+        if before.is_open or _is_carried_out(state, before):
             return Result((), None)
+    if before is not None and before.is_open:
         raise ClientFault(
             ErrorCode.REASSIGNMENT_IN_PROGRESS,
             f"Another plan is open, to {before.goal} ({before.state.name.lower()}): wait for its "
@@ -106,6 +108,20 @@ def _hand_over(consequences: Consequences, cluster_id: str, asked: PlanAsked) ->
         *cordon_on(plan.cordons), header_of(plan), *moves_of(plan), *throttle_on(image, plan)
     )  # fmt: skip
     return Result(records, None, (plan_reason(plan),))
+
+
+def _is_carried_out(state: ClusterState, plan: PlanImage) -> bool:
+    """Whether a plan is done, and its partitions are where it moved them: whoever sends it again
+    has lost the answer."""
+    settled = (MoveState.AT_AIM, MoveState.GONE)
+    return (
+        plan.state is State.DONE
+        and not plan.backwards
+        and all(
+            standing(found(state, move), plan, move, plan.status(index)) in settled
+            for index, move in enumerate(plan.moves)
+        )
+    )
 
 
 def _check_asked(cluster_id: str, asked: PlanAsked) -> None:
