@@ -211,6 +211,15 @@ MUTANTS = (
         "::test_a_drain_cordons_first_and_only_its_own_cordon_is_taken_back[False-none]",
     ),
     Mutant(
+        name="plan-copies-from-nobody",
+        rule="a plan waits for the brokers that have the records of a partition that nobody leads",
+        module="anabranch.core.controller.moves.plan_states",
+        old="    if copies and partition.leader < 0:\n",
+        new="    if False:\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{CARRIED}::test_moves_of_which_nobody_has_the_records_wait_for_whoever_has",
+    ),
+    Mutant(
         name="foreign-cordon-removed",
         rule="a plan that is cancelled removes no cordon that was there before it",
         module="anabranch.core.controller.moves.plan_cordons",
