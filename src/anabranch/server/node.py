@@ -30,6 +30,7 @@ from anabranch.core.metadata.image import MetadataImage
 from anabranch.core.metadata.levels import check_supported
 from anabranch.core.metadata.store import NOBODY
 from anabranch.core.settings.listeners import WILDCARDS
+from anabranch.core.settings.urls import without_secrets
 from anabranch.server import folders
 from anabranch.server.clocks import wall_ms
 from anabranch.server.cluster_discovery import cluster_of_controllers
@@ -43,7 +44,7 @@ from anabranch.server.files import RealFiles
 from anabranch.server.listener import Acceptor
 from anabranch.server.logs import logger
 from anabranch.server.metadata_log import MetadataFollower
-from anabranch.server.metadata_store.engines import open_for_start, shown, waited_for
+from anabranch.server.metadata_store.engines import open_for_start, waited_for
 from anabranch.server.receive_memory import ReceiveMemory
 from anabranch.server.roles import BrokerRole, ControllerDispatcher, ControllerSide
 
@@ -206,7 +207,7 @@ class Node:
         shell = ControllerShell(
             config.node_id, self.cluster_id, self._store, config.broker,
             on_changed=side.changed, copy=copy.end, on_stop=self.stop_because,
-            store_url=shown(config.metadata_store_url), home=self._folders.home,
+            store_url=without_secrets(config.metadata_store_url), home=self._folders.home,
         )  # fmt: skip
         dispatcher = ControllerDispatcher(shell.controller, handlers(), side)
         side.attach(shell, dispatcher)

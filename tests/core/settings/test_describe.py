@@ -96,6 +96,7 @@ def test_urls_that_may_hold_keys_are_never_shown():
     urls = {
         "diskless.storage.url": "s3://bucket?secret_access_key=geheim",
         "diskless.coordinator.url": "postgresql://user:geheim@host/database",
+        "metadata.store.url": "postgresql://user:geheim@host/database",
     }
     described = {each.name: each for each in describe_broker(BrokerConfig.of(urls), list(urls))}
     assert all(described[name].is_sensitive for name in urls)

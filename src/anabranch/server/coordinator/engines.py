@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from anabranch.core.diskless.coordinator import Coordinator
 from anabranch.core.errors import StorageFault
-from anabranch.server.metadata_store.engines import POSTGRES, SQLITE, shown
+from anabranch.core.settings.urls import without_secrets
+from anabranch.server.metadata_store.engines import POSTGRES, SQLITE
 
 
 async def open_coordinator(url: str, cluster_id: str, *, makes: bool = True) -> Coordinator:
@@ -30,7 +31,7 @@ async def open_coordinator(url: str, cluster_id: str, *, makes: bool = True) -> 
         return await PostgresCoordinator.open(url, cluster_id, makes=makes)
     if "://" in url and not url.startswith(SQLITE):
         raise StorageFault(
-            f"diskless.coordinator.url={shown(url)} names no known coordinator; write "
+            f"diskless.coordinator.url={without_secrets(url)} names no known coordinator; write "
             "sqlite:///path/to/diskless.db or postgresql://user@host:5432/database"
         )
     from anabranch.server.coordinator.sqlite import SqliteCoordinator

@@ -7,7 +7,6 @@ chosen. Not here: what a store does, see `core/metadata/store.py`.
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -15,6 +14,7 @@ from typing import TypeVar
 
 from anabranch.core.errors import StorageFault
 from anabranch.core.metadata.store import MetadataStore, StoreAway
+from anabranch.core.settings.urls import without_secrets
 from anabranch.server.logs import logger
 
 ResultT = TypeVar("ResultT")
@@ -24,11 +24,6 @@ TRY_AGAIN_S = 0.5
 
 SQLITE = "sqlite://"
 POSTGRES = ("postgresql://", "postgres://")
-
-
-def shown(url: str) -> str:
-    """The URL without a password: it goes into logs and error texts."""
-    return re.sub(r"(//[^:@/]*):[^@/]*@", r"\1@", url)
 
 
 async def open_store(url: str) -> MetadataStore:
@@ -47,7 +42,7 @@ async def open_store(url: str) -> MetadataStore:
         return await PostgresStore.open(url)
     if not url.startswith(SQLITE):
         raise StorageFault(
-            f"metadata.store.url={shown(url)} names no known store; write "
+            f"metadata.store.url={without_secrets(url)} names no known store; write "
             "sqlite:///path/to/metadata.db or postgresql://user@host:5432/database"
         )
     from anabranch.server.metadata_store.sqlite import SqliteStore

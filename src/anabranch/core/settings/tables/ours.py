@@ -1,5 +1,8 @@
 """Settings that Kafka 4.1's definitions lack: Anabranch's own, some of Kafka 3 that are accepted,
-and the rates of replication throttles, which Kafka takes for a broker without defining them."""
+and the rates of replication throttles, which Kafka takes for a broker without defining them.
+
+The URL of the metadata store may hold a password, so it is sensitive: no client is told it.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from anabranch.core.settings.notation import (
     LOW,
     MEDIUM,
     OURS,
+    PASSWORD,
     PER_BROKER,
     STRING,
     row,
@@ -58,7 +62,7 @@ OWN = (
         BOOLEAN, "false", LOW, CLUSTER_WIDE, OURS, IN_FORCE),
     row("metadata.store.url",
         "Database for committed metadata; by default a file in the first folder.",
-        STRING, "", HIGH, OURS, IN_FORCE),
+        PASSWORD, "", HIGH, OURS, IN_FORCE),
     row("replica.placer.class.name",
         "Default of the topic setting: placer that chooses brokers for new partitions.",
         STRING, "striped", MEDIUM, CLUSTER_WIDE, PLACER, OURS, IN_FORCE),
