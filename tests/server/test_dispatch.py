@@ -329,3 +329,48 @@ async def test_records_are_charged_by_their_bytes(serve):
     (_, produced, brought), (_, fetched, taken) = quotas.charged
     assert (produced, fetched) == (Charge.PRODUCE, Charge.FETCH)
     assert 300 < brought < 400 and 500 < taken < 600
+
+
+async def test_what_comes_while_the_node_stops_waits_for_nothing(serve):
+    """Another listener of the dispatcher may still read while the first is drained."""
+
+    def long_poll(_node, _request, now_ms):
+        return Wait((), now_ms + 600_000, lambda _now, _expired: cluster())
+
+    service = await serve(handler(60, long_poll))
+    client = await service.connect()
+    client.send(1, DescribeClusterRequest(), 0)
+    await eventually(lambda: len(service.dispatcher.purgatory) == 1)
+    await service.dispatcher.stop()
+    assert (await client.answer(60, 0))[0] == 1
+    client.send(2, DescribeClusterRequest(), 0)
+    assert (await client.answer(60, 0))[0] == 2
+
+
+async def test_no_quota_holds_up_the_end(serve):
+    service = await serve(handler(60, lambda _n, _r, _t: cluster()))
+    service.dispatcher.quotas = Rest(MUTED, 600_000)
+    muted, _other, _connection = await two_clients(service)
+    for number in (1, 2, 3):
+        muted.send(number, DescribeClusterRequest(), 0)
+    assert (await muted.answer(60, 0))[0] == 1
+    await eventually(lambda: len(service.dispatcher.purgatory) == 1)
+    await service.dispatcher.stop()
+    assert [(await muted.answer(60, 0))[0] for _ in range(2)] == [2, 3]
+
+
+async def test_a_forwarded_request_is_hung_up_when_the_node_stops(serve):
+    """Whether the controller did it nobody knows: the client asks again, elsewhere."""
+    service = await serve(handler(60, lambda _n, _r, _t: Forward()))
+    is_under_way = asyncio.Event()
+
+    async def forward(_frame, _request):
+        is_under_way.set()
+        await asyncio.Event().wait()
+
+    service.shell.forward = forward
+    client = await service.connect()
+    client.send(1, DescribeClusterRequest(), 0)
+    await is_under_way.wait()
+    await service.dispatcher.stop()
+    assert await client.ended()

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import json
 import signal
+import time
 import urllib.error
 import urllib.request
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from node_kit import ProcessNode, ThreadNode, free_port
+from node_kit import ProcessNode, ThreadNode, free_port, settings_of
+from server_kit import Client, eventually
+
+from anabranch.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from anabranch.server.config import load_config
+from anabranch.server.listener import Acceptor
+from anabranch.server.node import DRAIN_SECONDS, Node
+from anabranch.server.registration import Registration
 
 SECONDS = 20
 
@@ -110,6 +120,52 @@ def test_nodes_in_one_process_are_clusters_of_their_own(tmp_path):
     assert nodes[0].node.cluster_id != nodes[1].node.cluster_id
     for node in nodes:
         node.stop()
+
+
+async def test_polls_on_a_second_listener_do_not_hold_up_the_end(tmp_path, monkeypatch):
+    """A listener that reads on while another one is drained would take the next poll."""
+    drain = Acceptor.drain
+
+    async def drain_slowly(acceptor, seconds):
+        if acceptor.name == "INT":  # a client there takes its answers late
+            await asyncio.sleep(0.2)
+        await drain(acceptor, seconds)
+
+    async def leave_unheard(registration):  # the broker keeps what it leads
+        registration._timed.stop()
+
+    monkeypatch.setattr(Acceptor, "drain", drain_slowly)
+    monkeypatch.setattr(Registration, "shutdown", leave_unheard)
+    settings = {
+        "listeners": "INT://127.0.0.1:0,EXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+        "listener.security.protocol.map": "INT:PLAINTEXT,EXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "INT",
+    }
+    node = Node(load_config(None, settings_of(tmp_path, **settings)))
+    await node.start()
+    ports = {name: port for name, _, port in node.advertised()}
+    await asyncio.to_thread(acknowledged, f"127.0.0.1:{ports['INT']}", 1)
+    client = Client(*await asyncio.open_connection("127.0.0.1", ports["EXT"]))
+    partition = FetchPartition(fetch_offset=1, partition_max_bytes=1 << 20)
+    topics = [FetchTopic(topic="t", partitions=[partition])]
+
+    async def poll():
+        for number in itertools.count():
+            client.send(number, FetchRequest(max_wait_ms=500, min_bytes=1, topics=topics), 12)
+            await client.answer(1, 12)
+
+    polling = asyncio.create_task(poll())
+    dispatcher = node.broker.dispatcher
+    await eventually(lambda: len(dispatcher.purgatory))
+    (fetches,) = (route for route in dispatcher.routes if route.name == "Fetch")
+    asked = fetches.requests
+    began = time.monotonic()
+    await node.stop()
+    assert time.monotonic() - began < DRAIN_SECONDS
+    assert fetches.requests <= asked + 1  # its time may have been over by then
+    with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+        await polling
+    client.writer.close()
 
 
 def one_line(node):

@@ -197,6 +197,7 @@ class Dispatcher(Performer):
         self._shell = shell
         self._routes: dict[tuple[int, int], Route] = {}
         self._connection_ids = 0
+        self._is_stopping = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._warmers: ThreadPoolExecutor | None = None
@@ -231,7 +232,7 @@ class Dispatcher(Performer):
         session = connection.session
         if session.is_restricted:
             verdict = admit(session, opens_session=route.opens_session, now_ms=steady_ms())
-            if verdict is Verdict.WAIT:
+            if verdict is Verdict.WAIT and not self._is_stopping:
                 return self._mute(connection, frame)
             if verdict is Verdict.CLOSE:
                 state = session.state.value
@@ -386,6 +387,8 @@ class Dispatcher(Performer):
         slot.frame = None  # its bytes, unless the handler keeps slices of them
         finish, steady = partial(self._resolve, slot), time.monotonic() * 1000
         slot.parked = self.purgatory.park(wait, finish, steady, self.now_ms)
+        if self._is_stopping:
+            self.purgatory.finish_all(self.now_ms)
 
     def _proposed(self, slot: Slot, future: asyncio.Future[Any]) -> None:
         if slot.is_done:
@@ -468,6 +471,12 @@ class Dispatcher(Performer):
         answer = b""
         try:
             answer = await self._shell.forward(slot.frame, slot.request)
+        except asyncio.CancelledError:
+            if not slot.is_done:
+                self.begin()
+                self._hang_up(slot, "the node stops before the controller answered")
+                self.settle()
+            raise
         except Exception as fault:
             outcome = fault
         if slot.is_done:
@@ -543,12 +552,15 @@ class Dispatcher(Performer):
         self.settle()
 
     async def stop(self) -> None:
-        """Answer everybody who waits as if their time had come; let the threads end."""
+        """Answer everybody who waits as if their time had come, and from now on whoever would wait,
+        also for a quota; let the threads end."""
+        self._is_stopping = True
         self.begin()
         self.purgatory.finish_all(self.now_ms)
         self.settle()
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
         for task in tuple(self._tasks):
             task.cancel()
         if self._warmers is not None:

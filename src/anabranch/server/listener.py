@@ -133,10 +133,14 @@ class Acceptor:
         if self._sweeper is not None:
             self._sweeper.cancel()
 
-    async def drain(self, seconds: float) -> None:
-        """Wait until every answer that is owed was sent, `seconds` at most, then close them all."""
+    def stop_reading(self) -> None:
+        """Take no further request; what was read is still answered."""
         for connection in self.connections:
             connection.stop_reading()
+
+    async def drain(self, seconds: float) -> None:
+        """Wait until every answer that is owed was sent, `seconds` at most, then close them all."""
+        self.stop_reading()
         deadline = asyncio.get_running_loop().time() + seconds
         while any(not each.is_idle for each in self.connections):
             if asyncio.get_running_loop().time() >= deadline:

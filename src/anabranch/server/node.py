@@ -367,6 +367,8 @@ class Node:
         if self.broker is not None:
             yield self.broker.leave
             for acceptor in broker_acceptors:
+                acceptor.stop_reading()
+            for acceptor in broker_acceptors:
                 yield partial(acceptor.drain, DRAIN_SECONDS)
             yield self.broker.close
         if self._enrolment is not None:
