@@ -11,6 +11,7 @@ import pytest
 from anabranch.core.log.cleaner import PassEnd
 from anabranch.core.log.files import ColdRead
 from anabranch.core.log.memory_files import MemoryFiles
+from anabranch.core.settings.broker import BrokerConfig
 from anabranch.server.cleaner import Cleaner
 from anabranch.server.cleaner_process import PassFailed
 
@@ -43,6 +44,21 @@ async def test_a_worker_that_fails_as_its_log_goes_leaves_no_complaint():
     await cleaner.stop()
 
 
+def cleaner_with(config):
+    shell = SimpleNamespace(hosting=SimpleNamespace(cleaner=None))
+    return Cleaner(SimpleNamespace(config=config), shell, clock_ms=lambda: 0)
+
+
+@pytest.mark.parametrize("factor", ["1", "2.5", "1e308"])
+async def test_a_key_map_gets_no_more_than_its_share(factor):
+    """Kafka takes any factor; more than the whole is none, and no number that a worker is told."""
+    name = "log.cleaner.dedupe.buffer.size"
+    settings = {name: "4194304", "log.cleaner.io.buffer.load.factor": factor}
+    cleaner = cleaner_with(BrokerConfig.of({**settings, "log.cleaner.threads": "2"}))
+    assert cleaner._share().map_bytes == 2 << 20
+    await cleaner.stop()
+
+
 async def test_a_pass_waits_for_each_segment_that_lacks_its_index():
     """Else it would begin anew, after a rest, as often as there are such segments."""
     missing = [ColdRead(MemoryFiles().open("a", create=True), 0, 0) for _ in range(3)]
@@ -56,12 +72,7 @@ async def test_a_pass_waits_for_each_segment_that_lacks_its_index():
                 raise cold
             return "the job"
 
-    config = SimpleNamespace(
-        log_cleaner_threads=1, log_cleaner_dedupe_buffer_size=1, log_cleaner_io_buffer_size=1,
-        log_cleaner_io_buffer_load_factor=1, log_cleaner_io_max_bytes_per_second=1,
-    )  # fmt: skip
-    shell = SimpleNamespace(hosting=SimpleNamespace(cleaner=None))
-    cleaner = Cleaner(SimpleNamespace(config=config), shell, clock_ms=lambda: 0)
+    cleaner = cleaner_with(BrokerConfig.of())
     assert await cleaner._job(Begun(), cleaner._share()) == "the job"
     assert warmed == missing
     await cleaner.stop()

@@ -181,8 +181,9 @@ class Cleaner:
         config = self._broker.config
         passes = max(1, config.log_cleaner_threads)
         map_bytes = config.log_cleaner_dedupe_buffer_size // passes
+        filled = min(1.0, config.log_cleaner_io_buffer_load_factor)  # Kafka takes any number
         return Share(
-            map_bytes=int(map_bytes * config.log_cleaner_io_buffer_load_factor),
+            map_bytes=int(map_bytes * filled),
             io_bytes=config.log_cleaner_io_buffer_size // passes,
             bytes_per_second=config.log_cleaner_io_max_bytes_per_second / passes,
         )

@@ -7,6 +7,8 @@ import pytest
 
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.settings.broker import BrokerConfig
+from anabranch.core.settings.catalogue import BROKER_SETTINGS
+from anabranch.core.settings.setting import Type, parse
 from anabranch.core.settings.validation import (
     Operation,
     Resource,
@@ -128,6 +130,16 @@ def test_addresses_are_bound_at_the_start(name):
     """Beyond Kafka: here a change would say done, and the node would listen where it did."""
     with pytest.raises(ApiError, match=rf"restart it.*Set\({name}\)"):
         validate_broker_configs({name: "PLAINTEXT://127.0.0.1:1"}, per_broker=True)
+
+
+@pytest.mark.parametrize(
+    "name", sorted(name for name, each in BROKER_SETTINGS.items() if each.type is Type.DOUBLE)
+)
+def test_no_number_is_infinite(name):
+    """Beyond Kafka, whose Double.valueOf takes 1e400 as infinity, and NaN."""
+    for text in ("1e400", "-1e400", "NaN", "Infinity"):
+        with pytest.raises(ApiError, match="Not a number of type DOUBLE"):
+            parse(BROKER_SETTINGS[name], text)
 
 
 def test_key_stores_change_only_for_a_listener():

@@ -5,7 +5,8 @@ default, validator, importance and dynamic scope, so that files and tools writte
 unchanged. `in_force` says whether Anabranch obeys the setting already: a ledger that a test keeps
 true. The facts come from Kafka 4.1.0's own definitions; the sentences are ours.
 
-The rule it keeps: texts that Kafka refuses are refused with Kafka's words (`ConfigDef.parseType`).
+The rule it keeps: texts that Kafka refuses are refused with Kafka's words (`ConfigDef.parseType`);
+so are infinite numbers, which Kafka takes.
 What it is not: it does not know which values are set (`broker.py`, `topic.py`).
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import re
 from enum import Enum, IntEnum
+from math import isfinite
 from typing import Protocol, TypeAlias
 
 import msgspec
@@ -234,9 +236,11 @@ def _integer(setting: Setting, text: str) -> Value:
 
 
 def _double(setting: Setting, text: str) -> Value:
-    if not DOUBLE_TEXT.fullmatch(text):
-        raise invalid(setting.name, text, f"Not a number of type {setting.type.name}")
-    return float(text.rstrip("dDfF"))
+    if DOUBLE_TEXT.fullmatch(text):
+        value = float(text.rstrip("dDfF"))
+        if isfinite(value):
+            return value
+    raise invalid(setting.name, text, f"Not a number of type {setting.type.name}")
 
 
 def _list(_setting: Setting, text: str) -> Value:
