@@ -262,6 +262,10 @@ def test_a_number_is_taken_where_kafka_takes_it(row):
             "group.share.heartbeat.interval.ms (5000)",
         ),
         (["log.cleaner.threads=200"], "log.cleaner.dedupe.buffer.size"),
+        *(
+            ([f"metadata.store.url={url}"], "metadata.store.url: write sqlite:///path/to/meta")
+            for url in ("sqlite://", "sqlite://:memory:", "sqlite://m.db", "sqlite://./m.db")
+        ),
         (["max.connections.per.ip=0"], "max.connections.per.ip.overrides"),
         (["replica.selector.class=com.example.Own"], "write org.apache.kafka.common.replica.Rack"),
         (["process.roles=controller", "listeners=PLAINTEXT://127.0.0.1:1"], "controller"),

@@ -27,6 +27,7 @@ from anabranch.core.settings.listeners import (
     refuse_unmeant_plaintext,
 )
 from anabranch.core.settings.setting import ConfigFault
+from anabranch.core.settings.urls import names_no_file
 from anabranch.core.settings.validation import (
     LEAST,
     MOST,
@@ -338,6 +339,10 @@ def _store_url(broker: BrokerConfig, roles: Sequence[str], log_dirs: Sequence[st
             "its own cluster; set the same value for all, sqlite:///path/metadata.db "
             "on one machine or postgresql://user@host:5432/database on several",
             name="metadata.store.url",
+        )
+    if names_no_file(broker.metadata_store_url):
+        raise ConfigFault(
+            "write sqlite:///path/to/metadata.db, with the whole path", name="metadata.store.url"
         )
     return broker.metadata_store_url or f"sqlite://{log_dirs[0]}/{STORE_FILE}"
 

@@ -42,13 +42,13 @@ from anabranch.core.running_nodes import (
     refuse,
     writer_of,
 )
+from anabranch.core.settings.urls import SQLITE
 from anabranch.core.wire.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
 from anabranch.server.files import RealFiles
 from anabranch.server.folders import LOCK, FolderFault, UnusableFolder, lock
-from anabranch.server.metadata_store.engines import SQLITE
 from anabranch.server.objects.folder import FOLDER
 
 if TYPE_CHECKING:

@@ -157,6 +157,7 @@ async def test_a_schema_of_no_version_gets_all_steps(url: str) -> None:
     ("url", "said"),
     [
         ("sqlite://", "names no file; write"),
+        ("sqlite://m.db", "names no file; write"),
         (":memory:", "names no file; write"),
         ("mysql://me:river@host/db", "names no known coordinator; write"),
         ("postgresql://me:river@127.0.0.1:1/db?nonsense=1", "is not a PostgreSQL URL; write"),

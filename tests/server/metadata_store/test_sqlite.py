@@ -8,6 +8,7 @@ from contextlib import closing
 
 import pytest
 
+from anabranch.core.errors import StorageFault
 from anabranch.core.metadata.store import StoreAway
 from anabranch.server import sqlite_file
 from anabranch.server.metadata_store.engines import open_for_start, open_store
@@ -29,3 +30,12 @@ async def test_a_file_that_another_program_has_locked_is_waited_for(tmp_path, mo
     assert await again.lease() is None
     await again.close()
     await store.close()
+
+
+@pytest.mark.parametrize("path", ["", ":memory:", "m.db"])
+async def test_a_file_is_named_by_its_whole_path(path, tmp_path, monkeypatch):
+    """Else nothing is kept, or it depends on where the node is started."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(StorageFault, match="write sqlite:///path/to/metadata.db"):
+        await open_store(f"sqlite://{path}")
+    assert not list(tmp_path.iterdir())

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from anabranch.core.diskless.coordinator import Coordinator
 from anabranch.core.errors import StorageFault
-from anabranch.core.settings.urls import without_secrets
-from anabranch.server.metadata_store.engines import POSTGRES, SQLITE
+from anabranch.core.settings.urls import SQLITE, names_no_file, without_secrets
+from anabranch.server.metadata_store.engines import POSTGRES
 
 
 async def open_coordinator(url: str, cluster_id: str, *, makes: bool = True) -> Coordinator:
@@ -37,7 +37,7 @@ async def open_coordinator(url: str, cluster_id: str, *, makes: bool = True) -> 
     from anabranch.server.coordinator.sqlite import SqliteCoordinator
 
     path = url.removeprefix(SQLITE)
-    if path in ("", ":memory:"):
+    if names_no_file(url) or path in ("", ":memory:"):
         raise StorageFault(
             f"diskless.coordinator.url={url} names no file; write sqlite:///path/to/diskless.db"
         )

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from anabranch.core.errors import StorageFault
 from anabranch.core.metadata.store import MetadataStore, StoreAway
-from anabranch.core.settings.urls import without_secrets
+from anabranch.core.settings.urls import SQLITE, names_no_file, without_secrets
 from anabranch.server.logs import logger
 
 ResultT = TypeVar("ResultT")
@@ -22,7 +22,6 @@ ResultT = TypeVar("ResultT")
 LOG = logger("node")
 TRY_AGAIN_S = 0.5
 
-SQLITE = "sqlite://"
 POSTGRES = ("postgresql://", "postgres://")
 
 
@@ -40,7 +39,7 @@ async def open_store(url: str) -> MetadataStore:
                 "run pip install 'psycopg[binary]'"
             ) from None
         return await PostgresStore.open(url)
-    if not url.startswith(SQLITE):
+    if not url.startswith(SQLITE) or names_no_file(url):
         raise StorageFault(
             f"metadata.store.url={without_secrets(url)} names no known store; write "
             "sqlite:///path/to/metadata.db or postgresql://user@host:5432/database"
