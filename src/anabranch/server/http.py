@@ -2,7 +2,7 @@
 
     GET /metrics   Prometheus text
     GET /healthz   200 while the process works, 503 when it has to stop
-    GET /readyz    200 while clients are served, 503 before and after
+    GET /readyz    200 while clients are served; nobody listens before and after
     GET /placement          racks and diskless topics, as JSON
     GET /placement/TOPIC    how the partitions of a diskless topic are placed
     GET /diskless/lags      how far this broker is behind the coordinator, for each partition
