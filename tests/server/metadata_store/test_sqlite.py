@@ -36,6 +36,6 @@ async def test_a_file_that_another_program_has_locked_is_waited_for(tmp_path, mo
 async def test_a_file_is_named_by_its_whole_path(path, tmp_path, monkeypatch):
     """Else nothing is kept, or it depends on where the node is started."""
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(StorageFault, match="write sqlite:///path/to/metadata.db"):
+    with pytest.raises(StorageFault, match=r"write sqlite:///path/to/metadata\.db"):
         await open_store(f"sqlite://{path}")
     assert not list(tmp_path.iterdir())
