@@ -70,6 +70,8 @@ def test_quorum_addresses_are_checked():
     assert parse(servers, "a:1") == ("a:1",)
     assert "{id}@{host}:{port}" in refusal(voters, "x")
     assert "Failed to parse host name from x" in refusal(servers, "x")
+    assert parse(servers, "a:65535") == ("a:65535",)
+    assert "largest port is 65535" in refusal(servers, "a:1,localhost:65536")
 
 
 @pytest.mark.parametrize("setting", EVERY, ids=lambda setting: setting.name)

@@ -13,6 +13,7 @@ import msgspec
 
 from anabranch.core.placement.constraints import ConstraintsFault, read_constraints
 from anabranch.core.placement.placers import PLACERS
+from anabranch.core.settings.listeners import LARGEST_PORT
 from anabranch.core.settings.setting import ConfigFault, Value, invalid, shown
 
 
@@ -141,17 +142,20 @@ def _constraints(name: str, value: Value) -> str | None:
     return None
 
 
-HOST_AND_PORT = re.compile(r"(?:[a-zA-Z]+://)?\[?[0-9a-zA-Z\-%._:]*\]?:[0-9]+")
+HOST_AND_PORT = re.compile(r"(?:[a-zA-Z]+://)?\[?[0-9a-zA-Z\-%._:]*\]?:([0-9]{1,9})")
 VOTER = re.compile(r"[0-9]+@\[?[0-9a-zA-Z\-%._:]*\]?:[0-9]+")
 
 
 def _servers(name: str, value: Value) -> str | None:
     for element in value if isinstance(value, tuple) else ():
-        if not HOST_AND_PORT.fullmatch(element):
+        parts = HOST_AND_PORT.fullmatch(element)
+        if parts is None:
             return (
                 f"Failed to parse host name from {element} for the configuration {name}. "
                 'Each entry should be in the form "{host}:{port}"'
             )
+        if int(parts[1]) > LARGEST_PORT:
+            return f"{element} in {name}: the largest port is {LARGEST_PORT}"
     return None
 
 
