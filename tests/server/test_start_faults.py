@@ -13,7 +13,7 @@ import pytest
 from node_kit import settings_of
 
 from anabranch.core.errors import StorageFault
-from anabranch.server import folders
+from anabranch.server import folders, main
 from anabranch.server.config import load_config
 from anabranch.server.node import Node
 
@@ -173,6 +173,23 @@ def test_a_part_that_cannot_be_stopped_keeps_no_other_from_it(folder, monkeypatc
             attempt(folder)
     assert held(folder) == before
     os.close(folders.lock(str(folder)))
+
+
+async def test_a_stop_that_fails_is_one_line(tmp_path, monkeypatch):
+    told = []
+
+    async def refuse(self):
+        raise StorageFault("the folder\nis gone")
+
+    monkeypatch.setattr("anabranch.server.roles.BrokerRole.leave", refuse)
+    monkeypatch.setattr(main, "settle_memory", lambda: None)  # it is the process's, and for good
+    monkeypatch.setattr(main.gc, "set_threshold", lambda *_: None)
+    code = await main.serve(
+        load_config(None, settings_of(tmp_path)),
+        lambda node: node.stopped.set_result(""),
+        tell_failure=told.append,
+    )
+    assert (code, told) == (1, ["the folder is gone"])
 
 
 def test_who_stops_a_node_that_is_being_stopped_waits_for_the_end(folder):

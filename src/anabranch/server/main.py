@@ -118,7 +118,10 @@ async def serve(
     await asyncio.wait((stopping, node.stopped), return_when=asyncio.FIRST_COMPLETED)
     giving_back.cancel()
     why = node.stopped.result() if node.stopped.done() else ""
-    await node.stop()
+    try:
+        await node.stop()
+    except (ApiError, StorageFault, OSError) as fault:
+        why = why or str(fault)
     return failed(why, tell_failure) if why else 0
 
 
