@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
@@ -122,6 +123,32 @@ async def test_offsets_that_only_a_stale_broker_lacks_are_not_lost(
         monkeypatch.setattr(ranges, "fetch", fetch_from_stale)
         found = await offsets_of(read_range(cluster, "ranges-stale", 0, 0, 20, reading=SMALL))
         assert found == list(range(20))
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+)
+async def test_the_time_that_the_consumer_takes_is_not_one_without_an_answer(
+    anabranch_session_cluster, monkeypatch, code
+):
+    async with Cluster(anabranch_session_cluster.bootstrap_servers) as cluster:
+        name = f"ranges-slow-{code.value}"
+        await filled(cluster, name, 20)
+        faults = []
+
+        async def fetch_with_faults(*given, **named):
+            if faults:
+                raise faults.pop()
+            return await fetch(*given, **named)
+
+        def take_long(_):
+            if not faults:
+                time.sleep(HASTY.patience_seconds * 1.5)  # as a full queue holds the loop
+                faults.append(ApiError(code))
+
+        monkeypatch.setattr(ranges, "fetch", fetch_with_faults)
+        parts = read_range(cluster, name, 0, 0, 40, reading=HASTY)
+        assert await offsets_of(parts, take_long) == list(range(40))
 
 
 async def test_deleted_offsets_are_named_with_where_to_go_on(anabranch_session_cluster):

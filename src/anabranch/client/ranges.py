@@ -219,8 +219,8 @@ async def read_range(
                 "has it whole, make that broker the leader and read again; else begin behind it."
             )
         records = memoryview(answer.records)[:size]
-        state.moved_to(next_offset)
         yield Part(records, next_offset, answer.aborted)
+        state.moved_to(next_offset)  # only now: the consumer's time is no silence of the brokers
 
 
 def whole_batches(records: Buffer) -> tuple[int, int]:
