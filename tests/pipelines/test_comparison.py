@@ -15,6 +15,7 @@ from anabranch.pipelines.comparison import (
     BYTES,
     CORRUPT,
     MISSING,
+    MOST_TOLD,
     ReplicaEnds,
     compare,
 )
@@ -105,3 +106,13 @@ def test_a_replica_of_another_log_differs_everywhere(count):
     other = [batch(each, count=1, text=b"w") for each in range(20)]
     done = found(Copy(1, BATCHES), *(Copy(2 + each, other) for each in range(count)))
     assert done.differing >= 10
+
+
+def test_a_replica_that_ends_is_named_behind_many_differences():
+    ours = [batch(each * 2) for each in range(300)]
+    theirs = [batch(each * 2, text=b"w") for each in range(300)]
+    copies = Copy(1, ours), Copy(2, theirs), Copy(3, ours, ends_at=300)
+    done = found(*copies, until=600)
+    assert done.differing == 300
+    assert [each.brokers for each in done.differences if each.kind == BEHIND] == [(3,)]
+    assert len(done.differences) == MOST_TOLD + 1

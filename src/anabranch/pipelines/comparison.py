@@ -3,7 +3,7 @@
 What: `compare` takes one reader for each replica and walks them side by side. Where the bytes are
 equal it goes on in whole fetched parts; where they are not, batch by batch, so that each difference
 is told with its offset. Rules kept: what only one replica has is a difference, wherever it lies; a
-replica that ends early is told as one that is behind, not as one that differs; at most
+replica that ends early is told as one that is behind, not as one that differs, and always; at most
 `MOST_TOLD` differences of a range are told, all are counted.
 
 Not here: compacted logs, whose replicas may differ in what each has removed (compacted.py), and
@@ -76,12 +76,15 @@ class Compared:
     """A batch that begins here or later belongs to the range behind."""
 
     def tell(self, difference: Difference) -> None:
-        """Count a difference, and keep it while there is room."""
+        """Count a difference, and keep it while there is room; there is for what was not compared,
+        as that comes once a replica, and else the range would count as done."""
         if not self.first_offset <= difference.offset < self.until:
             return
-        self.differing += difference.kind in DIFFERENT
-        if len(self.differences) < MOST_TOLD:
-            self.differences.append(difference)
+        if difference.kind in DIFFERENT:
+            self.differing += 1
+            if self.differing > MOST_TOLD:
+                return
+        self.differences.append(difference)
 
 
 @dataclass(slots=True)
