@@ -10,6 +10,8 @@ import pytest
 from confluent_kafka import Producer
 
 from anabranch.core.wire.batch import walk
+from anabranch.pipelines.compacted import compare_records
+from anabranch.pipelines.comparison import UNREACHABLE
 from anabranch.pipelines.offset_ranges import Place
 from anabranch.pipelines.scrub import Partition, pieces_of, scrub
 from anabranch.pipelines.waves import Notes, NotesFault
@@ -132,6 +134,15 @@ def test_compacted_replicas_are_compared_by_record_and_key(spark, cluster):
     rotten = scrub(spark, cluster.bootstrap_servers, ["compacted"])
     assert {"corrupt", "latest"} <= {each["kind"] for each in rotten.differences}
     assert all(3 in each["brokers"] or "3 at" in each["sentence"] for each in rotten.differences)
+
+
+def test_a_compacted_replica_that_goes_away_is_not_called_different(spark, cluster):
+    fill(cluster, "compacted-away", config={"cleanup.policy": "compact"}, records=100)
+    place = Place("compacted-away", 0)
+    with cluster.kill(3):
+        found = compare_records(spark, cluster.bootstrap_servers, place, (1, 2, 3), 0, 101)
+    (told,) = found.differences
+    assert (told.kind, told.brokers, found.differing) == (UNREACHABLE, (3,), 0)
 
 
 def test_records_of_aborted_transactions_are_no_difference(spark):

@@ -3,8 +3,9 @@
 What: every replica cleans its own copy when it likes, so that bytes differ and records are missing
 here and there. Two rules hold all the same. Where two replicas have a record at an offset, it is
 the same. And of each key every replica has the same latest record, except that a tombstone may be
-gone already. Records of aborted transactions are left out: the cleaner removes them and what they
-would have superseded stays. Spark groups the records; nothing but digests is shuffled beside keys.
+gone already; a replica that was not read to its end has no part in that. Records of aborted
+transactions are left out: the cleaner removes them and what they would have superseded stays. Spark
+groups the records; nothing but digests is shuffled beside keys.
 
 Limit: a pass of the cleaner while the log is read can remove a tombstone between two reads of one
 replica; a difference of the kind `latest` about a tombstone is worth a second look.
@@ -22,6 +23,7 @@ from anabranch.client.ranges import Part
 from anabranch.pipelines.comparison import (
     CORRUPT,
     LATEST,
+    NOT_COMPARED,
     RECORD,
     Compared,
     Difference,
@@ -53,9 +55,11 @@ def compare_records(
     ).cache()  # fmt: skip
     try:
         found = Compared()
-        _notes(records, found)
-        _same_offset(records.where("why is null"), found)
-        _latest(records.where("why is null"), len(brokers), found)
+        ended = _notes(records, found)
+        read = records.where("why is null")
+        _same_offset(read, found)
+        whole = [each for each in brokers if each not in ended]
+        _latest(read.where(F.col("broker").isin(whole)), len(whole), found)
         return found
     finally:
         records.unpersist()
@@ -69,12 +73,17 @@ def _schema() -> str:
     )
 
 
-def _notes(records: DataFrame, found: Compared) -> None:
-    """What readers said besides records: bytes read, and why one ended early."""
+def _notes(records: DataFrame, found: Compared) -> set[int]:
+    """What readers said besides records: bytes read, and why one ended early. Gives the brokers of
+    which the latest record of a key is not known."""
+    ended: set[int] = set()
     for row in records.where("why is not null").collect():
         found.bytes_read += row.size_bytes or 0
         if row.why:
             found.tell(Difference(row.offset, row.kind, (row.broker,), row.why))
+        if row.kind in NOT_COMPARED:
+            ended.add(row.broker)
+    return ended
 
 
 def _same_offset(records: DataFrame, found: Compared) -> None:
