@@ -99,7 +99,10 @@ class ReplicaReader:
         return ReplicaEnds(BEHIND, why)
 
     async def _refused(self, offset: int, fault: ApiError) -> ReplicaEnds:
-        """Why a fetch was refused."""
+        """Why a fetch was refused. A replica that is being filled will have what the leader has."""
+        behind = ReplicaEnds(BEHIND, f"{self._replica} does not give out offset {offset} yet")
+        if fault.code == ErrorCode.OFFSET_NOT_AVAILABLE:
+            return behind
         if fault.code != ErrorCode.OFFSET_OUT_OF_RANGE:
             return ReplicaEnds(UNREACHABLE, f"{self._replica} cannot be read: {fault.message}")
         topic, partition, _, _ = self._replica
@@ -107,4 +110,4 @@ class ReplicaReader:
         if first > offset:
             why = f"{self._replica}: the log begins at offset {first} now, {offset} has expired"
             return ReplicaEnds(EXPIRED, why)
-        return ReplicaEnds(MISSING, f"{self._replica} does not have offset {offset}")
+        return behind

@@ -1,0 +1,59 @@
+"""Reading a replica: one that is still being filled is waited for, and not called different."""
+
+from __future__ import annotations
+
+import pytest
+
+from anabranch.client.fetch import Fetched
+from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.wire.records import Record, build_batch
+from anabranch.pipelines import replicas
+from anabranch.pipelines.comparison import BEHIND, EXPIRED, UNREACHABLE, ReplicaEnds
+from anabranch.pipelines.replicas import Replica, ReplicaReader
+
+BATCH = bytes(build_batch([Record(3, 1, None, b"v")], base_offset=3))
+FILLING = [ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.OFFSET_NOT_AVAILABLE]
+
+
+@pytest.fixture
+def reader(monkeypatch):
+    """A reader whose broker refuses with some codes, then gives a batch; the log begins at 2."""
+
+    def made(*codes, patience_seconds=30.0):
+        left = list(codes)
+
+        async def fetch(*given, **named):
+            if left:
+                raise ApiError(left.pop(0))
+            return [Fetched(0, BATCH, 4, 2, (), 4)]
+
+        async def list_offsets(*given, **named):
+            return {0: 2}
+
+        monkeypatch.setattr(replicas, "fetch", fetch)
+        monkeypatch.setattr(replicas, "list_offsets", list_offsets)
+        return ReplicaReader(None, Replica("t", 0, 3, 4), patience_seconds=patience_seconds)
+
+    return made
+
+
+@pytest.mark.parametrize("code", FILLING)
+async def test_a_replica_that_is_being_filled_is_waited_for(reader, code):
+    assert await reader(code, code).read(3) == BATCH
+
+
+@pytest.mark.parametrize("code", FILLING)
+async def test_a_replica_that_stays_behind_is_told_as_that(reader, code):
+    with pytest.raises(ReplicaEnds, match="broker 3") as end:
+        await reader(*[code] * 9, patience_seconds=0).read(3)
+    assert end.value.kind == BEHIND
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [(ErrorCode.OFFSET_OUT_OF_RANGE, EXPIRED), (ErrorCode.NOT_LEADER_OR_FOLLOWER, UNREACHABLE)],
+)
+async def test_other_refusals_are_told_apart(reader, code, kind):
+    with pytest.raises(ReplicaEnds) as end:
+        await reader(*[code] * 9, patience_seconds=0).read(1)
+    assert end.value.kind == kind
