@@ -364,6 +364,19 @@ def test_a_topic_that_the_metadata_lacks_once_is_asked_for_again(topics, hidden)
     assert (planned.topic, planned.start, planned.until) == (one, 0, 5)
 
 
+def test_a_topic_that_is_missing_while_a_batch_is_planned_is_left_to_its_task(topics, hidden):
+    """The micro-batch was planned without it, and its records were passed over."""
+    one, _, options = by_pattern(topics, failOnDataLoss="false")
+    topics.fill(one, 0, 5)
+    reader = stream_reader_of(options, RECORDS)
+    begun = reader.initialOffset()
+    end = reader.latestOffset(begun, ReadAllAvailable())
+    hidden[one] = 1_000
+    (planned,) = reader.partitions(begun, end)
+    assert (planned.topic, planned.start, planned.until) == (one, 0, 5)
+    assert sum(batch.num_rows for batch in reader.read(planned)) == 5
+
+
 def test_a_topic_that_was_missing_goes_on_where_it_was(topics, hidden, capsys):
     """It was taken for a new one when it was there again, and read from its beginning."""
     one, other, options = by_pattern(topics, failOnDataLoss="false")

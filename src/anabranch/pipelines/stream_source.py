@@ -271,12 +271,17 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         earliest = await offsets_at(
             cluster, options, [each for each in ended.offsets if each in there], EARLIEST
         )
-        ranges = []
+        ranges, waiting = [], []
         for place, until in sorted(ended.offsets.items()):
             start = begun.known.get(place)
             if start is None or self._is_another(place.topic, begun, ended):
                 start = 0
             if start >= until:
+                continue
+            topic_id = ended.topic_ids.get(place.topic, b"")
+            is_hidden = place.topic not in found.topic_ids and selects(options, place)
+            if is_hidden and any(topic_id):  # its task waits, and knows it by its id
+                waiting.append(OffsetRange(*place, topic_id, start, until, begun.is_fresh))
                 continue
             if place not in earliest:
                 lose(
@@ -296,10 +301,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     warn,
                 )
                 start = min(first, until)
-            topic_id = ended.topic_ids.get(place.topic, b"")
             from_middle = begun.is_fresh or begins_later  # no range before has the batch there
             ranges.append(OffsetRange(*place, topic_id, start, until, from_middle))
-        return await pieces(cluster, options, ranges)
+        return [*await pieces(cluster, options, ranges), *waiting]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The Arrow batches of a range."""
