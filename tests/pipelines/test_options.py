@@ -133,6 +133,21 @@ def test_what_cannot_be_is_refused(more, words):
 
 
 @pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("subscribePattern", "a{99999999999999}", "is no regular expression: "),
+        ("subscribePattern", "(" * 20_000 + ")" * 20_000, "is no regular expression: "),
+        ("assign", "[" * 200_000, "is JSON like"),
+    ],
+    ids=["repetition", "brackets", "lists"],
+)
+def test_what_is_too_large_or_too_deep_is_refused(name, text, words):
+    needed = {each: given for each, given in NEEDED.items() if each != "subscribe"}
+    with pytest.raises(OptionError, match=f"'{name}' {words}"):
+        source_options({**needed, name: text})
+
+
+@pytest.mark.parametrize(
     ("of_partition", "of_all", "part_bytes"),
     [
         (None, None, PART_BYTES), ("8388608", None, 8 << 20), (None, "52428800", PART_BYTES),

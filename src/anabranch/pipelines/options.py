@@ -279,7 +279,7 @@ class _Taker:
             return None
         try:
             found = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict) or not found:
             raise OptionError(f"Option {name!r} is JSON like {example}, not {text!r}.")
@@ -327,7 +327,7 @@ def _selection(take: _Taker) -> dict[str, Any]:
         pattern = take.text("subscribePattern") or ""
         try:
             re.compile(pattern)
-        except re.error as problem:
+        except (re.error, OverflowError, RecursionError) as problem:
             raise OptionError(
                 f"Option 'subscribePattern' is no regular expression: {problem}."
             ) from None
