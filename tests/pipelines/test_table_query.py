@@ -13,19 +13,18 @@ LATE = (
 
 
 class Query:
-    lastProgress = None  # noqa: N815
-
-    def __init__(self, fault):
+    def __init__(self, fault, progress=None):
         self._fault = fault
+        self.lastProgress = progress
 
     def awaitTermination(self):  # noqa: N802
         if self._fault is not None:
             raise StreamingQueryException(self._fault)
 
 
-def started(*faults):
+def started(*faults, progress=None):
     """How often a job is started whose queries end so, one after the other, and its end."""
-    queries = [Query(each) for each in faults]
+    queries = [Query(each, progress) for each in faults]
     query = TableQuery(lambda: queries.pop(0), lambda: False)
     try:
         assert query.awaitTermination(10)
@@ -43,6 +42,11 @@ def test_a_machine_that_is_too_slow_is_told():
     count, fault = started(*[LATE] * (MOST_LATE + 2))
     assert count == MOST_LATE + 1
     assert "Timed out while waiting for the Python worker" in fault
+
+
+def test_late_workers_between_micro_batches_that_work_do_not_add_up():
+    late = [LATE] * (MOST_LATE + 2)
+    assert started(*late, None, progress={"batchId": 7}) == (len(late) + 1, None)
 
 
 def test_another_fault_ends_the_job_at_once():

@@ -22,7 +22,8 @@ from anabranch.pipelines.spark_faults import NO_WORKER
 LOOK_SECONDS = 0.05
 """Between two looks whether a query that failed was started again."""
 MOST_LATE = 3
-"""Late workers of a job that are tried again: a machine that is too slow is told soon."""
+"""Late workers without a micro-batch between them that are tried again: a machine that is too slow
+is told soon."""
 
 
 class TableQuery:
@@ -111,5 +112,7 @@ class TableQuery:
         """Whether a worker was late, and may be tried again."""
         if NO_WORKER.search(str(fault)) is None:
             return False
+        if self._query.lastProgress is not None:  # a micro-batch has worked since the last start
+            self._late = 0
         self._late += 1
         return self._late <= MOST_LATE
