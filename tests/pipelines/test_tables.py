@@ -103,6 +103,17 @@ def test_rows_that_fit_and_dead_letters_with_their_reasons(spark, job, write_jso
     ]
 
 
+def test_a_number_that_a_tinyint_cannot_hold_is_a_dead_letter(spark, job, write_json):
+    """Spark reads 200 as -56."""
+    one = job(schema="a tinyint")
+    write_json(one.topic, {"a": 127}, {"a": 200}, {"a": 300}, {"a": -128}, {"a": None})
+    done = run(spark, one)
+    assert (done.rows, done.dead_letters) == (3, 2)
+    assert rows(one.table, "a", "_offset") == [(-128, 3), (127, 0), (None, 4)]
+    dead = rows(f"{one.table}-dead-letters", "_offset", "reason")
+    assert dead == [(each, "does not fit: a (tinyint)") for each in (1, 2)]
+
+
 def test_a_job_goes_on_where_it_stopped(spark, job, write_json):
     one = job(options={"maxOffsetsPerTrigger": "10"})
     write_json(one.topic, *({"id": each} for each in range(25)))

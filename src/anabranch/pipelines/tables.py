@@ -15,7 +15,9 @@ import re
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import permutations
+from operator import or_
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +26,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import (
     BinaryType,
+    ByteType,
     StringType,
     StructField,
     StructType,
@@ -177,9 +180,19 @@ def _reason(text: Column, schema: StructType) -> Column:
     as_text = F.from_json(
         text, StructType([StructField(each, StringType()) for each in schema.names])
     )
+    wraps = {  # Spark takes 128 to 255 for a tinyint, and makes them negative
+        each.name: F.coalesce(
+            as_text.getField(each.name).try_cast("bigint")
+            != F.col("_row").getField(each.name).cast("bigint"),
+            F.lit(False),
+        )
+        for each in schema.fields
+        if isinstance(each.dataType, ByteType)
+    }
     wrong = [
         F.when(
-            as_text.getField(each.name).isNotNull() & F.col("_row").getField(each.name).isNull(),
+            as_text.getField(each.name).isNotNull() & F.col("_row").getField(each.name).isNull()
+            | wraps.get(each.name, F.lit(False)),
             F.lit(f"{each.name} ({each.dataType.simpleString()})"),
         )
         for each in schema.fields
@@ -190,7 +203,7 @@ def _reason(text: Column, schema: StructType) -> Column:
         .when(variant.isNull(), F.lit("the value is not JSON"))
         .when(~kind.startswith("OBJECT"), F.concat(F.lit("the value is no object but "), kind))
         .when(
-            F.col("_row").getField(CORRUPT).isNotNull(),
+            reduce(or_, wraps.values(), F.col("_row").getField(CORRUPT).isNotNull()),
             F.concat(F.lit("does not fit: "), F.concat_ws(", ", *wrong)),
         )
         .when(
