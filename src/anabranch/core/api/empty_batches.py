@@ -4,7 +4,7 @@ What: an answer to a consumer does not consist of empty batches alone while reco
 librdkafka takes an answer without a record for one that was too small, asks for twice as much, and
 after ten in a row tells the application that a message is too large (MSG_SIZE_TOO_LARGE). What is
 left out is what the log would not have if compaction had removed it: consumers go on at the offset
-of what they get. Rules kept: one request looks at a bounded number of batches; one that is rotten is
+of what they get. Rules kept: one request looks at a bounded number of batches; a rotten one is
 given as it is, since its count may be what rotted, and its consumer sees that it is not sound.
 Followers copy empty batches like all others. Not here: why they stay (`core/log/compaction`).
 """

@@ -53,8 +53,9 @@ class FolderNotes:
     A folder that cannot be read or written is named in `faults`. One that takes no account, as on
     a full disk, keeps none until it takes it (`again`): with that of an earlier life it would count
     as older than it is after the next crash, and what it alone has would have no leader. One whose
-    account is rotten counts so. One whose account its disk does not give is `unreadable`: this life does without it, since
-    it may be an older copy, and since all that it holds would else count as lost.
+    account is rotten counts so. One whose account its disk does not give is `unreadable`: this life
+    does without it, since it may be an older copy, and since all that it holds would else count as
+    lost.
     """
 
     def __init__(self, files: Files, directories: Mapping[str, bytes]) -> None:

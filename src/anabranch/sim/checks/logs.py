@@ -302,8 +302,9 @@ class LogChecks(LogKnowledge):
             pass  # lost by no rule, like what was set aside: it must not lead without it
         elif gone and not was_sure:
             self.marks.hit("power-cut-lost-tail")
-            end = replica.log.end_offset  # what had superseded others is lost, and they are not back
-            self._dropped(copy, [*gone, *(each for each in before if each.base >= end)])
+            end = replica.log.end_offset
+            superseded = [each for each in before if each.base >= end]  # by what is lost now
+            self._dropped(copy, gone + superseded)
         elif gone:
             start = max(replica.log.start_offset, copy.truth.start)
             for entry in gone:

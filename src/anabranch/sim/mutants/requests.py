@@ -76,7 +76,7 @@ MUTANTS = (
     ),
     Mutant(
         name="rotten-batch-passed-over",
-        rule="a batch whose count of records may have rotted to 0 is not passed over as an empty one",
+        rule="a batch is not passed over as empty if its count of records may have rotted to 0",
         module="anabranch.core.api.empty_batches",
         old=" or not crc_is_valid(records, position, header.size_bytes):\n",
         new=":\n",
