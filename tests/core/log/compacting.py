@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.core.log import cleanable, compaction, segment_swap
+from anabranch.core.log import cleanable, compaction, segment_swap, truncation
 from anabranch.core.log.compaction import Outcome
 from anabranch.core.log.log import Log
 from anabranch.core.wire.batch import walk
@@ -37,9 +37,9 @@ def put(log: Log, outcome: Outcome, now_ms: int) -> None:
     """Put a pass's segments in place."""
     for new in outcome.segments:
         segment_swap.prepare(log.files, log.folder, new)
-        replaced = segment_swap.swap(log, new, now_ms)
+        segment_swap.swap(log, new, now_ms)
         log.files.sync_dir(log.folder)
-        segment_swap.set_aside(log, replaced, now_ms)
+        truncation.set_replaced_aside(log, now_ms)
         segment_swap.finish(log.files, log.folder, new)
 
 

@@ -7,12 +7,14 @@ from itertools import product
 
 import pytest
 from tests.core.log.compacting import IO_BYTES, MAP_BYTES, batches_of
-from tests.core.log.support import KEY, NOW_MS, TOPIC_ID, append, sync
+from tests.core.log.support import KEY, NOW_MS, TOPIC_ID, append, reopen, sync
 
 from anabranch.core.log import cleanable, cleaner, compaction
 from anabranch.core.log.config import LogConfig
+from anabranch.core.log.log import Log
 from anabranch.core.log.logs import LogFolder
 from anabranch.core.log.memory_files import MemoryFiles
+from anabranch.core.log.segment import LOG, offset_name
 from anabranch.core.log.segment_swap import Stale
 from anabranch.core.log.upkeep import look_after
 from anabranch.core.wire.records import Record, build_batch, decode_records
@@ -117,6 +119,57 @@ def test_what_comes_to_a_log_under_a_pass_stays(at):
                 step.call()
         assert world.log.end_offset == 3 + len(written), changes
         assert world.kept() == written, changes
+
+
+@pytest.mark.parametrize("offset", [-1, 0, 1, 2])
+@pytest.mark.parametrize("at", range(10))
+def test_a_log_that_is_cut_and_filled_under_a_pass_keeps_what_it_is_filled_with(at, offset):
+    """Seed 61000483: a follower's log was cut while names were synced between the exchange of
+    segments and the clearing up of those that went, and began others of the same names. Whether
+    the process lives on or ends after any step: what was written is there, and nothing else."""
+    for crashes_after in range(at, 12):
+        world = World()
+        steps, cut_at = world.steps(), None
+        with contextlib.suppress(Stale):
+            for number, step in enumerate(steps):
+                if number == at:
+                    cut_at = refill(world.log, offset)
+                if number == crashes_after:
+                    break
+                step.call()
+        if cut_at is None:
+            continue
+        written = {each: b"new %d" % each for each in range(cut_at, 4)}
+        assert cut_off(values(world.log), cut_at) == written
+        assert world.folder.clean_points.get(KEY, 0) <= cut_at or not offset
+        for segment in world.log.segments:
+            path = f"{world.log.folder}/{offset_name(segment.base_offset, LOG)}"
+            assert world.log.files.size(path) == segment.size
+        recovery_point = min(cut_at, world.folder.promised(KEY))
+        assert cut_off(values(reopen(world.log, recovery_point=recovery_point)), cut_at) == written
+
+
+def refill(log: Log, offset: int) -> int:
+    """Cut a log, at its start if the offset is negative, and write until there are four records
+    again, each in a segment of its own; where the new records begin."""
+    if offset < 0:
+        log.truncate_fully(0)
+    else:
+        log.truncate_to(offset)
+    cut_at = log.end_offset
+    for number in range(cut_at, 4):
+        append(log, build_batch([Record(0, NOW_MS, b"%d" % number, b"new %d" % number)]))
+        log.roll(NOW_MS)
+    return cut_at
+
+
+def values(log: Log) -> dict[int, bytes | None]:
+    records = [record for each in batches_of(log) for record in decode_records(each)]
+    return {each.offset: each.value for each in records}
+
+
+def cut_off(found: dict[int, bytes | None], offset: int) -> dict[int, bytes | None]:
+    return {each: value for each, value in found.items() if each >= offset}
 
 
 @pytest.mark.parametrize("steps_before", range(6))

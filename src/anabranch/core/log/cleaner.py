@@ -25,7 +25,7 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from anabranch.core.errors import CorruptLog, StorageFault
-from anabranch.core.log import cleanable, segment_swap
+from anabranch.core.log import cleanable, segment_swap, truncation
 from anabranch.core.log.cleanable import Dirt
 from anabranch.core.log.compaction import CLEANED, Job, NewSegment, Outcome
 from anabranch.core.log.files import ColdRead, DiskFull, Files
@@ -141,11 +141,13 @@ def install(
     another pass: both write drafts of the same checkpoints."""
     place = log.topic_partition
     if folder.promised(place) < outcome.upto:
-        yield from _checkpoint(folder, log, lambda: folder.draft_synced(place), is_hosted)
+        yield from _checkpoint(folder, log, before, lambda: folder.draft_synced(place), is_hosted)
     log.compacted_to = max(log.compacted_to, outcome.upto)
     for new in outcome.segments:
         yield from _replace(log, before, new, is_hosted, clock_ms)
-    yield from _checkpoint(folder, log, lambda: folder.draft_clean(place, outcome.upto), is_hosted)
+    yield from _checkpoint(
+        folder, log, before, lambda: folder.draft_clean(place, outcome.upto), is_hosted
+    )
 
 
 def _replace(
@@ -166,7 +168,7 @@ def _replace(
     except segment_swap.Stale:
         yield Step(partial(segment_swap.forget, files, folder, new))
         raise
-    replaced = segment_swap.swap(log, new, clock_ms())
+    segment_swap.swap(log, new, clock_ms())
     swapped = log.segments[log.segment_index(new.base_offset)]
     known = before.segments
     first = next(i for i, one in enumerate(known) if one.base_offset == new.base_offset)
@@ -174,17 +176,23 @@ def _replace(
     yield Step(partial(files.sync_dir, folder))
     if not is_hosted():
         raise segment_swap.Stale("the partition is not here any more")
-    segment_swap.set_aside(log, replaced, clock_ms())
+    truncation.set_replaced_aside(log, clock_ms())
     yield Step(partial(segment_swap.finish, files, folder, new))
 
 
 def _checkpoint(
-    folder: LogFolder, log: Log, draft: Callable[[], Draft], is_hosted: Callable[[], bool]
+    folder: LogFolder,
+    log: Log,
+    before: Before,
+    draft: Callable[[], Draft],
+    is_hosted: Callable[[], bool],
 ) -> Iterator[Step]:
     """Write a checkpoint beside its place, again for as long as it may not be adopted."""
     while True:
         if log.fault is not None or not is_hosted():
             raise segment_swap.Stale("the partition is not here any more")
+        if log.cuts != before.cuts:
+            raise segment_swap.Stale("its end was cut meanwhile")
         made = draft()
         yield Step(partial(folder.write_draft, made))
         if is_hosted() and folder.adopt(made):

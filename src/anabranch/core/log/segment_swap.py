@@ -3,10 +3,12 @@
     prepare     `<base>.swapping` names the segments that go        written and synced
     swap        the new files take the first one's names; readers find the new segment
     sync_dir    the new names are safe
-    set_aside   the other segments go
+    set_aside   the other segments go (`truncation.set_replaced_aside`)
     finish      that is safe too; then `<base>.swapping` goes
 
 What waits for a disk may be done in a thread; `swap` and `set_aside` only rename, on the log's own.
+A log that is cut between these two sets aside by itself what the swap replaced (`truncation`): else
+that would stand behind its new end, or be taken for a segment that it begins there.
 The bytes of the new segment were synced before. A crash leaves the old segments, or the new one and
 perhaps others that it replaced: `complete`, called when a log is opened, finds the mark and removes
 what the new segment covers, and the indexes, of which nobody knows whose they are. Names may
@@ -27,23 +29,19 @@ from anabranch.core.log.compaction import CLEANED, NewSegment
 from anabranch.core.log.scan import BadBatch, scan
 from anabranch.core.log.segment import (
     LOG,
-    OFFSETS,
     SNAPSHOT,
-    TIMES,
-    TRANSACTIONS,
     Segment,
     offset_name,
     offset_of,
 )
 from anabranch.core.log.state import LogState
-from anabranch.core.log.truncation import delete_later
+from anabranch.core.log.truncation import INDEXES
 
 if TYPE_CHECKING:
     from anabranch.core.log.files import Files
 
 SWAP = ".swap"
 SWAPPING = ".swapping"
-INDEXES = (OFFSETS, TIMES, TRANSACTIONS)
 
 
 class Stale(Exception):
@@ -56,10 +54,10 @@ def prepare(files: Files, folder: str, new: NewSegment) -> None:
     files.write_atomic(mark, json.dumps(new.replaces).encode(), sync=True)
 
 
-def swap(log: LogState, new: NewSegment, now_ms: int) -> list[Segment]:
-    """Have the log read the new segment; the segments to set aside. Raises Stale, StorageFault.
+def swap(log: LogState, new: NewSegment, now_ms: int) -> None:
+    """Have the log read the new segment. Raises Stale, StorageFault.
 
-    The log's folder is to be synced before they are."""
+    The log's folder is to be synced before the others are set aside."""
     if log.fault is not None:
         raise log.fault
     old = _replaced(log, new)
@@ -75,7 +73,7 @@ def swap(log: LogState, new: NewSegment, now_ms: int) -> list[Segment]:
         log.fault = fault
         raise
     _take(log, old, segment, new)
-    return old[1:]
+    log.replaced += old[1:]
 
 
 def _replaced(log: LogState, new: NewSegment) -> list[Segment]:
@@ -101,21 +99,6 @@ def _take(log: LogState, old: list[Segment], segment: Segment, new: NewSegment) 
     log.unsynced_segments = [one for one in log.unsynced_segments if one[1] not in gone]
     log.hints.clear()
     log.names_unsynced = True
-
-
-def set_aside(log: LogState, replaced: list[Segment], now_ms: int) -> None:
-    """Rename segments whose records are in another now; removed after the usual delay."""
-    due_ms = now_ms + log.config.file_delete_delay_ms
-    try:
-        for segment in replaced:
-            for suffix in (LOG, *INDEXES):
-                path = segment.stem + suffix
-                if log.files.exists(path):
-                    delete_later(log, path, due_ms)
-            log.files.remove(f"{log.folder}/{offset_name(segment.base_offset, SNAPSHOT)}")
-    except StorageFault as fault:
-        log.fault = fault
-        raise
 
 
 def finish(files: Files, folder: str, new: NewSegment) -> None:

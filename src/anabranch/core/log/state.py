@@ -74,6 +74,7 @@ class LogState:
         "names_unsynced",
         "producers",
         "recovery",
+        "replaced",
         "room",
         "segments",
         "segments_syncing",
@@ -109,6 +110,8 @@ class LogState:
         self.start_offset = self.end_offset = self.flushed_offset = self.sync_ceiling = 0
         self.decided_offset = self.decided_ceiling = 0
         self.size_bytes = 0
+        self.replaced: list[Segment] = []
+        """Segments whose records compaction has put into others, while their files are in place."""
         self.cuts = 0
         """How often its end was cut: a closed segment may be another one since."""
         self.compacted_to = 0

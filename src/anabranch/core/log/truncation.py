@@ -36,6 +36,8 @@ from anabranch.core.log.state import LogState
 from anabranch.core.log.sync_round import save_epochs_before, sync_names, sync_whose
 from anabranch.core.types import Offset
 
+INDEXES = (OFFSETS, TIMES, TRANSACTIONS)
+
 
 def truncate_to(log: LogState, offset: int) -> Offset:
     """Cut every batch that ends at or after `offset`, and epochs that begin there; the new end."""
@@ -58,6 +60,7 @@ def truncate_to(log: LogState, offset: int) -> Offset:
 
 
 def _cut_end(log: LogState, offset: int) -> None:
+    _end_swap(log)
     index = log.segment_index(offset)
     segment = log.segments[index]
     position, _ = position_of(log, segment, offset, blocking=True)
@@ -159,6 +162,7 @@ def truncate_fully(log: LogState, offset: int) -> None:
     if log.fault is not None:
         raise log.fault
     sync_whose(log)
+    _end_swap(log)
     log.shorter_first(log.topic_partition, 0)
     log.epochs.forget()
     _save_epochs(log)
@@ -179,6 +183,29 @@ def truncate_fully(log: LogState, offset: int) -> None:
     log.producers = ProducerStates(log.producers.now_ms)
     roll(log, 0)
     sync_names(log)
+
+
+def _end_swap(log: LogState) -> None:
+    """See to what compaction has replaced and not yet cleared up, before the log's end moves."""
+    if log.replaced:
+        log.files.sync_dir(log.folder)
+        set_replaced_aside(log, 0)
+
+
+def set_replaced_aside(log: LogState, now_ms: int) -> None:
+    """Rename segments whose records are in another now; removed after the usual delay."""
+    due_ms = now_ms + log.config.file_delete_delay_ms
+    try:
+        for segment in log.replaced:
+            for suffix in (LOG, *INDEXES):
+                path = segment.stem + suffix
+                if log.files.exists(path):
+                    delete_later(log, path, due_ms)
+            log.files.remove(f"{log.folder}/{offset_name(segment.base_offset, SNAPSHOT)}")
+    except StorageFault as fault:
+        log.fault = fault
+        raise
+    log.replaced = []
 
 
 def raise_start(log: LogState, offset: int) -> None:
@@ -256,7 +283,7 @@ def _drop(log: LogState, segment: Segment, now_ms: int) -> list[str]:
     segment.file.close()
     paths = []
     due_ms = now_ms + log.config.file_delete_delay_ms
-    for suffix in (LOG, OFFSETS, TIMES, TRANSACTIONS):
+    for suffix in (LOG, *INDEXES):
         path = segment.stem + suffix
         if log.files.exists(path) and delete_later(log, path, due_ms):
             paths.append(path + DELETED)

@@ -116,4 +116,23 @@ MUTANTS = (
         seed=NO_SCHEDULE,
         caught_by="tests/core/log/test_cleaner.py::test_what_comes_to_a_log_under_a_pass_stays",
     ),
+    Mutant(
+        name="cut-between-swap-and-clearing-up",
+        rule="a log that is cut keeps nothing in place that compaction has replaced",
+        module="anabranch.core.log.truncation",
+        old="    if log.replaced:\n        log.files.sync_dir",
+        new="    if False:\n        log.files.sync_dir",
+        seed=61000483,
+        caught_by="L1",
+    ),
+    Mutant(
+        name="clean-point-above-the-end",
+        rule="a log that was cut under a pass does not count as clean up to where that has read",
+        module="anabranch.core.log.cleaner",
+        old="        if log.cuts != before.cuts:\n",
+        new="        if False:\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/log/test_cleaner.py"
+        "::test_a_log_that_is_cut_and_filled_under_a_pass_keeps_what_it_is_filled_with",
+    ),
 )
