@@ -329,6 +329,18 @@ def test_a_lost_table_of_epochs_keeps_no_more_of_a_replica_than_the_table(seed: 
         own(world) if own is not None else getattr(world, step)()
 
 
+def test_a_lost_table_gives_a_gap_at_the_log_s_start_to_the_epoch_behind_it() -> None:
+    log = new_log(cleanup_policy=("compact",))
+    log.truncate_fully(5)
+    copied = build_batch([Record(8, 1, b"k", b"v")], base_offset=8, leader_epoch=3)
+    log.append_as_follower(copied, now_ms=0)
+    log.delete_records_before(7)
+    assert log.epochs.entries == [(3, 7)]
+    log.files.remove(f"{log.folder}/{LEADER_EPOCHS}")
+    again = reopen(log, recovery_point=0, log_start_offset=7)
+    assert again.epochs.entries == [(3, 7)]
+
+
 def test_a_table_older_than_the_log_gives_way_to_the_batches() -> None:
     """The disk had no room for it when the log was cut; then epoch 3 began anew, and earlier."""
     log = new_log()
