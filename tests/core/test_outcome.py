@@ -74,6 +74,7 @@ def test_each_part_is_waited_for_until_its_own_time_is_over():
     boxes[2].append("third")
     assert wait.poll(0, False) is None
     wait = wait.poll(3, True)
+    assert isinstance(wait, Wait)
     assert (wait.keys, wait.deadline_ms) == (("b",), 9)
     boxes[1].append("second")
     assert wait.poll(9, True) == (1, "late", "second", "third")
