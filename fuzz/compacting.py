@@ -7,7 +7,7 @@ order; start and end stay. A log whose records a client wrote wrongly is left al
 from __future__ import annotations
 
 from anabranch.core.errors import CorruptLog, ProtocolError
-from anabranch.core.log import cleanable, compaction, segment_swap
+from anabranch.core.log import cleanable, compaction, segment_swap, truncation
 from anabranch.core.log.log import Log
 from anabranch.core.wire.batch import walk
 from anabranch.core.wire.records import decode_records
@@ -39,8 +39,8 @@ def pass_over(log: Log, *, now_ms: int, high_watermark: int, clean_point: int) -
         return None
     for new in outcome.segments:
         segment_swap.prepare(log.files, log.folder, new)
-        replaced = segment_swap.swap(log, new, now_ms)
-        segment_swap.set_aside(log, replaced, now_ms)
+        segment_swap.swap(log, new, now_ms)
+        truncation.set_replaced_aside(log, now_ms)
         segment_swap.finish(log.files, log.folder, new)
     expect((log.start_offset, log.end_offset) == ends, "compaction moves no end of a log")
     if before is not None:
