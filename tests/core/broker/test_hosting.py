@@ -19,6 +19,7 @@ from anabranch.core.broker.hosting.states import HostedEvent, HostedState
 from anabranch.core.errors import Bug, CorruptLog, StorageFault
 from anabranch.core.log.checkpoints import PARTITION_METADATA, parse_partition_metadata
 from anabranch.core.log.files import DiskFull
+from anabranch.core.metadata.image import UNASSIGNED_DIRECTORY
 from anabranch.core.types import TopicPartition
 from anabranch.sim.disk import SimDisk
 
@@ -230,6 +231,27 @@ def test_a_log_without_a_name_may_be_an_older_topic_s(leader, isr, is_synced, en
     state = replace(topic.partitions[0], leader=leader, isr=isr)
     stage.topics["t"] = replace(topic, partitions=topic.partitions.set(0, state))
     stage.start()
+    stage.publish()
+    assert stage.partitions.get(*PLACE).log.end_offset == end_offset
+
+
+@pytest.mark.parametrize(
+    ("folders", "is_told", "is_synced", "end_offset"),
+    [(3, False, False, 0), (3, True, False, 1), (3, False, True, 1), (1, False, False, 1)],
+)
+def test_what_a_broker_of_several_folders_never_told_of_is_not_its_own(
+    folders, is_told, is_synced, end_offset
+):
+    """A topic that is made again while its broker has no power counts on a replica that never was:
+    the broker would have told in which of its folders it lies."""
+    stage = stage_with_a_log_without_a_name(is_synced)
+    stage.create("t")
+    topic, directory = stage.topics["t"], b"a" * 16 if is_told else UNASSIGNED_DIRECTORY
+    state = replace(topic.partitions[0], directories=(directory,))
+    stage.topics["t"] = replace(topic, partitions=topic.partitions.set(0, state))
+    stage.start()
+    ids = {path: path[1:].encode() * 16 for path in FOLDERS[:folders]}
+    stage.partitions.folders, stage.partitions.directory_ids = list(ids), ids
     stage.publish()
     assert stage.partitions.get(*PLACE).log.end_offset == end_offset
 

@@ -29,6 +29,7 @@ from anabranch.core.broker.hosting.states import HostedEvent, HostedState, after
 from anabranch.core.errors import Bug, CorruptLog, StorageFault
 from anabranch.core.log.files import DiskFull
 from anabranch.core.metadata.directories import directory_of
+from anabranch.core.metadata.image import UNASSIGNED_DIRECTORY
 from anabranch.core.replication.replica import Replica
 from anabranch.core.settings.topic import TopicConfig, effective_topic_config, log_config
 from anabranch.core.types import TopicId, TopicPartition
@@ -36,7 +37,7 @@ from anabranch.core.types import TopicId, TopicPartition
 if TYPE_CHECKING:
     from anabranch.core.broker.hosting.host import Host
     from anabranch.core.log.log import Log
-    from anabranch.core.metadata.image import MetadataImage
+    from anabranch.core.metadata.image import MetadataImage, PartitionImage
     from anabranch.core.replication.partitions import Assignment
 
 NO_FLUSH_MS = 2**62
@@ -249,11 +250,18 @@ class Logs:
     def _may_be_anothers(self, found: Found, assignment: Assignment) -> bool:
         """Whether a log that does not say whose it is is copied anew instead: its name goes to disk
         with its first records, so nothing in it was ever synced, and the controller counts on
-        none of it."""
+        none of it, or on a replica that never was."""
         place, _, state = assignment
         if found.topic_id is not None or self.folders.by_path[found.path].promised(place):
             return False
-        return not self._partitions.is_counted(state)
+        return self._was_never_told(state) or not self._partitions.is_counted(state)
+
+    def _was_never_told(self, state: PartitionImage) -> bool:
+        """Whether this broker never said in which of its folders the replica lies, as it does when
+        a log begins: the topic was made while its machine had no power. With one folder the
+        controller knows the answer by itself, and nothing shows."""
+        known = directory_of(state, self._broker.broker_id)
+        return known == UNASSIGNED_DIRECTORY and len(self._partitions.directory_ids) > 1
 
     def _is_missing(self, assignment: Assignment, others: list[Found]) -> bool:
         """Whether a log that was not found may not begin anew now; says why. What was promised in a
