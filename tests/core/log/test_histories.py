@@ -318,7 +318,7 @@ def lose_table(world: World) -> None:
         assert end_offset <= max(known[epoch][1], log.start_offset), epoch
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", [*range(60), 2281, 6844, 12243])
 def test_a_lost_table_of_epochs_keeps_no_more_of_a_replica_than_the_table(seed: int) -> None:
     """Where a log begins in a gap that compaction left, its batches alone do not tell whose that
     was. What was deleted moves no epoch's begin behind the log's start."""
@@ -353,3 +353,31 @@ def test_a_table_older_than_the_log_gives_way_to_the_batches() -> None:
     append(log, batch(1), leader_epoch=4)
     log.files.write_atomic(f"{log.folder}/{LEADER_EPOCHS}", table, sync=True)
     assert reopen(log, recovery_point=0).epochs.entries == [(1, 0), (3, 4), (4, 9)]
+
+
+def test_what_lies_before_the_log_s_start_does_not_contradict_a_table_that_was_cut_there() -> None:
+    """Its batches are read again after a kill, and the table says more than they do."""
+    log = copied((3, 4), (7, 4), (13, 10))
+    log.delete_records_before(8)
+    table = [(4, 8), (6, 9), (10, 12)]  # of 6, and where 10 began, Kafka's cleaner left nothing
+    log.files.write_atomic(f"{log.folder}/{LEADER_EPOCHS}", format_epochs(table), sync=True)
+    assert reopen(log, recovery_point=0, log_start_offset=8).epochs.entries == table
+
+
+def test_a_lost_table_gives_a_gap_at_the_log_s_start_to_the_batch_before_it() -> None:
+    log = copied((3, 4), (7, 4), (11, 6))
+    log.delete_records_before(8)
+    log.files.remove(f"{log.folder}/{LEADER_EPOCHS}")
+    again = reopen(log, recovery_point=0, log_start_offset=8)
+    assert again.epochs.entries == log.epochs.entries == [(4, 8), (6, 11)]
+
+
+def copied(*batches: tuple[int, int]) -> Log:
+    """A copy of a compacted log: (offset, epoch) of each record."""
+    log = new_log(cleanup_policy=("compact",))
+    log.truncate_fully(batches[0][0])
+    for offset, epoch in batches:
+        record = Record(offset, 1, b"k", b"v")
+        held = build_batch([record], base_offset=offset, leader_epoch=epoch)
+        log.append_as_follower(held, now_ms=0)
+    return log

@@ -48,12 +48,16 @@ class LeaderEpochs:
     def _changed(self, offset: int) -> None:
         self.unsaved_from = min(self.unsaved_from, offset)
 
-    def found(self, epoch: int, offset: int, begin: int) -> None:
+    def found(self, epoch: int, offset: int, begin: int, log_start_offset: int) -> None:
         """Note a batch that is read again: the table is right where the batch agrees with it.
 
-        It disagrees with a table that is older than the log: then the epoch starts at `begin`."""
+        It disagrees with a table that is older than the log: then the epoch starts at `begin`. Of
+        what lies before the log's start, a table that was cut there says nothing any more."""
         if epoch < 0 or epoch == self.epoch_of(offset):
             return
+        if self.entries and epoch <= self.entries[0][0]:
+            if offset < self.entries[0][1] <= log_start_offset:
+                return
         while self.entries and (self.entries[-1][0] > epoch or self.entries[-1][1] >= offset):
             self._changed(self.entries.pop()[1])
         self.assign(epoch, begin)

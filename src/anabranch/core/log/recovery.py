@@ -327,8 +327,9 @@ def _accept(
     _note(log, segment, position, header)
     if segment.first_timestamp < 0:
         segment.first_timestamp = header.max_timestamp
-    begin = header.base_offset if log.end_offset != log.start_offset else log.start_offset
-    log.epochs.found(header.leader_epoch, header.base_offset, begin)
+    is_first = position == 0 and segment is log.segments[0] and log.end_offset == log.start_offset
+    begin = log.start_offset if is_first else header.base_offset
+    log.epochs.found(header.leader_epoch, header.base_offset, begin, log.start_offset)
     if header.producer_id >= 0:
         entry: AbortedRange | None = note_in_file(log.producers, segment, position, header)
         if entry is not None:

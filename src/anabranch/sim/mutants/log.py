@@ -50,6 +50,26 @@ MUTANTS = (
         caught_by=f"{HISTORIES_TESTS}::test_a_table_older_than_the_log_gives_way_to_the_batches",
     ),
     Mutant(
+        name="deleted-batches-override-the-table",
+        rule="batches before a log's start say nothing against an epoch table that was cut there",
+        module="anabranch.core.log.epochs",
+        old="if offset < self.entries[0][1] <= log_start_offset:",
+        new="if offset == self.entries[0][1] <= log_start_offset:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{HISTORIES_TESTS}"
+        "::test_what_lies_before_the_log_s_start_does_not_contradict_a_table_that_was_cut_there",
+    ),
+    Mutant(
+        name="later-batch-takes-the-gap-at-the-start",
+        rule="the gap at a log's start goes to the epoch of the deleted batch before it",
+        module=RECOVERY,
+        old="is_first = position == 0 and segment is log.segments[0] and ",
+        new="is_first = ",
+        seed=NO_SCHEDULE,
+        caught_by=f"{HISTORIES_TESTS}"
+        "::test_a_lost_table_gives_a_gap_at_the_log_s_start_to_the_batch_before_it",
+    ),
+    Mutant(
         name="gap-at-the-start-has-no-epoch",
         rule="a gap that compaction left at a log's start belongs to the epoch of the next batch",
         module="anabranch.core.log.appends",
