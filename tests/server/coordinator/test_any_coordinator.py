@@ -288,6 +288,12 @@ async def test_a_restored_coordinator_has_forgotten_nobody(engine: Engine) -> No
     await empty.close()
 
 
+async def test_what_is_closed_is_closed_again_at_once(coordinator: Coordinator) -> None:
+    await coordinator.close()
+    async with asyncio.timeout(5):
+        await coordinator.close()
+
+
 async def test_names_of_objects_are_unlike_and_name_the_cluster(coordinator: Coordinator) -> None:
     prepared = await coordinator.prepare(BROKER, EPOCH, 100, LEASE_MS)
     assert len({each.object_id for each in prepared}) == 100

@@ -134,7 +134,9 @@ class PostgresCoordinator(Front):
             ) from None
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections, each once what is under way on it is done."""
+        if self._closed:
+            return
         self._closed = True
         for lane in self._lanes.values():
             await lane.close()
