@@ -32,7 +32,7 @@ from anabranch.core.metadata.committed_log import CommittedLog
 from anabranch.core.metadata.features import SUPPORTED_FEATURES, bootstrap_records
 from anabranch.core.metadata.image import MetadataImage
 from anabranch.core.metadata.replay import replay_batch
-from anabranch.core.metadata.store import Committed, StoredBatch
+from anabranch.core.metadata.store import Committed, Lease, StoredBatch
 from anabranch.core.outcome import Propose
 from anabranch.core.request import Request
 from anabranch.core.settings.broker import BrokerConfig
@@ -65,13 +65,14 @@ class Metadata:
         self.store = store
         self.controller = Controller(1, CLUSTER, BrokerConfig.of(), Random(1))
         self.controller.begin_term(EPOCH, MetadataImage.empty(), CommittedLog(), 0)
+        self.lease: Lease | None = None
         self.followed = MetadataImage.empty()
         self.now_ms = 0
 
     async def begin(self) -> None:
         """Take the first lease, and write what a cluster begins with."""
         await self.store.cluster_id(CLUSTER)
-        await self.store.take_lease(await self.store.lease(), 1, "bench", "")
+        self.lease = await self.store.take_lease(await self.store.lease(), 1, "bench", "")
         await self.commit(bootstrap_records(1))
         for number in NUMBERS:
             await self.join(number, 1)
@@ -86,7 +87,8 @@ class Metadata:
         end = first + len(records)
         self.controller.advance(records, end - 1)
         batch = StoredBatch(first, end, EPOCH, payload)
-        answer = await self.store.append(EPOCH, first, [batch])
+        assert self.lease is not None
+        answer = await self.store.append(self.lease, first, [batch])
         if not isinstance(answer, Committed):
             raise SystemExit(f"the store did not commit: {answer}")
         self.followed = replayed(self.followed, payload)

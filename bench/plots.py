@@ -62,9 +62,9 @@ class Plot(NamedTuple):
 
 
 ROWS = (
-    ("1 broker: 1 KB in 1 MB batches", "produce 1 KB in 1 MB"),
-    ("1 broker: 1 KB in 16 KB batches", "produce 1 KB in 16 KB"),
-    ("1 broker: 100 B in 2 KB batches", "produce 100 B in 2 KB"),
+    ("1 broker: 1 KB in 1 MB batches", "produce 1 KB, 1 MB"),
+    ("1 broker: 1 KB in 16 KB batches", "produce 1 KB, 16 KB"),
+    ("1 broker: 100 B in 2 KB batches", "produce 100 B, 2 KB"),
     ("1 broker: consume 1 KB", "consume 1 KB"),
     ("3 brokers: 1 KB in 1 MB batches", "acks=all, 3 replicas, 1 KB in 1 MB"),
     ("3 brokers: 1 KB in 16 KB batches", "acks=all, 3 replicas, 1 KB in 16 KB"),
@@ -72,7 +72,7 @@ ROWS = (
     ("3 brokers: 100 partitions", "acks=all, 3 replicas, 1 KB in the client's own batches, 100"),
     ("3 brokers: 100 B in 2 KB batches", "acks=all, 3 replicas, 100 B"),
 )
-ONE_AT_A_TIME = "one record of 100 B at a time"
+ONE_AT_A_TIME = "one record of 100 B at a time, acks="
 PLOTS = (
     Plot(
         "performance-throughput",
@@ -95,12 +95,12 @@ PLOTS = (
         "Time that a client waits, Anabranch to Kafka: farther left is better",
         False,
         (
-            Wanted("1 broker: one record, median", "one record at a time, p50", unit="ms"),
-            Wanted("1 broker: one record, p99", "one record at a time", "p99 ms", "ms"),
-            Wanted("3 brokers: one record, median", ONE_AT_A_TIME, unit="ms"),
-            Wanted("3 brokers: one record, p99", ONE_AT_A_TIME, "p99 ms", "ms"),
-            Wanted("1 broker: cold start", "cold start", unit=""),
-            Wanted("1 broker: restart after SIGKILL", "restart after SIGKILL", unit=""),
+            Wanted("1 broker: one record, median", f"{ONE_AT_A_TIME}1", unit="ms"),
+            Wanted("1 broker: one record, p99", f"{ONE_AT_A_TIME}1", "p99 ms", "ms"),
+            Wanted("3 brokers: one record, median", f"{ONE_AT_A_TIME}all", unit="ms"),
+            Wanted("3 brokers: one record, p99", f"{ONE_AT_A_TIME}all", "p99 ms", "ms"),
+            Wanted("1 broker: cold start", "new folder: exec", unit="s"),
+            Wanted("1 broker: restart after SIGKILL", "SIGKILL with 5,500", unit="s"),
             Wanted("3 brokers: leader killed", "SIGKILL of the leader: longest", unit="s"),
             Wanted("3 brokers: leader frozen", "SIGSTOP of the leader: until", unit="s"),
         ),
