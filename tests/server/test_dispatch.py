@@ -25,6 +25,7 @@ from anabranch.core.wire.messages.metadata import MetadataRequest
 from anabranch.core.wire.messages.produce import ProduceRequest, ProduceResponse
 from anabranch.server.clocks import steady_ms
 from anabranch.server.connection import Connection
+from anabranch.server.dispatch import WARM_THREADS
 
 
 def cluster(name="c"):
@@ -374,3 +375,34 @@ async def test_a_forwarded_request_is_hung_up_when_the_node_stops(serve):
     await is_under_way.wait()
     await service.dispatcher.stop()
     assert await client.ended()
+
+
+async def test_a_read_that_is_queued_when_the_node_stops_is_hung_up(serve):
+    """Nobody reads it any more: its client asks again, elsewhere, at once."""
+    file, goes_on, positions = ColdFile(), threading.Event(), itertools.count()
+
+    def warm(position, length):
+        ColdFile.warm(file, position, length)
+        assert goes_on.wait(60)
+
+    def read(_node, _request, _now_ms):
+        return Cold((ColdRead(file, next(positions), 1),), lambda _now: cluster())
+
+    file.warm = warm
+    service = await serve(handler(60, read))
+    clients = [await service.connect() for _ in range(WARM_THREADS + 2)]
+    try:
+        for count, client in enumerate(clients, start=1):
+            client.send(1, DescribeClusterRequest(), 0)
+            await eventually(lambda: service.dispatcher.cold_reads_total == count)  # noqa: B023
+        await eventually(lambda: len(file.threads) == WARM_THREADS)
+        await service.dispatcher.stop()
+        for client in clients[WARM_THREADS:]:
+            assert await client.ended()
+    finally:
+        goes_on.set()
+    for client in clients[:WARM_THREADS]:  # these were under way
+        assert (await client.answer(60, 0))[0] == 1
+        client.send(2, DescribeClusterRequest(), 0)
+        assert await client.ended()
+    assert len(file.threads) == WARM_THREADS

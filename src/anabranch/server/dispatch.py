@@ -48,6 +48,8 @@ WARM_THREADS = 4
 SAME_READ_WARMED = 8
 """A range that is cold again so often after being warmed lies in a page cache that thrashes."""
 
+STOPS_UNREAD = "the node stops before the records were read"
+
 RESPONSE_SIZE = Struct(">i").pack
 
 
@@ -414,6 +416,9 @@ class Dispatcher(Performer):
         slot.colds = 1 if places.isdisjoint(slot.last_reads) else slot.colds + 1
         slot.last_reads = places
         self.cold_reads_total += len(cold.reads)
+        if places and self._is_stopping:
+            self._hang_up(slot, STOPS_UNREAD)
+            return
         if slot.colds > SAME_READ_WARMED:
             path, _ = next(iter(places))
             self._hang_up(slot, f"{path} does not stay in the page cache long enough")
@@ -452,11 +457,17 @@ class Dispatcher(Performer):
             self.mailbox.changed.add(cold)
 
     def _warmed(self, slot: Slot, cold: Cold, future: asyncio.Future[Any]) -> None:
-        """All of its bytes are there: a key has changed, as after any other event."""
-        if not future.cancelled():
-            cold.fault = future.exception()
-            if not slot.is_done:
-                self.wake(cold)
+        """All of its bytes are there, or never will be: a key has changed, as after any other
+        event."""
+        if future.cancelled():
+            return
+        fault = future.exception()
+        if isinstance(fault, asyncio.CancelledError):  # it was queued when the node stopped
+            cold.again = lambda _now_ms: Hangup(STOPS_UNREAD)
+        else:
+            cold.fault = fault
+        if not slot.is_done:
+            self.wake(cold)
 
     # Requests that only the controller answers.
 
@@ -553,7 +564,7 @@ class Dispatcher(Performer):
 
     async def stop(self) -> None:
         """Answer everybody who waits as if their time had come, and from now on whoever would wait,
-        also for a quota; let the threads end."""
+        also for a quota. What no thread reads yet is not read: whoever asked for it is hung up."""
         self._is_stopping = True
         self.begin()
         self.purgatory.finish_all(self.now_ms)
