@@ -38,7 +38,9 @@ def _keys() -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 @cache
 def _forwarded() -> tuple[int, ...]:
-    return tuple(key for key, each in handlers().items() if each.broker is forward)
+    return tuple(
+        key for key, each in handlers().items() if each.broker is forward or each.forwards_some
+    )
 
 
 def number_of(event: str) -> int:

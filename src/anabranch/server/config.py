@@ -34,6 +34,7 @@ from anabranch.core.settings.validation import (
     PER_ADDRESS,
     RETENTIONS,
     refuse_disorder,
+    refuse_unusable,
     unmet_requirement,
 )
 from anabranch.core.wire.compression import Codec
@@ -58,7 +59,6 @@ COORDINATOR_FILE = "diskless.db"
 OFF = -1
 """The HTTP port of a node that serves no HTTP."""
 CODECS = ("offsets.topic.compression.codec", "share.coordinator.state.topic.compression.codec")
-MEGABYTE = 1 << 20
 
 
 class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -394,13 +394,4 @@ def _refuse_contradictions(broker: BrokerConfig) -> None:
                 "must be 0 (none), 1 (gzip), 2 (snappy), 3 (lz4) or 4 (zstd)", name=name
             )
     refuse_disorder(broker)
-    if broker.log_cleaner_dedupe_buffer_size // broker.log_cleaner_threads <= MEGABYTE:
-        raise ConfigFault(
-            "must be more than 1 MiB for each of log.cleaner.threads",
-            name="log.cleaner.dedupe.buffer.size",
-        )
-    if not broker.max_connections_per_ip and not broker.max_connections_per_ip_overrides:
-        raise ConfigFault(
-            "can be 0 only if max.connections.per.ip.overrides names who may connect",
-            name="max.connections.per.ip",
-        )
+    refuse_unusable(broker)

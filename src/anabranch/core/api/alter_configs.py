@@ -1,28 +1,86 @@
-"""What AlterConfigs and IncrementalAlterConfigs share: resources, their checks, their answers."""
+"""What AlterConfigs and IncrementalAlterConfigs share: resources, their checks, their answers.
+
+The controller plans every resource. A broker that is asked to change its own settings looks first
+whether it can go over to them, as in Kafka: the controller does not know its file.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from anabranch.core.access.authorize import (
+    Authorizer,
     Operation,
     ResourceType,
     cluster_allowed,
     topic_allowed,
 )
+from anabranch.core.api.context import Broker
 from anabranch.core.controller.controller import Controller
 from anabranch.core.controller.reasons import Code
 from anabranch.core.controller.result import Reason, Result
 from anabranch.core.errors import ClientFault, ErrorCode
-from anabranch.core.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC
+from anabranch.core.metadata.image import (
+    CLUSTER_DEFAULT,
+    RESOURCE_BROKER,
+    RESOURCE_TOPIC,
+    MetadataImage,
+)
 from anabranch.core.request import Request
-from anabranch.core.settings.validation import Resource
+from anabranch.core.settings.validation import Resource, refuse_change, validate_broker_configs
 from anabranch.core.wire.metadata_records import ClearElrRecord, ConfigRecord, MetadataRecord
 
 Plan = Callable[[Controller, Any], Sequence[MetadataRecord]]
 Answer = Callable[..., Any]
+Values = Callable[[MetadataImage, Any], Mapping[str, str]]
+"""The whole set that a broker would have after a change."""
+
+REFUSED_WITH_IT = (
+    "The broker refuses another resource of this request, so it changed none. Send this one again."
+)
+
+
+def refused_here(
+    broker: Broker, request: Request, values_of: Values, answer: Answer
+) -> list[Any] | None:
+    """The answers of a broker that cannot go over to its own new settings; None when it can."""
+    resources = request.body.resources
+    faults = [_fault_here(broker, request, each, values_of) for each in resources]
+    if not any(faults):
+        return None
+    with_it = ClientFault(ErrorCode.INVALID_REQUEST, REFUSED_WITH_IT)
+    return [
+        answer(
+            error_code=(fault or with_it).code,
+            error_message=(fault or with_it).message,
+            resource_type=each.resource_type,
+            resource_name=each.resource_name,
+        )
+        for each, fault in zip(resources, faults, strict=True)
+    ]
+
+
+def _fault_here(
+    broker: Broker, request: Request, resource: Any, values_of: Values
+) -> ClientFault | None:
+    image, name, mine = broker.image, resource.resource_name, str(broker.broker_id)
+    if resource.resource_type != RESOURCE_BROKER or name not in (mine, CLUSTER_DEFAULT):
+        return None
+    try:
+        check_allowed(broker.authorizer, request, RESOURCE_BROKER, name)
+        values = values_of(image, resource)
+        validate_broker_configs(values, per_broker=name == mine)
+    except ClientFault:
+        return None  # the controller says so
+    own = values if name == mine else image.config(RESOURCE_BROKER, mine)
+    default = values if name != mine else image.config(RESOURCE_BROKER, CLUSTER_DEFAULT)
+    try:
+        refuse_change(broker.config, broker.config.with_dynamic(own, default))
+    except ClientFault as fault:
+        return fault
+    return None
 
 
 def decide_resources(
@@ -42,7 +100,7 @@ def decide_resources(
                 raise ClientFault(
                     ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."
                 )
-            check_allowed(controller, request, *key)
+            check_allowed(controller.authorizer, request, *key)
             made = plan(controller, each)
             records += made
             reasons += _reasons(key, made)
@@ -61,18 +119,18 @@ def decide_resources(
     return answers, Result(tuple(records), None, tuple(reasons))
 
 
-def check_allowed(controller: Controller, request: Request, resource_type: int, name: str) -> None:
+def check_allowed(authorizer: Authorizer, request: Request, resource_type: int, name: str) -> None:
     """Raise the authorization error of the resource unless ALTER_CONFIGS is allowed."""
     if resource_type == RESOURCE_TOPIC:
-        if not topic_allowed(controller.authorizer, request, Operation.ALTER_CONFIGS, name):
+        if not topic_allowed(authorizer, request, Operation.ALTER_CONFIGS, name):
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             raise ClientFault(code, "Topic authorization failed.")
     elif resource_type == Resource.GROUP:
         operation, kind = Operation.ALTER_CONFIGS, ResourceType.GROUP
-        if not controller.authorizer.authorize(request, operation, kind, name):
+        if not authorizer.authorize(request, operation, kind, name):
             code = ErrorCode.GROUP_AUTHORIZATION_FAILED
             raise ClientFault(code, "Group authorization failed.")
-    elif not cluster_allowed(controller.authorizer, request, Operation.ALTER_CONFIGS):
+    elif not cluster_allowed(authorizer, request, Operation.ALTER_CONFIGS):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         raise ClientFault(code, "Cluster authorization failed.")
 

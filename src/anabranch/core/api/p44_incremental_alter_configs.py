@@ -4,26 +4,34 @@ KIP: KIP-339, KIP-590 (forwarded)
 Versions: 0-1
 Behaviour: the operations of a resource apply in order, and the resource's whole set is checked
     after them. Each resource succeeds or fails by itself; a setting may be named once. Log levels
-    are changed at once by the broker and are not stored.
-Skipped: alter.config.policy.class.name; settings of groups and client metrics have no effect
+    are changed at once by the broker and are not stored. A broker refuses settings of its own that
+    it cannot go over to while it runs.
+Skipped: alter.config.policy.class.name; settings of groups and client metrics have no effect; what
+    else a request names of which a broker refuses its own settings
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from anabranch.core.access.authorize import Operation as Access
 from anabranch.core.access.authorize import ResourceType, cluster_allowed
-from anabranch.core.api.alter_configs import decide_resources, refuse_resources
+from anabranch.core.api.alter_configs import decide_resources, refuse_resources, refused_here
 from anabranch.core.api.context import Broker
 from anabranch.core.api.handler import Handler, forward
 from anabranch.core.api.log_levels import alter_levels
 from anabranch.core.broker.gate import Need
-from anabranch.core.controller.configs import Operation, change_configs
+from anabranch.core.controller.configs import (
+    Operation,
+    change_configs,
+    check_request,
+    values_after,
+)
 from anabranch.core.controller.controller import Controller, decides
 from anabranch.core.controller.result import Result
 from anabranch.core.errors import ClientFault, ErrorCode
+from anabranch.core.metadata.image import RESOURCE_BROKER, MetadataImage
 from anabranch.core.outcome import Outcome
 from anabranch.core.request import Request
 from anabranch.core.settings.validation import Resource
@@ -37,12 +45,26 @@ LOGGER = Resource.BROKER_LOGGER
 
 
 def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
-    """Alter log levels here, and leave everything else to the controller."""
-    body = request.body
-    if not body.resources or {each.resource_type for each in body.resources} != {LOGGER}:
+    """Alter log levels, refuse what this broker cannot go over to, forward all else."""
+    resources = request.body.resources
+    answers: list[Any] | None
+    if resources and {each.resource_type for each in resources} == {LOGGER}:
+        answers = [_alter_levels(broker, request, each) for each in resources]
+    else:
+        answers = refused_here(broker, request, _values, AlterConfigsResourceResponse)
+    if answers is None:
         return forward(broker, request, now_ms)
-    answers = [_alter_levels(broker, request, each) for each in body.resources]
     return IncrementalAlterConfigsResponse(responses=answers)
+
+
+def _values(image: MetadataImage, resource: Any) -> Mapping[str, str]:
+    operations = _operations(resource)
+    check_request(operations)
+    return values_after(image, None, RESOURCE_BROKER, resource.resource_name, operations)
+
+
+def _operations(resource: Any) -> list[Operation]:
+    return [Operation(each.name, each.config_operation, each.value) for each in resource.configs]
 
 
 def _alter_levels(broker: Broker, request: Request, resource: Any) -> AlterConfigsResourceResponse:
@@ -81,7 +103,7 @@ def _plan(controller: Controller, resource: Any) -> Sequence[MetadataRecord]:
         controller.config,
         resource.resource_type,
         resource.resource_name,
-        [Operation(each.name, each.config_operation, each.value) for each in resource.configs],
+        _operations(resource),
     )
 
 
@@ -108,5 +130,6 @@ HANDLER = Handler(
         "The policy class alter.config.policy.class.name has no effect.",
         "Log levels can be altered only in a request of their own.",
         "Settings of groups and of subscriptions to client metrics are stored, but have no effect.",
+        "If a broker refuses its own settings, nothing else that the request names is changed.",
     ),
 )

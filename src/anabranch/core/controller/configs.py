@@ -65,7 +65,7 @@ def replace_configs(
     wanted: Sequence[tuple[str, str | None]],
 ) -> tuple[MetadataRecord, ...]:
     """AlterConfigs: `wanted` becomes the whole set. Raises ClientFault."""
-    _check_request([Operation(key, SET, value) for key, value in wanted])
+    check_request([Operation(key, SET, value) for key, value in wanted])
     name = _checked_name(resource_type, name)
     values = {key: value for key, value in wanted if value is not None}
     if resource_type == RESOURCE_TOPIC and is_diskless(image, name):
@@ -81,17 +81,30 @@ def change_configs(
     operations: Sequence[Operation],
 ) -> tuple[MetadataRecord, ...]:
     """IncrementalAlterConfigs: the operations in order. Raises ClientFault."""
-    _check_request(operations)
+    check_request(operations)
     name = _checked_name(resource_type, name)
-    values = dict(image.config(resource_type, name))
     # this node's own settings are the defaults of topics, and say nothing of another broker's
     default_of = broker if resource_type == RESOURCE_TOPIC else None
-    for key, kind, value in operations:
-        values = apply_operation(resource_type, values, key, kind, value, default_of)
+    values = values_after(image, default_of, resource_type, name, operations)
     return _records(image, broker, resource_type, name, values)
 
 
-def _check_request(operations: Sequence[Operation]) -> None:
+def values_after(
+    image: MetadataImage,
+    default_of: BrokerConfig | None,
+    resource_type: int,
+    name: str,
+    operations: Sequence[Operation],
+) -> dict[str, str]:
+    """What would be set for a resource after the operations. Raises ClientFault."""
+    values = dict(image.config(resource_type, name))
+    for key, kind, value in operations:
+        values = apply_operation(resource_type, values, key, kind, value, default_of)
+    return values
+
+
+def check_request(operations: Sequence[Operation]) -> None:
+    """Raise ClientFault for operations that no resource could take."""
     if len({operation.name for operation in operations}) < len(operations):
         raise ClientFault(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     nulls = [each.name for each in operations if each.kind != DELETE and each.value is None]

@@ -219,6 +219,41 @@ def limits_by_address(text: str) -> Mapping[str, int] | None:
         elif entry.strip():
             return None
     return found
+def refuse_unusable(config: BrokerConfig) -> None:
+    """Raise ConfigFault for settings that are fine alone and not together, in a file as well as
+    later (Kafka's `validateValues`)."""
+    buffer_bytes, threads = config.log_cleaner_dedupe_buffer_size, config.log_cleaner_threads
+    if buffer_bytes // threads < LEAST["log.cleaner.dedupe.buffer.size"]:
+        raise ConfigFault(
+            "must be more than 1 MiB for each of log.cleaner.threads",
+            name="log.cleaner.dedupe.buffer.size",
+        )
+    if not config.max_connections_per_ip and not config.max_connections_per_ip_overrides:
+        raise ConfigFault(
+            "can be 0 only if max.connections.per.ip.overrides names who may connect",
+            name="max.connections.per.ip",
+        )
+
+
+def refuse_change(now: BrokerConfig, wanted: BrokerConfig) -> None:
+    """Refuse what a broker cannot go over to while it runs, in the words of Kafka's log cleaner.
+
+    Raises ClientFault (INVALID_REQUEST)."""
+    try:
+        refuse_unusable(wanted)
+    except ConfigFault as fault:
+        sentence = f"requirement failed: {fault.name} {fault.message}"
+        raise ClientFault(ErrorCode.INVALID_REQUEST, sentence) from fault
+    threads, why = now.log_cleaner_threads, ""
+    if wanted.log_cleaner_threads < threads // 2:
+        why = "reduced to less than half"
+    elif wanted.log_cleaner_threads > threads * 2:
+        why = "increased to more than double"
+    if why:
+        sentence = f"Log cleaner threads cannot be {why} the current value {threads}"
+        raise ClientFault(ErrorCode.INVALID_REQUEST, sentence)
+
+
 
 
 def refuse_disorder(config: BrokerConfig) -> None:

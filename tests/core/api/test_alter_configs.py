@@ -1,0 +1,147 @@
+"""A broker refuses settings of its own that it cannot go over to while it runs, as Kafka's does."""
+
+from __future__ import annotations
+
+import pytest
+from immutables import Map
+from msgspec.structs import replace
+from tests.core.api.in_memory_node import Denying, InMemoryNode
+
+from anabranch.core.access.authorize import Operation, ResourceType
+from anabranch.core.errors import ErrorCode
+from anabranch.core.outcome import Forward
+from anabranch.core.wire.messages.alter_configs import AlterableConfig as Wanted
+from anabranch.core.wire.messages.alter_configs import AlterConfigsRequest
+from anabranch.core.wire.messages.alter_configs import AlterConfigsResource as Whole
+from anabranch.core.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+
+TOPIC, BROKER = 2, 4
+ALL, OWN, OTHER = "", "1", "2"
+SET, DELETE = 0, 1
+THREADS, PER_IP = "log.cleaner.threads", "max.connections.per.ip"
+OVERRIDES = f"{PER_IP}.overrides"
+PER_IP_ALONE = f"requirement failed: {PER_IP} can be 0 only if {OVERRIDES} names who may connect"
+TOO_SMALL = (
+    "requirement failed: log.cleaner.dedupe.buffer.size must be more than 1 MiB for each of "
+    f"{THREADS}"
+)
+TO_HALF = "Log cleaner threads cannot be reduced to less than half the current value"
+TO_DOUBLE = "Log cleaner threads cannot be increased to more than double the current value"
+
+
+def node_with(config=None, *, own=None, default=None):
+    """A broker with settings in its file, of its own, and of all."""
+    node = InMemoryNode(config=config)
+    dynamic = {(BROKER, OWN): Map(own or {}), (BROKER, ALL): Map(default or {})}
+    node.broker.image = replace(node.broker.image, configs=Map(dynamic))
+    node.broker.config = node.broker.config.with_dynamic(own or {}, default or {})
+    return node
+
+
+def change(name, *operations, kind=BROKER):
+    """A resource of IncrementalAlterConfigs: (setting, value) pairs, None takes one away."""
+    configs = [
+        AlterableConfig(name=key, config_operation=DELETE if value is None else SET, value=value)
+        for key, value in operations
+    ]
+    return AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
+
+
+def told(node, *resources):
+    """Codes and sentences, None for what is forwarded to the controller."""
+    outcome = node.send(IncrementalAlterConfigsRequest(resources=list(resources)), 1)
+    if isinstance(outcome, Forward):
+        return None
+    return [(each.error_code, each.error_message) for each in outcome.responses]
+
+
+def refused(sentence):
+    return [(ErrorCode.INVALID_REQUEST, sentence)]
+
+
+@pytest.mark.parametrize("name", [ALL, OWN])
+@pytest.mark.parametrize(
+    ("node", "setting", "value", "sentence"),
+    [
+        ({}, PER_IP, "0", PER_IP_ALONE),
+        ({}, PER_IP, "1", None),
+        ({OVERRIDES: "10.0.0.1:5"}, PER_IP, "0", None),
+        ({}, THREADS, "2", None),
+        ({}, THREADS, "3", f"{TO_DOUBLE} 1"),
+        ({THREADS: "9"}, THREADS, "18", None),
+        ({THREADS: "9"}, THREADS, "4", None),
+        ({THREADS: "9"}, THREADS, "3", f"{TO_HALF} 9"),
+        ({THREADS: "100"}, THREADS, "128", TOO_SMALL),
+        ({THREADS: "2"}, "log.cleaner.dedupe.buffer.size", str((2 << 20) + 1), TOO_SMALL),
+    ],
+)
+def test_it_judges_by_its_own_file(name, node, setting, value, sentence):
+    answer = told(node_with(node), change(name, (setting, value)))
+    assert answer == (None if sentence is None else refused(sentence))
+
+
+def test_what_is_taken_away_is_judged_too():
+    node = node_with(own={PER_IP: "0", THREADS: "4"}, default={OVERRIDES: "10.0.0.1:5"})
+    assert told(node, change(ALL, (OVERRIDES, None))) == refused(PER_IP_ALONE)
+    assert told(node, change(OWN, (PER_IP, None))) is None
+    assert told(node, change(OWN, (THREADS, None))) == refused(f"{TO_HALF} 4")
+
+
+def test_its_own_settings_stand_over_those_of_all():
+    node = node_with(own={THREADS: "2", OVERRIDES: "10.0.0.1:5"})
+    assert told(node, change(ALL, (THREADS, "50"))) is None
+    assert told(node, change(ALL, (PER_IP, "0"))) is None
+
+
+def test_nothing_else_of_the_request_is_changed():
+    resources = change("t", ("retention.ms", "5"), kind=TOPIC), change(OWN, (THREADS, "3"))
+    (topic, broker) = told(node_with(), *resources)
+    assert broker == (ErrorCode.INVALID_REQUEST, f"{TO_DOUBLE} 1")
+    assert topic[0] == ErrorCode.INVALID_REQUEST
+    assert "Send this one again" in topic[1]
+
+
+@pytest.mark.parametrize(
+    "resource",
+    [
+        change(OTHER, (THREADS, "3")),
+        change("t", (PER_IP, "0"), kind=TOPIC),
+        change(OWN, (THREADS, "0")),
+        change(OWN, (THREADS, "x")),
+        change(OWN, (THREADS, "3"), (THREADS, "3")),
+        AlterConfigsResource(
+            resource_type=BROKER,
+            resource_name=OWN,
+            configs=[AlterableConfig(name=THREADS, config_operation=9, value="3")],
+        ),
+    ],
+)
+def test_the_controller_judges_what_it_can(resource):
+    assert told(node_with(), resource) is None
+
+
+def test_who_may_not_change_them_is_refused_by_the_controller():
+    node = node_with()
+    node.broker.authorizer = Denying((Operation.ALTER_CONFIGS, ResourceType.CLUSTER, None))
+    assert told(node, change(OWN, (THREADS, "3"))) is None
+
+
+def test_a_whole_set_is_judged_alike():
+    node = node_with(own={THREADS: "4"})
+    request = AlterConfigsRequest(
+        resources=[
+            Whole(
+                resource_type=BROKER,
+                resource_name=OWN,
+                configs=[Wanted(name="message.max.bytes", value="9")],
+            )
+        ]
+    )
+    (answer,) = node.send(request, 2).responses
+    assert (answer.error_code, answer.error_message) == refused(f"{TO_HALF} 4")[0]
+    request.resources[0].configs.append(Wanted(name=THREADS, value="8"))
+    assert isinstance(node.send(request, 2), Forward)
