@@ -16,7 +16,7 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from anabranch.core.settings.validation import limits_by_address
+from anabranch.server.address_limits import AddressLimits
 from anabranch.server.clocks import steady_ms
 from anabranch.server.connection import Connection
 from anabranch.server.dispatch import Dispatcher
@@ -72,6 +72,7 @@ class Acceptor:
         self._limits_now = limits_now
         self._dispatcher = dispatcher
         self._memory = memory
+        self.overrides = AddressLimits()
         self._by_host: dict[str, int] = {}
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None
@@ -128,6 +129,7 @@ class Acceptor:
 
     def stop_accepting(self) -> None:
         """Close the bound socket; the connections stay."""
+        self.overrides.stop()
         if self._server is not None:
             self._server.close()
         if self._sweeper is not None:
@@ -161,8 +163,9 @@ class Acceptor:
         count = self._by_host.get(host, 0)
         if len(self.connections) >= limits.max_connections:
             return self._refuse(connection, f"max.connections={limits.max_connections}")
-        overrides = limits_by_address(limits.max_connections_per_ip_overrides) or {}
-        most = overrides.get(host, limits.max_connections_per_ip)
+        self.overrides.follow(limits.max_connections_per_ip_overrides)
+        own = self.overrides.of(host)
+        most = limits.max_connections_per_ip if own is None else own
         if count >= most:
             return self._refuse(connection, f"max.connections.per.ip={most}")
         self._by_host[host] = count + 1
@@ -212,6 +215,7 @@ class Acceptor:
 
     def _sweep(self) -> None:
         idle_ms = self._limits.connections_max_idle_ms
+        self.overrides.follow(self._limits.max_connections_per_ip_overrides)
         self.largest_request_bytes = self._limits.socket_request_max_bytes
         if idle_ms > 0:
             oldest = steady_ms() - idle_ms

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
-from functools import lru_cache
 
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.settings.broker import BrokerConfig
@@ -207,10 +206,9 @@ def unmet_requirement(name: str, value: Value) -> str | None:
     return None
 
 
-@lru_cache(1)
 def limits_by_address(text: str) -> Mapping[str, int] | None:
-    """What `max.connections.per.ip.overrides` says: how many connections an address may have. None
-    for a text that says something else."""
+    """What `max.connections.per.ip.overrides` says: how many connections an address or a host may
+    have. None for a text that says something else."""
     found = {}
     for entry in text.split(","):
         address, _, count = map(str.strip, entry.rpartition(":"))
@@ -219,6 +217,8 @@ def limits_by_address(text: str) -> Mapping[str, int] | None:
         elif entry.strip():
             return None
     return found
+
+
 def refuse_unusable(config: BrokerConfig) -> None:
     """Raise ConfigFault for settings that are fine alone and not together, in a file as well as
     later (Kafka's `validateValues`)."""
@@ -252,8 +252,6 @@ def refuse_change(now: BrokerConfig, wanted: BrokerConfig) -> None:
     if why:
         sentence = f"Log cleaner threads cannot be {why} the current value {threads}"
         raise ClientFault(ErrorCode.INVALID_REQUEST, sentence)
-
-
 
 
 def refuse_disorder(config: BrokerConfig) -> None:

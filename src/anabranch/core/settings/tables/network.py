@@ -58,7 +58,7 @@ NETWORK = (
         INT, INT_MAX, MEDIUM, CLUSTER_WIDE, at_least(0), IN_FORCE),
     row("max.connections.per.ip", "Connections that one address may have open at once.",
         INT, INT_MAX, MEDIUM, CLUSTER_WIDE, at_least(0), IN_FORCE),
-    row("max.connections.per.ip.overrides", "Limits for single addresses, as address:count.",
+    row("max.connections.per.ip.overrides", "Limits for single addresses or hosts, as host:count.",
         STRING, "", MEDIUM, CLUSTER_WIDE, IN_FORCE),
     row("max.incremental.fetch.session.cache.slots",
         "Fetch sessions that are remembered (KIP-227).",
