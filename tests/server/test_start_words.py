@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
+import pytest
 from tests.server.node_kit import ThreadNode, free_port, settings_of
 
 from anabranch.core.metadata.store import StoreAway
 from anabranch.server import logs
 from anabranch.server import node as nodes
 from anabranch.server.config import load_config
+from anabranch.server.metadata_store import engines
 from anabranch.server.metadata_store.sqlite import SqliteStore
 
 
@@ -72,3 +75,30 @@ async def test_a_store_that_goes_away_once_it_was_opened(monkeypatch, tmp_path):
         await node.stop()
     (waits,) = [each for each in said if "waiting for the metadata store" in each]
     assert "store s: nobody answers" in waits
+
+
+async def test_a_store_that_goes_away_again_and_again_is_waited_for_once(monkeypatch, tmp_path):
+    """The start has one time for it, whatever it asks."""
+    asked = []
+
+    def is_away_for(seconds, name):
+        real, ends = getattr(SqliteStore, name), []
+
+        async def call(*arguments):
+            asked.append(name)
+            ends.append(time.monotonic() + seconds)
+            if time.monotonic() < ends[0]:
+                raise StoreAway("store s: nobody answers")
+            return await real(*arguments)
+
+        monkeypatch.setattr(SqliteStore, name, call)
+
+    for seconds, name in ((0.8, "open"), (0.8, "cluster_id"), (60, "lease")):
+        is_away_for(seconds, name)
+    monkeypatch.setattr(engines, "TRY_AGAIN_S", 0.01)
+    monkeypatch.setattr(nodes, "FIRST_WORD_S", 60)
+    time_out = {"initial_broker_registration_timeout_ms": "1200"}
+    node = nodes.Node(load_config(None, settings_of(tmp_path, **time_out)))
+    with pytest.raises(StoreAway):
+        await node.start()
+    assert "lease" not in asked

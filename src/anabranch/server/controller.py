@@ -29,11 +29,11 @@ from anabranch.core.metadata.store import MetadataStore, StoreAway
 from anabranch.core.metadata.store_check import UNKNOWN_URL, CopyEnd
 from anabranch.core.outcome import Propose
 from anabranch.core.settings.broker import BrokerConfig
-from anabranch.core.types import NEVER_MS
 from anabranch.server.clocks import steady_ms, wall_ms
 from anabranch.server.diskless.rows import LogRowsShell
 from anabranch.server.liveness_probe import Watch, dial
 from anabranch.server.logs import logger
+from anabranch.server.metadata_store.engines import Patience
 from anabranch.server.store_calls import carried_out
 
 LOG = logger("controller")
@@ -60,6 +60,7 @@ class ControllerShell(Performer):
         on_stop: Callable[[str], None] | None = None,
         rng: Random | None = None,
         store_url: str = UNKNOWN_URL,
+        patience: Patience | None = None,
     ) -> None:
         self.controller = Controller(node_id, cluster_id, config, rng or Random())
         self.tenure = Tenure(
@@ -80,8 +81,7 @@ class ControllerShell(Performer):
         self._start_fault: StorageFault | None = None
         self._is_away = False
         """Whether the store gave no answer to what was asked of it last."""
-        self._waits_until_ms = NEVER_MS
-        """Of a start that found the store away."""
+        self._patience = patience or Patience(config.initial_broker_registration_timeout_ms)
 
     async def start(self) -> None:
         """Take the lease when nobody else holds it, else wait for it in the background.
@@ -253,13 +253,12 @@ class ControllerShell(Performer):
 
     def _fault_at_start(self, fault: StorageFault) -> None:
         """What passes is waited for a while: the tenure asks again."""
-        timeout_ms = self.controller.static_config.initial_broker_registration_timeout_ms
-        self._waits_until_ms = min(self._waits_until_ms, steady_ms() + timeout_ms)
-        if not isinstance(fault, StoreAway) or steady_ms() >= self._waits_until_ms:
+        left_ms = self._patience.left_ms() if isinstance(fault, StoreAway) else 0
+        if left_ms <= 0:
             self._fail_start(fault)
         elif not self._is_away:
             self._is_away = True
-            LOG.warning("waiting for the metadata store", timeout_ms=timeout_ms, why=str(fault))
+            LOG.warning("waiting for the metadata store", timeout_ms=left_ms, why=str(fault))
 
     def _fail_start(self, fault: StorageFault) -> None:
         self._start_fault = self._start_fault or fault

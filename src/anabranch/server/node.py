@@ -44,7 +44,7 @@ from anabranch.server.files import RealFiles
 from anabranch.server.listener import Acceptor
 from anabranch.server.logs import logger
 from anabranch.server.metadata_log import MetadataFollower
-from anabranch.server.metadata_store.engines import open_for_start, waited_for
+from anabranch.server.metadata_store.engines import Patience, open_for_start, waited_for
 from anabranch.server.receive_memory import ReceiveMemory
 from anabranch.server.roles import BrokerRole, ControllerDispatcher, ControllerSide
 
@@ -144,10 +144,11 @@ class Node:
             cluster_id=lambda: self.cluster_id,
         )
         timeout_ms = config.broker.initial_broker_registration_timeout_ms
+        patience = Patience(timeout_ms)
         if config.is_controller:
-            self._store = await open_for_start(config.metadata_store_url, timeout_ms)
+            self._store = await open_for_start(config.metadata_store_url, patience)
             proposed = self._folders.cluster_id_or_new()
-            known = await waited_for(partial(self._store.cluster_id, proposed), timeout_ms)
+            known = await waited_for(partial(self._store.cluster_id, proposed), patience)
             self.cluster_id = self._folders.settle(known)
         else:
             known = await cluster_of_controllers(
@@ -162,7 +163,7 @@ class Node:
         self.stores = StoresAtStart(config, self.cluster_id)
         await self.stores.begin()
         if config.is_controller:
-            await self._start_controller(copy)
+            await self._start_controller(copy, patience)
         if config.is_broker:
             await self._bind_broker()
         await self._follow(copy)
@@ -200,7 +201,7 @@ class Node:
             "that to controller.quorum.bootstrap.servers of this node"
         )
 
-    async def _start_controller(self, copy: MetadataCopy) -> None:
+    async def _start_controller(self, copy: MetadataCopy, patience: Patience) -> None:
         assert self._channel is not None and self._folders is not None
         config = self.config
         side = ControllerSide()
@@ -208,6 +209,7 @@ class Node:
             config.node_id, self.cluster_id, self._store, config.broker,
             on_changed=side.changed, copy=copy.end, on_stop=self.stop_because,
             store_url=without_secrets(config.metadata_store_url), home=self._folders.home,
+            patience=patience,
         )  # fmt: skip
         dispatcher = ControllerDispatcher(shell.controller, handlers(), side)
         side.attach(shell, dispatcher)

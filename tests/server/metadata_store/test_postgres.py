@@ -12,7 +12,7 @@ from node_kit import free_port
 from anabranch.core.errors import StorageFault
 from anabranch.core.metadata.store import Committed, Deposed, Snapshot, StoreAway, StoredBatch
 from anabranch.server.metadata_store import postgres as postgres_store
-from anabranch.server.metadata_store.engines import open_for_start, open_store
+from anabranch.server.metadata_store.engines import Patience, open_for_start, open_store
 
 
 async def test_a_server_that_is_away_or_refuses_is_one_line_without_the_password(
@@ -39,8 +39,8 @@ async def test_a_start_waits_for_a_server_that_is_away_and_not_for_one_that_refu
     url = postgres.new_database()
     postgres.stop(at_once=True)
     with pytest.raises(StoreAway):
-        await open_for_start(url, timeout_ms=0)
-    starting = asyncio.create_task(open_for_start(url, timeout_ms=60_000))
+        await open_for_start(url, Patience(0))
+    starting = asyncio.create_task(open_for_start(url, Patience(60_000)))
     await asyncio.to_thread(postgres.start)
     await (await starting).close()
     for refused in (
@@ -48,7 +48,7 @@ async def test_a_start_waits_for_a_server_that_is_away_and_not_for_one_that_refu
         postgres.url("no-such-database"),
     ):
         with pytest.raises(StorageFault) as told:
-            await open_for_start(refused, timeout_ms=3_600_000)
+            await open_for_start(refused, Patience(3_600_000))
         assert not isinstance(told.value, StoreAway)
 
 

@@ -11,7 +11,7 @@ import pytest
 from anabranch.core.errors import StorageFault
 from anabranch.core.metadata.store import StoreAway
 from anabranch.server import sqlite_file
-from anabranch.server.metadata_store.engines import open_for_start, open_store
+from anabranch.server.metadata_store.engines import Patience, open_for_start, open_store
 
 
 async def test_a_file_that_another_program_has_locked_is_waited_for(tmp_path, monkeypatch):
@@ -23,7 +23,7 @@ async def test_a_file_that_another_program_has_locked_is_waited_for(tmp_path, mo
         other.execute("BEGIN EXCLUSIVE")
         with pytest.raises(StoreAway, match="another program has locked it"):
             await store.lease()
-        starting = asyncio.create_task(open_for_start(url, timeout_ms=60_000))
+        starting = asyncio.create_task(open_for_start(url, Patience(60_000)))
         await asyncio.wait((starting,), timeout=0.2)
         assert not starting.done()
     again = await starting
