@@ -108,6 +108,7 @@ def brokers_tell_who_is_away(verb):
     assert found[3]["reason"].endswith(gone) and found[1]["reason"] is None
     assert gone in verb("cluster", "brokers").stdout
     said = verb("cluster", "status").stdout
+    assert "alone-0 first, have no leader and wait for broker(s) 3 to be back" in said
     assert "--unavailable-partitions" in said
     assert "A fenced broker is down" in said
 

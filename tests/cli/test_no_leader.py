@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from anabranch.testing import LocalCluster
@@ -31,3 +33,17 @@ def test_what_has_no_leader_is_waited_for_and_named(verb):
     for done in (verb("produce", *words, input="x\n"), verb("consume", *words)):
         assert done.exit_code == 1
         assert "Partition t-1 has no leader" in done.output
+
+
+def test_the_broker_that_must_be_back_is_named(verb):
+    explained = verb("explain", "t-1").output
+    assert "No leader: it waits for broker(s) 2 to be back: no other broker has its records\n" in (
+        explained
+    )
+    assert "No leader" not in verb("explain", "t-0").output
+    said = verb("cluster", "status").output
+    assert "1 partition(s), t-1 first, have no leader and wait for broker(s) 2 to be back" in said
+    told = json.loads(verb("explain", "t-1", "--json").output)
+    assert told["waits_for"] == [2]
+    assert [each["state"] for each in told["here"]] == ["eligible"]
+    assert json.loads(verb("cluster", "status", "--json").output)["unavailable_wait_for"] == [2]

@@ -260,6 +260,7 @@ def _status(found: Overview) -> dict[str, Any]:
         "topics": found.topics,
         "partitions": found.partitions,
         "unavailable": found.ill[Illness.UNAVAILABLE],
+        "unavailable_wait_for": sorted({each for row in found.leaderless.values() for each in row}),
         "under_min_isr": found.ill[Illness.UNDER_MIN_ISR],
         "at_min_isr": found.ill[Illness.AT_MIN_ISR],
         "under_replicated": found.ill[Illness.UNDER_REPLICATED],
@@ -284,10 +285,7 @@ def _remedies(told: dict[str, Any], found: Overview) -> list[str]:
     """What to look at next, the worst first; nothing for a healthy cluster."""
     said = []
     if told["unavailable"]:
-        said.append(
-            "Some partitions have no leader: list them with `anabranch topics describe "
-            "--unavailable-partitions`, and start their replicas."
-        )
+        said.append(_leaderless(told, found))
     elif told["under_min_isr"]:
         said.append(
             "acks=all is refused for some partitions: `anabranch topics describe "
@@ -320,6 +318,20 @@ def _remedies(told: dict[str, Any], found: Overview) -> list[str]:
             "preferred replicas."
         )
     return said
+
+
+def _leaderless(told: dict[str, Any], found: Overview) -> str:
+    """Whom partitions without a leader wait for, and what names and explains them."""
+    from anabranch.core.controller.partitions.record_holders import awaited
+
+    first = next(iter(found.leaderless))
+    down = told["unavailable_wait_for"]
+    waits = f" and wait for {awaited(down)}" if down else ""
+    return (
+        f"{len(found.leaderless)} partition(s), {first} first, have no leader{waits}: `anabranch "
+        f"topics describe --unavailable-partitions` lists them, `anabranch explain {first}` "
+        "explains one."
+    )
 
 
 def _held_up(found: Overview) -> str:

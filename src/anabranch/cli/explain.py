@@ -54,6 +54,8 @@ def _print(found: Explained) -> None:
     leader = f"led by broker {state.leader}" if state.leader >= 0 else "without a leader"
     observed = f", observed by {_ids(state.observers)}" if state.observers else ""
     click.echo(f"{found.place}: {leader}, in sync {_ids(state.isr)}{observed}")
+    if found.no_leader is not None:
+        click.echo(f"No leader: {found.no_leader}")
     click.echo("Why here:")
     rows = [(each.broker_id, each.rack or "-", _state(found, each), each.sentence)
             for each in found.explanation.here]  # fmt: skip
@@ -84,7 +86,9 @@ def _state(found: Explained, here: ExplainedReplica) -> str:
         return "leaving"
     if here.broker_id == found.state.leader:
         return "leader"
-    return "in sync" if here.broker_id in found.state.isr else "behind"
+    if here.broker_id in found.state.isr:
+        return "in sync"
+    return "eligible" if here.broker_id in found.state.eligible else "behind"
 
 
 def _takes(changes: tuple[Any, ...]) -> str:
@@ -99,6 +103,8 @@ def _told(found: Explained) -> dict[str, Any]:
     return {
         "partition": str(found.place),
         "leader": found.state.leader,
+        "no_leader": found.no_leader,
+        "waits_for": [*found.waits_for],
         "isr": [*found.state.isr],
         "observers": [*found.state.observers],
         "here": [

@@ -12,12 +12,14 @@ from typing import NamedTuple
 from anabranch.client.carried_plans import is_open, newest, state_of
 from anabranch.client.cluster import Cluster
 from anabranch.client.overview import reasons_of
-from anabranch.client.partitions import Partition
+from anabranch.client.partitions import Partition, leaderless
 from anabranch.client.plans import View, look
 from anabranch.client.reasons import Told
 from anabranch.client.reassignments import waits_for
+from anabranch.core.controller.partitions.record_holders import awaited
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.placement.explanation import Explanation, explain
+from anabranch.core.placement.layout import Row
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.own_fields import PlanTold
 
@@ -25,10 +27,13 @@ MOST_SAID = 10
 
 
 class Explained(NamedTuple):
-    """One partition; `moves` says what moves it, would move it, or why nothing does."""
+    """One partition; `moves` says what moves it, would move it, or why nothing does. While nobody
+    leads it, `no_leader` says why, and `waits_for` has those with its records that are down."""
 
     place: TopicPartition
     state: Partition
+    no_leader: str | None
+    waits_for: Row
     adding: tuple[int, ...]
     removing: tuple[int, ...]
     explanation: Explanation
@@ -48,16 +53,20 @@ async def explained(cluster: Cluster, place: TopicPartition) -> Explained:
         for each in topic.partitions
         if each.partition == place.partition
     )
+    holders = leaderless(view.topics).get(place, ())
+    down = tuple(each for each in holders if each not in _active(view))
     explanation = explain(view.layout, place)
     moving = view.moving.get(place)
     said = (await reasons_of(cluster)).about(str(place), MOST_SAID)
     return Explained(
         place,
         state,
+        _no_leader(holders, down),
+        down,
         moving.coming if moving else (),
         moving.removing if moving else (),
         explanation,
-        _moves(view, place, await newest(cluster), explanation),
+        _moves(view, place, holders, await newest(cluster), explanation),
         said,
     )
 
@@ -74,8 +83,28 @@ def _of_diskless(view: View, place: TopicPartition) -> list[str]:
     ]
 
 
+def _active(view: View) -> set[int]:
+    return {site.broker_id for site in view.sites if site.active}
+
+
+def _no_leader(holders: Row, down: Row) -> str | None:
+    """Why nobody leads, by who has the records; nothing where somebody leads, or no broker has
+    them."""
+    if not holders:
+        return None
+    if set(holders) > set(down):
+        up = ", ".join(str(each) for each in holders if each not in down)
+        return f"broker(s) {up} are up, should have its records, and do not lead: see their logs"
+    which = ", any one of them" if len(down) > 1 else ""
+    return f"it waits for {awaited(down)}{which}: no other broker has its records"
+
+
 def _moves(
-    view: View, place: TopicPartition, plan: PlanTold | None, explanation: Explanation
+    view: View,
+    place: TopicPartition,
+    holders: Row,
+    plan: PlanTold | None,
+    explanation: Explanation,
 ) -> list[str]:
     found = _of_diskless(view, place)
     moving = view.moving.get(place)
@@ -83,8 +112,7 @@ def _moves(
         target = ", ".join(map(str, moving.target))
         waits = ", ".join(map(str, moving.coming)) or "those that stay"
         found.append(f"it moves to {target}: waiting for {waits} to be in sync")
-        active = {site.broker_id for site in view.sites if site.active}
-        if down := sorted(waits_for(moving, active)):
+        if down := sorted(waits_for(moving, _active(view), holders)):
             found.append(
                 f"broker(s) {', '.join(map(str, down))}, which it waits for, are down: start "
                 "them, or cancel the move with `anabranch partitions reassign --cancel --file FILE`"

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from anabranch.client.admin import cordoned_in, describe_cluster, full_folders
 from anabranch.client.cluster import Cluster, check
 from anabranch.client.connection import ConnectionLost
-from anabranch.client.partitions import Illness, Topic, describe_topics
+from anabranch.client.partitions import Illness, Topic, describe_topics, leaderless
 from anabranch.client.reasons import Reasons
 from anabranch.client.reassignments import under_way, waits_for
 from anabranch.core.controller.moves.reassignment import Move
@@ -76,6 +76,8 @@ class Overview(NamedTuple):
     topics: int
     partitions: int
     ill: dict[Illness, int]
+    leaderless: dict[TopicPartition, tuple[int, ...]]
+    """Partitions that nobody leads, and the brokers with their records that are down."""
     missing: int
     """Replicas that no broker has yet."""
     not_preferred: int
@@ -100,6 +102,7 @@ async def overview(cluster: Cluster) -> Overview:
     topics = await describe_topics(cluster, None)
     moves = await under_way(cluster)
     up = {each.broker_id for each in found.brokers if not each.is_fenced}
+    holders = leaderless(topics)
     brokers = [
         counts_of(each, topics, is_cordoned=each.broker_id in cordoned_in(found))
         for each in sorted(found.brokers, key=lambda each: each.broker_id)
@@ -116,19 +119,28 @@ async def overview(cluster: Cluster) -> Overview:
         topics=len(topics),
         partitions=len(every),
         ill=ill,
+        leaderless={
+            place: tuple(each for each in row if each not in up)
+            for place, row in sorted(holders.items())
+        },
         missing=sum(each.missing for _, each in every),
         not_preferred=sum(0 <= each.leader != each.replicas[0] for _, each in every),
         moving=len(moves),
-        held_up=held_up(moves, up),
+        held_up=held_up(moves, up, holders),
         full=await full_folders(cluster, found),
     )
 
 
 def held_up(
-    moves: Mapping[TopicPartition, Move], up: Container[int]
+    moves: Mapping[TopicPartition, Move],
+    up: Container[int],
+    holders: Mapping[TopicPartition, tuple[int, ...]],
 ) -> dict[TopicPartition, tuple[int, ...]]:
-    """The moves that wait for somebody who is not `up`, and for whom."""
-    waiting = {place: waits_for(move, up) for place, move in sorted(moves.items())}
+    """The moves that wait for somebody who is not `up`, and for whom; `holders` has the partitions
+    that nobody leads."""
+    waiting = {
+        place: waits_for(move, up, holders.get(place, ())) for place, move in sorted(moves.items())
+    }
     return {place: down for place, down in waiting.items() if down}
 
 

@@ -15,7 +15,7 @@ Source: Kafka 4.1's TopicCommand, KIP-351, KIP-966. Not here: tables.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ from anabranch.client.cluster import Cluster, check, check_there
 from anabranch.client.connection import ConnectionLost
 from anabranch.client.reassignments import under_way
 from anabranch.core.controller.moves.reassignment import Move
+from anabranch.core.controller.partitions.record_holders import holders
 from anabranch.core.errors import ERRORS, ApiError, ErrorCode
 from anabranch.core.placement.constraints import SETTING as CONSTRAINTS
 from anabranch.core.placement.constraints import (
@@ -136,6 +137,21 @@ class Topic(NamedTuple):
     def shared_racks(self) -> int:
         """Partitions in fewer racks than they could be in, as the topic accepts."""
         return sum(each.shares_racks for each in self.partitions)
+
+
+def leaderless(topics: Iterable[Topic]) -> dict[TopicPartition, tuple[int, ...]]:
+    """The partitions that nobody leads, and who has their records: no broker those of a diskless
+    one."""
+    return {
+        TopicPartition(topic.name, each.partition): (
+            holders(each.isr, each.eligible, each.last_known_eligible, each.placed)
+            if topic.diskless is None
+            else ()
+        )
+        for topic in topics
+        for each in topic.partitions
+        if each.leader < 0
+    }
 
 
 async def describe_topics(cluster: Cluster, names: Sequence[str] | None) -> list[Topic]:

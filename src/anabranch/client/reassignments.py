@@ -146,9 +146,11 @@ async def under_way(cluster: Cluster) -> dict[TopicPartition, Move]:
     }
 
 
-def waits_for(move: Move, up: Container[int]) -> Row:
-    """Those who must be in sync for a move to end, and are not `up`."""
-    return tuple(each for each in move.needed if each not in up)
+def waits_for(move: Move, up: Container[int], holders: Row = ()) -> Row:
+    """Those without whom a move cannot end, and who are not `up`: who must be in sync, and while
+    nobody leads, the `holders` of the records."""
+    needed = dict.fromkeys((*move.needed, *holders))
+    return tuple(each for each in needed if each not in up)
 
 
 def held(row: Sequence[int]) -> Row:

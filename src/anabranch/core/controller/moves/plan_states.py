@@ -12,6 +12,7 @@ from enum import Enum
 from anabranch.core.controller.brokers.membership import is_active
 from anabranch.core.controller.cluster_state import ClusterState
 from anabranch.core.controller.moves.reassignment import Move, begun
+from anabranch.core.controller.partitions.record_holders import awaited, holders
 from anabranch.core.diskless.topics import is_diskless
 from anabranch.core.metadata.image import PartitionImage
 from anabranch.core.metadata.plan_state import MoveImage, PlanImage, Row, Status
@@ -76,7 +77,9 @@ def held_up(
         state.image, state.topic_name((move.topic_id, move.partition))
     )
     if copies and partition.leader < 0:
-        needed += partition.isr or partition.elr or partition.last_known_elr or partition.replicas
+        needed += holders(
+            partition.isr, partition.elr, partition.last_known_elr, partition.replicas
+        )
     return away(state, tuple(dict.fromkeys(needed)))
 
 
@@ -119,10 +122,7 @@ def _tell(
     down = held_up(state, plan, move, partition)
     if status is not Status.UNDER_WAY and not down:
         return
-    if down:
-        sentence = f"waits for broker(s) {', '.join(map(str, down))} to be back"
-    else:
-        sentence = "copies"
+    sentence = f"waits for {awaited(down)}" if down else "copies"
     answer.moves.append(
         ToldMove(
             topic=state.topic_name((move.topic_id, move.partition)),
