@@ -37,6 +37,7 @@ REMEDIES = {
     "UNKNOWN_TOPIC_OR_PARTITION": "`anabranch topics describe` shows what there is.",
     "TRANSACTIONAL_ID_NOT_FOUND": "`anabranch transactions list` shows those that there are.",
     "GROUP_ID_NOT_FOUND": "`anabranch groups list` shows those that there are.",
+    "LEADER_NOT_AVAILABLE": "`anabranch cluster status` names the brokers that must be back.",
     "OFFSET_OUT_OF_RANGE": "The first record is at `--offset earliest`.",
 }
 """What helps, by the name of an error code; for sentences that do not say it themselves."""

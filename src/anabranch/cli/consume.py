@@ -18,6 +18,8 @@ import click
 from anabranch.cli.cluster_command import (
     DEFAULT_TIMEOUT_SECONDS,
     MOST_INT64,
+    REMEDIES,
+    Refused,
     Seconds,
     ask,
     bootstrap_option,
@@ -26,7 +28,7 @@ from anabranch.cli.cluster_command import (
 )
 from anabranch.cli.completion_names import complete_topics
 from anabranch.cli.record_format import RecordFormat
-from anabranch.cli.record_reader import Member, Reader
+from anabranch.cli.record_reader import Member, Reader, named
 from anabranch.core.settings.setting import is_true
 
 if TYPE_CHECKING:
@@ -144,7 +146,11 @@ def command(
     isolation_level: str, properties: tuple[str, ...], template: str | None, as_json_lines: bool,
     group_id: str | None,
 ) -> None:  # fmt: skip
-    """Print the records of a topic, one on each line, until Ctrl-C."""
+    """Print the records of a topic, one on each line, until Ctrl-C.
+
+    Partitions without a leader are read as soon as they have one; if --timeout ends before, the
+    exit code is 1 and standard error names them.
+    """
     if sys.stdout is None:
         raise click.UsageError("Standard output is closed: no record can be printed.")
     if group_id is not None and partition is not None:
@@ -164,7 +170,7 @@ def command(
     form = None if template is None else RecordFormat(template)
     idle_seconds = timeout_seconds if timeout_ms is None else timeout_ms / 1000
     shape = shape_of(properties, as_json=as_json_lines)
-    seen = 0
+    seen, unread = 0, ""
 
     async def work(cluster: Cluster) -> None:
         from anabranch.client.membership import Membership
@@ -183,14 +189,18 @@ def command(
             await member.leave()
 
     async def show(reader: Reader | Member) -> None:
-        nonlocal seen
+        from anabranch.client.partition_producers import PASS_OVER_SECONDS
+
+        nonlocal seen, unread
         idle_since = time.monotonic()
         while max_messages is None or seen < max_messages:
             records = await reader.poll()
             if records:
                 idle_since = time.monotonic()
             elif idle_seconds is not None and time.monotonic() - idle_since >= idle_seconds:
-                return
+                if not reader.waiting or time.monotonic() - idle_since >= PASS_OVER_SECONDS:
+                    unread = named(topic, reader.waiting)
+                    return
             shown = records if max_messages is None else records[: max_messages - seen]
             try:
                 if shown and form is not None:
@@ -211,6 +221,13 @@ def command(
             tells_itself=True,
         )
     click.echo(f"Processed a total of {seen:,} record(s).", err=True)
+    if unread:
+        code = "LEADER_NOT_AVAILABLE"
+        raise Refused(
+            f"No leader is ready for {unread}: records may be missing.",
+            code=code,
+            remedy=REMEDIES[code],
+        )
 
 
 def _end_in_order_at_sigterm() -> None:

@@ -4,7 +4,8 @@ What: `Reader` fetches from the leaders of the partitions that it was given, and
 batches and, for read_committed, aborted ones; `Member` reads what a group gives to it. Rules kept:
 a group's offsets are committed only for records that were printed; a batch that cannot be read is a
 fault, after all that came before it; an offset of a topic is no offset of one that was created
-later with its name. Not here: how a record is printed.
+later with its name; a partition without a leader is named, and keeps nobody from the others. Not
+here: how a record is printed.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ COMMIT_SECONDS = 5.0
 """How often a group's offsets are committed, as Kafka's consumers do by themselves."""
 GROWTH_SECONDS = 10.0
 """How often one that reads a whole topic looks for partitions that were added."""
+LOOK_SECONDS = 0.5
+"""How often one looks for leaders of partitions that have none."""
+MOST_NAMED = 10
 BATCH_LIMIT_BYTES = 256 << 20
 DAMAGED = "CORRUPT_MESSAGE"
 """As Kafka's clients call what they cannot read."""
@@ -44,9 +48,16 @@ class Reader:
         self.topic_id: bytes = b""
         self._isolation_level = isolation_level
         self._leaders: dict[int, int] = {}
+        """Of every partition that is to be read, -1 while it has none."""
         self._offsets: dict[int, int] = {}
+        self._owed: dict[int, tuple[int, int]] = {}
+        """The partitions of which no leader has told yet where to begin: what a group committed, or
+        -1, and EARLIEST or LATEST for where that does not count."""
+        self._named: set[int] = set()
+        """Those that were said to have no leader."""
         self._unreadable: Refused | None = None
-        self._counted_s: float | None = None
+        self._reads_all = False
+        self._looked_s = 0.0
         self._count = 0
         self._first_count: int | None = None
 
@@ -56,22 +67,20 @@ class Reader:
         """Read these partitions from now on: from where a group stopped, the others from `start`.
         An offset that retention removed counts as none. Partitions that were added meanwhile are
         read from their beginning: all that they have is newer than the command."""
-        from anabranch.client.fetch import list_offsets
         from anabranch.core.types import EARLIEST, LATEST
 
         if await self._learn(partitions):
             self._first_count, committed = 0, {}
-        begin = await list_offsets(self.cluster, self.topic, EARLIEST, partitions)
-        end = await list_offsets(self.cluster, self.topic, LATEST, partitions)
         if self._first_count is None:
             self._first_count = self._count
-        count = self._first_count
-        new = {each: (begin if start == "earliest" or each >= count else end)[each] for each in end}
+        new = EARLIEST if start == "earliest" else LATEST
         self._unreadable = None
-        self._offsets = {
-            each: at if begin[each] <= (at := committed.get(each, -1)) <= end[each] else new[each]
+        self._offsets = {}
+        self._owed = {
+            each: (committed.get(each, -1), new if each < self._first_count else EARLIEST)
             for each in partitions
         }
+        await self._begin_owed()
 
     def shown(self, records: Sequence[tuple[int, Record]], count: int) -> None:
         """Only the first of the records that came last were printed."""
@@ -80,11 +89,22 @@ class Reader:
 
     @property
     def positions(self) -> dict[int, int]:
-        """The next offset of each partition."""
+        """The next offset of each partition, as far as it is known."""
         return dict(self._offsets)
 
+    @property
+    def waiting(self) -> list[int]:
+        """The partitions that cannot be read now, for want of a leader that is ready."""
+        return sorted(self._leaderless | self._owed.keys())
+
+    @property
+    def _leaderless(self) -> set[int]:
+        brokers = self.cluster.brokers
+        return {each for each, leader in self._leaders.items() if leader not in brokers}
+
     async def begin(self, start: str, partition: int | None) -> None:
-        """Find where to start in each partition."""
+        """Find where to start in each partition; at least one must have a leader."""
+        from anabranch.client.cluster import no_leader
         from anabranch.client.fetch import list_offsets
         from anabranch.core.types import EARLIEST, LATEST
 
@@ -92,25 +112,32 @@ class Reader:
             await self.cluster.topic(self.topic)
         else:
             await self.cluster.partition(self.topic, partition)
-        among = None if partition is None else [partition]
-        await self.cluster.retrying(lambda: self._learn(among))
-        wanted = list(self._leaders)
+
+        async def learn() -> None:
+            await self._learn(None if partition is None else [partition])
+            if len(self._leaderless) == len(self._leaders):
+                raise no_leader(self.topic, partition or 0)
+
+        await self.cluster.retrying(learn)
+        self._reads_all = partition is None
         if start.isdigit():
-            self._offsets = {wanted[0]: int(start)}
-            await list_offsets(self.cluster, self.topic, LATEST, wanted)
-        else:
-            kind = EARLIEST if start == "earliest" else LATEST
-            self._offsets = await list_offsets(self.cluster, self.topic, kind, wanted)
-        if partition is None:
-            self._counted_s = time.monotonic()
+            self._offsets = dict.fromkeys(self._leaders, int(start))
+            await list_offsets(self.cluster, self.topic, LATEST, self._offsets)
+            return
+        kind = EARLIEST if start == "earliest" else LATEST
+        self._owed = dict.fromkeys(self._leaders, (-1, kind))
+        await self._begin_owed()
 
     async def _learn(self, among: Collection[int] | None) -> bool:
         """Who leads those partitions, or all; whether the topic is another than the one that was
         read, and is told so."""
-        from anabranch.client.cluster import leaders_of
-
         found = await self.cluster.topic(self.topic)
-        self._leaders, self._count = leaders_of(found, among), len(found.partitions)
+        self._leaders = {
+            each.partition_index: each.leader_id
+            for each in found.partitions
+            if among is None or each.partition_index in among
+        }
+        self._count, self._looked_s = len(found.partitions), time.monotonic()
         before, self.topic_id = self.topic_id, found.topic_id
         is_another = before not in (b"", found.topic_id)
         if is_another:
@@ -118,31 +145,49 @@ class Reader:
             click.echo(f"{said}: it is read from its beginning.", err=True)
         return is_another
 
-    async def _learn_again(self) -> None:
-        """Who leads now; the beginning of a topic that took the place of what was read."""
-        from anabranch.client.fetch import list_offsets
+    async def _look_again(self) -> None:
+        """Who leads now; the beginning of partitions that were added, as in `take`, and of a topic
+        that took the place of what was read."""
         from anabranch.core.types import EARLIEST
 
-        whole = self._counted_s is not None
-        if await self._learn(None if whole else self._offsets):
-            kept = list(self._leaders)
-            self._offsets = await list_offsets(self.cluster, self.topic, EARLIEST, kept)
+        known = {*self._offsets, *self._owed}
+        if await self._learn(None if self._reads_all else known):
+            self._offsets, self._owed, known = {}, {}, set()
+        self._owed |= dict.fromkeys(self._leaders.keys() - known, (-1, EARLIEST))
+        await self._begin_owed()
 
-    async def _take_added(self) -> None:
-        """Read partitions that were added from their beginning, as in `take`."""
+    async def _begin_owed(self) -> None:
+        """Find where to begin in partitions that have a leader now; name those that have none."""
         from anabranch.client.fetch import list_offsets
-        from anabranch.core.types import EARLIEST
+        from anabranch.core.types import EARLIEST, LATEST
 
-        found = (await self.cluster.topic(self.topic)).partitions
-        added = {
-            each.partition_index: each.leader_id
-            for each in found
-            if each.partition_index not in self._offsets and each.leader_id >= 0
-        }
-        if added:
-            self._offsets |= await list_offsets(self.cluster, self.topic, EARLIEST, list(added))
-            self._leaders |= added
-        self._counted_s = time.monotonic()
+        async def listed(kind: int, among: list[int]) -> dict[int, int]:
+            return await list_offsets(self.cluster, self.topic, kind, among, ready_only=True)
+
+        led = self._leaders.keys() - self._leaderless
+        if ready := [each for each in self._owed if each in led]:
+            begin = await listed(EARLIEST, ready)
+            from_begin = {
+                each: at for each, at in begin.items() if self._owed[each] == (-1, EARLIEST)
+            }
+            others = [each for each in begin if each not in from_begin]
+            end = await listed(LATEST, others) if others else {}
+            self._offsets |= from_begin
+            for each, last in end.items():
+                at, kind = self._owed[each]
+                new = begin[each] if kind == EARLIEST else last
+                self._offsets[each] = at if begin[each] <= at <= last else new
+            for each in (*from_begin, *end):
+                del self._owed[each]
+        if news := sorted(self._leaderless - self._named):
+            click.echo(f"Not read until there is a leader: {named(self.topic, news)}.", err=True)
+        self._named = self._leaderless
+
+    def _is_due(self) -> bool:
+        """Whether it is time to look for leaders, or for partitions that were added."""
+        waits = bool(self.waiting)
+        pause = LOOK_SECONDS if waits else GROWTH_SECONDS
+        return (waits or self._reads_all) and time.monotonic() - self._looked_s >= pause
 
     async def poll(self) -> list[tuple[int, Record]]:
         """What has come: (partition, record), in the order of each partition. Raises Refused for a
@@ -153,21 +198,26 @@ class Reader:
         from anabranch.core.errors import ApiError
 
         async def again() -> list[Fetched]:
+            leaderless = self._leaderless
+            offsets = {each: at for each, at in self._offsets.items() if each not in leaderless}
+            if not offsets:
+                await asyncio.sleep(POLL_MS / 1000)
+                return []
             try:
                 return await fetch(
-                    self.cluster, self.topic, self._offsets, leaders=self._leaders,
+                    self.cluster, self.topic, offsets, leaders=self._leaders,
                     max_wait_ms=POLL_MS, isolation_level=self._isolation_level,
                     topic_id=self.topic_id,
                 )  # fmt: skip
             except (ApiError, ConnectionLost) as fault:
                 if may_help(fault):
-                    await self._learn_again()
+                    await self._look_again()
                 raise
 
         if self._unreadable is not None:
             raise self._unreadable
-        if self._counted_s is not None and time.monotonic() - self._counted_s >= GROWTH_SECONDS:
-            await self.cluster.retrying(self._take_added)
+        if self._is_due():
+            await self.cluster.retrying(self._look_again)
         found = await self.cluster.retrying(again)
         records = [(each.partition, record) for each in found for record in self._records(each)]
         if not records and self._unreadable is not None:
@@ -209,6 +259,12 @@ def _decoded(records: Any, position: int, header: Any) -> list[Record]:
     return decode_records(records, position, limit_bytes=BATCH_LIMIT_BYTES)
 
 
+def named(topic: str, partitions: Sequence[int]) -> str:
+    """Partitions, the first of them by name."""
+    first = ", ".join(f"{topic}-{each}" for each in partitions[:MOST_NAMED])
+    return f"{first}, …" if len(partitions) > MOST_NAMED else first
+
+
 def unreadable(topic: str, partition: int, header: Any, fault: Exception) -> Refused:
     """What is said of a batch that cannot be read, and how to read what follows it."""
     offsets = f"offsets {header.base_offset} to {header.last_offset}"
@@ -240,9 +296,6 @@ class Member:
             await self._join()
         elif time.monotonic() - self._committed_s >= COMMIT_SECONDS:
             await self._commit()
-        if not self._reader.positions:
-            await asyncio.sleep(POLL_MS / 1000)
-            return []
         before = self._reader.topic_id
         found = await self._reader.poll()
         if self._reader.topic_id != before:
@@ -252,6 +305,11 @@ class Member:
     def shown(self, records: Sequence[tuple[int, Record]], count: int) -> None:
         """See Reader."""
         self._reader.shown(records, count)
+
+    @property
+    def waiting(self) -> list[int]:
+        """See Reader."""
+        return self._reader.waiting
 
     async def leave(self) -> None:
         """Commit and leave; what cannot be told is told by the session's end."""

@@ -26,6 +26,8 @@ from anabranch.core.wire.messages.list_offsets import (
 
 BY_NAME = 12
 """The newest Fetch version that names topics."""
+NOT_READY = frozenset({ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.OFFSET_NOT_AVAILABLE})
+"""A new leader does not know yet where its log ends for readers (KIP-207)."""
 
 
 class Fetched(NamedTuple):
@@ -119,12 +121,13 @@ def _fetched(topic: str, answer: PartitionData) -> Fetched:
 
 async def list_offsets(
     cluster: Cluster, topic: str, timestamp: int, partitions: Iterable[int] | None = None,
-    *, isolation_level: int = 0,
+    *, isolation_level: int = 0, ready_only: bool = False,
 ) -> dict[int, int]:  # fmt: skip
     """Partition -> offset for a timestamp in ms, or for LATEST, EARLIEST or MAX_TIMESTAMP.
 
     -1 stands for "no such record". With READ_COMMITTED, LATEST is where the first open transaction
-    begins. Tried again while that can help; raises ApiError.
+    begins. With `ready_only`, partitions that nobody leads, or whose new leader cannot say yet, are
+    left out. Tried again while that can help; raises ApiError.
     """
 
     async def attempt() -> dict[int, int]:
@@ -138,6 +141,8 @@ async def list_offsets(
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                     f"There is no partition {topic}-{partition}.",
                 )
+            if ready_only and leader not in cluster.brokers:
+                continue
             if leader < 0:
                 raise no_leader(topic, partition)
             by_leader[leader].append(
@@ -151,6 +156,8 @@ async def list_offsets(
             )  # fmt: skip
             response: ListOffsetsResponse = await cluster.send_to(leader, request)
             for each in response.topics[0].partitions:
+                if ready_only and each.error_code in NOT_READY:
+                    continue
                 check(each.error_code)
                 found[each.partition_index] = each.offset
         return dict(sorted(found.items()))

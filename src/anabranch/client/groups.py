@@ -168,7 +168,7 @@ async def progress(cluster: Cluster, group_id: str) -> tuple[DescribedGroup, lis
             for place in assigned_partitions(member.member_assignment):
                 readers[place] = member
     places = sorted({*committed, *readers})
-    ends = await offsets_at(cluster, places, LATEST, led_only=True)
+    ends = await offsets_at(cluster, places, LATEST, ready_only=True)
     return group, [
         Progress(
             *place,
@@ -185,25 +185,26 @@ async def progress(cluster: Cluster, group_id: str) -> tuple[DescribedGroup, lis
 
 
 async def offsets_at(
-    cluster: Cluster, places: Iterable[Place], timestamp: int, *, led_only: bool = False
+    cluster: Cluster, places: Iterable[Place], timestamp: int, *, ready_only: bool = False
 ) -> dict[Place, int]:
     """The offset of the first record at or after a time (ms since 1970), or LATEST, EARLIEST.
 
-    Places that do not exist are left out; with `led_only`, those that have no leader, too."""
+    Places that do not exist are left out; with `ready_only`, those without a leader that can say
+    it, too."""
     by_topic: dict[str, list[int]] = defaultdict(list)
     for topic, partition in places:
         by_topic[topic].append(partition)
     known = {
-        topic.name: {
-            each.partition_index for each in topic.partitions if each.leader_id >= 0 or not led_only
-        }
+        topic.name: {each.partition_index for each in topic.partitions}
         for topic in (await cluster.metadata(list(by_topic))).topics
     }
     found: dict[Place, int] = {}
     for topic, partitions in by_topic.items():
         there = known.get(topic, set()).intersection(partitions)
         if there:  # else it was deleted, and the group's offsets go with it
-            answers = await list_offsets(cluster, topic, timestamp, sorted(there))
+            answers = await list_offsets(
+                cluster, topic, timestamp, sorted(there), ready_only=ready_only
+            )
             found.update({(topic, partition): each for partition, each in answers.items()})
     return found
 
