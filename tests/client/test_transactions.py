@@ -32,9 +32,9 @@ ORDERS, PAYMENTS = Listed("orders", 2, 7, "Ongoing"), Listed("payments", 1, 8, "
 
 
 class TwoBrokers(Cluster):
-    """Each lists one id, unless a code or a fault is planned: then it answers with the next one of
-    those, and the last again and again. In t-0, which broker 1 leads, producer 7 has a transaction
-    open."""
+    """Each lists one id, unless a code, a fault or an answer is planned: then it answers with the
+    next one of those, and the last again and again. In t-0, which broker 1 leads, producer 7 has
+    a transaction open."""
 
     def __init__(self, planned=None):
         super().__init__("127.0.0.1:1", deadline_seconds=5)
@@ -58,6 +58,8 @@ class TwoBrokers(Cluster):
         code = planned.pop(0) if len(planned) > 1 else planned[0]
         if isinstance(code, Exception):
             raise code
+        if isinstance(code, ListTransactionsResponse):
+            return code
         if code:
             return ListTransactionsResponse(error_code=code)
         name, _, producer_id, state = ORDERS if broker_id == 2 else PAYMENTS
@@ -83,6 +85,15 @@ async def test_a_broker_that_cannot_answer_keeps_back_its_own_ids_only(fault):
     assert (found, list(faults)) == ([ORDERS], [1])
     assert cluster.asked.count(2) == 1
     assert cluster.asked.count(1) > 1, "it may be a matter of moments"
+
+
+async def test_what_a_broker_has_read_is_listed_while_it_reads_the_rest():
+    read = TransactionState("read", 9, "Empty")
+    part = ListTransactionsResponse(error_code=LOADING, transaction_states=[read])
+    found, faults = await list_transactions(TwoBrokers({1: [part]}))
+    assert (found, list(faults)) == ([ORDERS, Listed("read", 1, 9, "Empty")], [1])
+    found, faults = await list_transactions(TwoBrokers({1: [part, ErrorCode.NONE]}))
+    assert (found, faults) == ([ORDERS, PAYMENTS], {})
 
 
 async def test_a_broker_that_can_answer_soon_is_waited_for():

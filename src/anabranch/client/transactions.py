@@ -61,7 +61,7 @@ class Lists(NamedTuple):
     ids: list[Listed]
     """By name."""
     faults: dict[int, Fault]
-    """The brokers that did not answer, and why: their ids are missing."""
+    """The brokers that did not answer, and why: some or all of their ids are missing."""
 
 
 class Described(NamedTuple):
@@ -101,13 +101,16 @@ async def list_transactions(
     faults: dict[int, Fault] = {}
 
     async def attempt() -> None:
+        left = cluster.brokers.keys() - (answers.keys() - faults.keys())
         faults.clear()
-        for broker_id in sorted(cluster.brokers.keys() - answers.keys()):
+        for broker_id in sorted(left):
             try:
-                answers[broker_id] = await _listed(cluster, broker_id, request)
-            except (ApiError, ConnectionLost) as fault:
-                if not may_help(fault):
+                answers[broker_id], fault = await _listed(cluster, broker_id, request)
+            except (ApiError, ConnectionLost) as raised:
+                if not may_help(raised):
                     raise
+                fault = raised
+            if fault is not None:
                 faults[broker_id] = fault
         for passing in faults.values():
             raise passing
@@ -122,15 +125,19 @@ async def list_transactions(
 
 async def _listed(
     cluster: Cluster, broker_id: int, request: ListTransactionsRequest
-) -> list[Listed]:
+) -> tuple[list[Listed], Fault | None]:
+    """The ids of a broker; those that it has read where it still reads others."""
     response: ListTransactionsResponse = await cluster.send_to(broker_id, request)
     pattern = request.transactional_id_pattern
     refuses_pattern = response.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
-    check(response.error_code, of=f"Pattern {pattern!r}" if refuses_pattern else "")
-    return [
+    is_loading = response.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    if not is_loading:
+        check(response.error_code, of=f"Pattern {pattern!r}" if refuses_pattern else "")
+    ids = [
         Listed(each.transactional_id, broker_id, each.producer_id, each.transaction_state)
         for each in response.transaction_states
     ]
+    return ids, ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) if is_loading else None
 
 
 async def describe_transaction(cluster: Cluster, transactional_id: str) -> Described:

@@ -4,8 +4,9 @@ KIP: KIP-664, KIP-994 (filter by duration), KIP-1152 (filter by a pattern of ids
 Versions: 0-2
 Behaviour: ids that the client may DESCRIBE, filtered by state, producer id and how long their
     transaction has lasted; a state that is not known is named in the answer. While a partition of
-    ids is read: COORDINATOR_LOAD_IN_PROGRESS. A pattern matches whole ids, in RE2's syntax without
-    Unicode classes; one that cannot be read, or takes too long, is INVALID_REGULAR_EXPRESSION.
+    ids is read, those of the others are listed beside COORDINATOR_LOAD_IN_PROGRESS, where Kafka
+    lists none. A pattern matches whole ids, in RE2's syntax without Unicode classes; one that
+    cannot be read, or takes too long, is INVALID_REGULAR_EXPRESSION.
 Skipped: nothing
 """
 
@@ -35,12 +36,13 @@ from anabranch.core.wire.messages.list_transactions import (
 def run(broker: Broker, request: Request, now_ms: int) -> ListTransactionsResponse:
     """The ids, in the order of their partitions."""
     shards = list(broker.transactions.shards.values())
-    if any(not shard.is_ready for shard in shards):
-        return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     try:
-        return _listed(broker, request, shards, now_ms)
+        response = _listed(broker, request, shards, now_ms)
     except PatternError:
         return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
+    if any(not shard.is_ready for shard in shards):
+        response.error_code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return response
 
 
 def _listed(
@@ -57,7 +59,7 @@ def _listed(
                 transaction_state=each.state.title,
             )
             for shard in shards
-            if shard.is_current
+            if shard.is_ready and shard.is_current
             for name, each in shard.transactions.items()
             if matches(name, each)
             and transactional_id_allowed(broker, request, Operation.DESCRIBE, name)

@@ -802,6 +802,17 @@ def test_a_pattern_that_cannot_be_read_is_refused(world, pattern):
     assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
+def test_the_ids_of_other_partitions_are_listed_while_one_is_read(world):
+    for number in range(8):
+        world.producer(f"id-{number}")
+    loading, ready = world.coordinator.shards.values()
+    assert loading.transactions and ready.transactions
+    loading.is_ready = False
+    answer = world.ask(ListTransactionsRequest(), 2)
+    assert answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert {each.transactional_id for each in answer.transaction_states} == {*ready.transactions}
+
+
 def test_ids_without_a_transaction_share_one_empty_set_of_partitions(world):
     """Each has most of the time none, and an empty set of its own is a third of what an id takes."""
     for name in ("one", "two"):
