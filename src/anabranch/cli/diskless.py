@@ -65,7 +65,7 @@ def verify(
     """Compare objects, the coordinator's rows and manifests with one another.
 
     Stop all nodes first, because concurrent writes would be reported as damage. The exit code is 1
-    if records are lost or damaged, and 0 otherwise.
+    if records or manifests are missing, damaged or do not agree, and 0 otherwise.
     """
     from anabranch.server.objects.verification import verify as check
 
@@ -104,7 +104,8 @@ def restore(
 
     Stop all nodes first: what they commit while or after this runs is not in the new coordinator.
     The coordinator must be empty: a new database, or a file that does not exist. Objects that are
-    in no manifest are listed, and their records are omitted without --append-unknown.
+    in no manifest are listed, and their records are omitted without --append-unknown. The exit code
+    is 1 if records are lost or damaged; what is left is restored.
 
     The command refuses if it notices a running node: one that holds a folder of --config or beside
     a store or coordinator that is a file, that answers at an address in --config or in the metadata

@@ -40,7 +40,7 @@ group_option = click.option(
 
 @click.group(cls=VerbGroup, epilog="Example: anabranch groups describe --group reports")
 def command() -> None:
-    """List and describe consumer groups; reset or delete their offsets."""
+    """List, describe and delete consumer groups; reset their offsets."""
 
 
 @command.command("list", epilog="Example: anabranch groups list --state stable")

@@ -31,7 +31,7 @@ VERBS = {
     "configs": "Describe and alter the settings of topics and brokers.",
     "produce": "Write records from standard input or a file.",
     "consume": "Read records of a topic.",
-    "groups": "List and describe consumer groups; reset or delete their offsets.",
+    "groups": "List, describe and delete consumer groups; reset their offsets.",
     "transactions": "List and describe transactions; find and abort hanging ones.",
     "cluster": "Show the nodes and the status of a cluster; restart and upgrade it.",
     "rehearse": "Simulate the loss of a broker, a rack or a data centre.",

@@ -259,7 +259,7 @@ def illness_option(illness: str, sentence: str) -> Callable[[F], F]:
 def describe(
     bootstrap: str, timeout_seconds: float, topic: str | None, as_json: bool, **asked: bool
 ) -> None:
-    """Show partitions with leaders, replicas and in-sync replicas, settings, and problems."""
+    """Show topics with their settings and partitions, or only partitions with problems."""
     wanted = [name.replace("_", "-") for name, is_asked in asked.items() if is_asked]
 
     async def work(cluster: Cluster) -> tuple[list[dict[str, Any]], int]:
