@@ -114,6 +114,27 @@ def test_a_number_that_a_tinyint_cannot_hold_is_a_dead_letter(spark, job, write_
     assert dead == [(each, "does not fit: a (tinyint)") for each in (1, 2)]
 
 
+def test_so_is_one_that_a_tinyint_within_a_field_cannot_hold(spark, job, write_json):
+    kinds = {
+        "a": ("struct<x:tinyint,y:string>", lambda number: {"x": number, "y": "y"}),
+        "b": ("array<tinyint>", lambda number: [1, number]),
+        "c": ("map<string,tinyint>", lambda number: {"k": number}),
+        "d": ("array<struct<x:map<string,tinyint>>>", lambda number: [{"x": {"k": number}}]),
+    }
+    one = job(schema=", ".join(f"{name} {kind}" for name, (kind, _) in kinds.items()))
+    numbers = (127, -128, None, 200, 300)
+    write_json(
+        one.topic,
+        *({name: made(each)} for each in numbers for name, (_, made) in kinds.items()),
+    )
+    run(spark, one)
+    assert rows(one.table, "_offset") == sorted(((each,) for each in range(12)), key=str)
+    assert rows(f"{one.table}-dead-letters", "_offset", "reason") == [
+        (at, f"does not fit: {name} ({kind})")
+        for at, (name, (kind, _)) in enumerate([*kinds.items()] * 2, start=12)
+    ]
+
+
 def test_a_job_goes_on_where_it_stopped(spark, job, write_json):
     one = job(options={"maxOffsetsPerTrigger": "10"})
     write_json(one.topic, *({"id": each} for each in range(25)))

@@ -25,8 +25,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     ByteType,
+    DataType,
+    LongType,
+    MapType,
     StringType,
     StructField,
     StructType,
@@ -180,15 +184,7 @@ def _reason(text: Column, schema: StructType) -> Column:
     as_text = F.from_json(
         text, StructType([StructField(each, StringType()) for each in schema.names])
     )
-    wraps = {  # Spark takes 128 to 255 for a tinyint, and makes them negative
-        each.name: F.coalesce(
-            as_text.getField(each.name).try_cast("bigint")
-            != F.col("_row").getField(each.name).cast("bigint"),
-            F.lit(False),
-        )
-        for each in schema.fields
-        if isinstance(each.dataType, ByteType)
-    }
+    wraps = _wraps(text, schema)
     wrong = [
         F.when(
             as_text.getField(each.name).isNotNull() & F.col("_row").getField(each.name).isNull()
@@ -211,6 +207,32 @@ def _reason(text: Column, schema: StructType) -> Column:
             F.concat(F.lit("fields that cannot be columns: "), F.concat_ws(", ", no_column)),
         )
     )
+
+
+def _wraps(text: Column, schema: StructType) -> dict[str, Column]:
+    """For each field with a tinyint, at whatever depth: whether some number does not fit it. Spark
+    takes 128 to 255 for a tinyint, and makes them negative; as bigint they are what they were."""
+    wide = {each.name: _widened(each.dataType) for each in schema.fields}
+    names = [each.name for each in schema.fields if wide[each.name] != each.dataType]
+    right = F.from_json(text, StructType([StructField(name, wide[name]) for name in names]))
+
+    def shown(rows: Column, name: str) -> Column:  # maps have text to compare, and no equality
+        return F.to_json(F.struct(rows.getField(name).alias("field")))
+
+    return {name: shown(right, name) != shown(F.col("_row"), name) for name in names}
+
+
+def _widened(kind: DataType) -> DataType:
+    """A type with bigint wherever it has tinyint."""
+    if isinstance(kind, ByteType):
+        return LongType()
+    if isinstance(kind, ArrayType):
+        return ArrayType(_widened(kind.elementType))
+    if isinstance(kind, MapType):
+        return MapType(kind.keyType, _widened(kind.valueType))
+    if isinstance(kind, StructType):
+        return StructType([StructField(each.name, _widened(each.dataType)) for each in kind.fields])
+    return kind
 
 
 def _no_columns(schema: StructType) -> Column:
