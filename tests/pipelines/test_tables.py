@@ -480,6 +480,24 @@ def check_is_refused(table, said):
     assert DeltaTable(table).version() == before
 
 
+def test_a_table_that_the_delta_library_does_not_change_is_told_with_a_remedy(tmp_path):
+    table = str(tmp_path / "table")
+    prepare(table, StructType.fromDDL("id bigint"))
+    newer = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["unheardOf"]}
+    Path(table, "_delta_log", f"{1:020}.json").write_text(json.dumps({"protocol": newer}))
+    said = f"new fields were not added to the table {table}: .*[^.]. Check that .* run the job"
+    with pytest.raises(PipelineFault, match=said):
+        add_fields(table, [StructField("name", StringType())])
+
+
+def test_a_table_that_cannot_be_read_is_told_with_a_remedy(tmp_path):
+    table = str(tmp_path / "table")
+    prepare(table, StructType.fromDDL("id bigint"))
+    Path(table, "_delta_log", f"{0:020}.json").write_text("{")
+    with pytest.raises(PipelineFault, match=f"{table} cannot be opened: [^<]*[^.<]. Name a"):
+        schema_of_table(table)
+
+
 def test_of_two_processes_on_one_checkpoint_one_adds_and_one_is_told(tmp_path, monkeypatch):
     table = str(tmp_path / "table")
     DeltaTable.create(table, pa.schema([("id", pa.int64())]))

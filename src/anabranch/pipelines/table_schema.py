@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
@@ -73,6 +74,11 @@ RULES = ("delta.generationExpression", "delta.identity.start", "delta.invariants
 """What the metadata of a field says that only writers keep: values that they make, or check."""
 SAMPLED = 10_000
 """Records that a schema is derived from, when none is given and there is no table."""
+HOLDS = "Name a folder that this user may write, and that holds a Delta table or nothing."
+WRITES = (
+    "Check that this user may write its folder, that no other process changes the table, and that "
+    "it needs no newer version of deltalake; then run the job again."
+)
 
 
 def given_schema(schema: StructType | str) -> StructType:
@@ -120,12 +126,14 @@ def _unfit(kind: DataType, depth: int = 0) -> str:
 
 
 def schema_of_table(table: str) -> StructType | None:
-    """The fields that a table has for records; None without a table."""
+    """The fields that a table has for records; None without a table. Raises PipelineFault."""
     from deltalake import DeltaTable
 
-    if not DeltaTable.is_deltatable(table):
-        return None
-    known = StructType.fromJson(json.loads(DeltaTable(table).schema().to_json()))
+    with _told(f"The table {table} cannot be opened", HOLDS):
+        if not DeltaTable.is_deltatable(table):
+            return None
+        schema = DeltaTable(table).schema()
+    known = StructType.fromJson(json.loads(schema.to_json()))
     return StructType([each for each in known.fields if each.name not in PLACE.names])
 
 
@@ -150,20 +158,14 @@ def prepare(table: str, schema: StructType) -> None:
     """Create the table, or add the fields that it lacks. Raises PipelineFault for a table that rows
     of this schema cannot be added to, and for a folder that cannot be one."""
     from deltalake import DeltaTable
-    from deltalake.exceptions import DeltaError
     from pyspark.sql.pandas.types import to_arrow_schema
 
     wanted = to_arrow_schema(schema, timezone="UTC")
-    try:
+    with _told(f"The table {table} cannot be opened or created", HOLDS):
         if not DeltaTable.is_deltatable(table):
             DeltaTable.create(table, wanted)
             return
         known = DeltaTable(table)
-    except (DeltaError, OSError) as fault:
-        raise PipelineFault(
-            f"The table {table} cannot be opened or created: {plain(fault)}. Name a folder that "
-            "this user may write, and that holds a Delta table or nothing."
-        ) from None
     _extend(known, table, wanted)
 
 
@@ -184,7 +186,19 @@ def _extend(known: DeltaTable, table: str, wanted: Any) -> None:
             )
     missing = [each for each in asked if each.name.lower() not in has]
     if missing:
-        known.alter.add_columns(missing)
+        with _told(f"The new fields were not added to the table {table}", WRITES):
+            known.alter.add_columns(missing)
+
+
+@contextmanager
+def _told(what: str, remedy: str) -> Iterator[None]:
+    """What the Delta library refuses is told as a PipelineFault."""
+    from deltalake.exceptions import DeltaError
+
+    try:
+        yield
+    except (DeltaError, OSError) as fault:
+        raise PipelineFault(f"{what}: {plain(fault)}. {remedy}") from None
 
 
 def _beyond_this_job(known: DeltaTable) -> str:
@@ -214,8 +228,9 @@ def _described(field: Any) -> str:
 
 
 def plain(fault: Exception) -> str:
-    """What the Delta library says, in a line without colours, and without the period."""
+    """What the Delta library says, in a line without colours, its trace and the period."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(fault))
+    text = re.split(r"\n\s*0: ", text)[0]
     return " ".join(re.sub(r"[│╰╭├─▶↳]", " ", text).split()).rstrip(".")
 
 
