@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from pathlib import Path
@@ -12,8 +13,9 @@ from confluent_kafka import Producer
 from anabranch.core.wire.batch import walk
 from anabranch.pipelines.compacted import compare_records
 from anabranch.pipelines.comparison import UNREACHABLE
+from anabranch.pipelines.faults import PipelineFault
 from anabranch.pipelines.offset_ranges import Place
-from anabranch.pipelines.scrub import Partition, pieces_of, scrub
+from anabranch.pipelines.scrub import Partition, look, pieces_of, scrub
 from anabranch.pipelines.waves import Notes, NotesFault
 from anabranch.testing import LocalCluster
 
@@ -122,6 +124,14 @@ def test_a_byte_that_rotted_on_one_disk_is_found(spark, cluster):
     (difference,) = report.differences
     assert (difference["kind"], difference["brokers"]) == ("corrupt", [2])
     assert "on broker(s) 2" in difference["sentence"]
+
+
+def test_a_diskless_topic_has_no_replicas_to_compare(here, cluster):
+    cluster.create_topic("objects", config={"diskless.enable": True})
+    with pytest.raises(PipelineFault, match=r"'objects' is diskless: .* `anabranch diskless"):
+        scrub(None, cluster.bootstrap_servers, ["objects"])
+    _, partitions = asyncio.run(look(cluster.bootstrap_servers, None))
+    assert "objects" not in {each.place.topic for each in partitions}
 
 
 def test_compacted_replicas_are_compared_by_record_and_key(spark, cluster):

@@ -155,7 +155,8 @@ def _show(progress: Any, shown: int) -> int:
 @bootstrap_option
 @click.option(
     "--topic", "topics", multiple=True, metavar="NAME",
-    help="Only this topic; may be given more than once. Default: all except internal topics.",
+    help="Only this topic; may be given more than once. Default: all except internal and diskless "
+        "ones.",
 )  # fmt: skip
 @click.option(
     "--notes", "notes_path", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),

@@ -7,8 +7,9 @@ what lies below the high watermark is compared; nothing is written to the cluste
 could not be compared is named, and never counted as equal; what is noted counts only for the same
 topic, offsets and brokers, and only when all of them were compared.
 
-Not here: repairing. A replica that differs is made anew by moving it away and back, or by removing
-its folder while its broker is stopped.
+Not here: diskless topics, of whose records brokers have no replicas, and repairing. A replica that
+differs is made anew by moving it away and back, or by removing its folder while its broker is
+stopped.
 """
 
 from __future__ import annotations
@@ -24,11 +25,14 @@ from anabranch.client.admin import ResourceKind, describe_configs
 from anabranch.client.cluster import Cluster, may_help
 from anabranch.client.connection import ConnectionLost
 from anabranch.client.fetch import list_offsets
+from anabranch.core.diskless.topics import DISKLESS
 from anabranch.core.errors import ApiError
 from anabranch.core.partition import READ_COMMITTED
+from anabranch.core.settings.setting import is_true
 from anabranch.core.types import EARLIEST, LATEST, ZERO_TOPIC_ID, TopicId, topic_id_text
 from anabranch.core.wire.messages.metadata import MetadataResponseTopic
 from anabranch.pipelines.comparison import NOT_COMPARED, UNREACHABLE, Compared, Difference, compare
+from anabranch.pipelines.faults import PipelineFault
 from anabranch.pipelines.offset_ranges import Place, log_sizes
 from anabranch.pipelines.replicas import Replica, ReplicaReader
 from anabranch.pipelines.waves import Notes, Pace, waves
@@ -117,11 +121,12 @@ def scrub(
     *, notes_path: Path | None = None, range_bytes: int = RANGE_BYTES,
     tell: Callable[[str], None] = lambda _line: None,
 ) -> Report:  # fmt: skip
-    """Compare all replicas of some topics, or of all that are not internal.
+    """Compare all replicas of some topics, or of all that are neither internal nor diskless.
 
     `bootstrap` is as in `kafka.bootstrap.servers`; executors must reach every broker. With
     `notes_path` a scrub that was ended goes on where it stopped; one that compared everything
-    begins anew. `tell` hears of progress. Raises ApiError, ConnectionLost, NotesFault.
+    begins anew. `tell` hears of progress. Raises ApiError, ConnectionLost, NotesFault, and
+    PipelineFault for a diskless topic.
     """
     begin = time.monotonic()
     cluster_id, partitions = asyncio.run(look(bootstrap, topics))
@@ -235,7 +240,8 @@ def _told(found: Compared) -> dict[str, Any]:
 
 
 async def look(bootstrap: str, topics: Sequence[str] | None) -> tuple[str, list[Partition]]:
-    """The cluster's id, and the partitions with their replicas and bounds."""
+    """The cluster's id, and the partitions with their replicas and bounds. Raises PipelineFault for
+    a diskless topic that is named; others are left out."""
     async with Cluster(bootstrap) as cluster:
         names = topics or sorted(
             each.name or ""
@@ -244,14 +250,20 @@ async def look(bootstrap: str, topics: Sequence[str] | None) -> tuple[str, list[
         )
         found: list[Partition] = []
         for name in names:
-            found += await _look_at(cluster, name)
+            configs = await describe_configs(cluster, ResourceKind.TOPIC, name)
+            settings = {each.name: each.value or "" for each in configs}
+            if not is_true(settings.get(DISKLESS)):
+                is_compacted = "compact" in settings.get("cleanup.policy", "")
+                found += await _look_at(cluster, name, is_compacted=is_compacted)
+            elif topics:
+                raise PipelineFault(
+                    f"Topic {name!r} is diskless: brokers have no replicas of its records to "
+                    "compare. Leave it out; `anabranch diskless verify` checks its stored records."
+                )
         return cluster.cluster_id, found
 
 
-async def _look_at(cluster: Cluster, name: str) -> list[Partition]:
-    configs = await describe_configs(cluster, ResourceKind.TOPIC, name)
-    policy = next((each.value or "" for each in configs if each.name == "cleanup.policy"), "")
-    is_compacted = "compact" in policy
+async def _look_at(cluster: Cluster, name: str, *, is_compacted: bool) -> list[Partition]:
     topic, starts, ends = await _bounds(cluster, name, READ_COMMITTED if is_compacted else 0)
     places = [Place(name, each.partition_index) for each in topic.partitions]
     sizes = await log_sizes(cluster, places)
