@@ -6,9 +6,10 @@ import pytest
 
 from anabranch.client.fetch import Fetched
 from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.types import EARLIEST, LATEST
 from anabranch.core.wire.records import Record, build_batch
 from anabranch.pipelines import replicas
-from anabranch.pipelines.comparison import BEHIND, EXPIRED, UNREACHABLE, ReplicaEnds
+from anabranch.pipelines.comparison import BEHIND, EXPIRED, MISSING, UNREACHABLE, ReplicaEnds
 from anabranch.pipelines.replicas import Replica, ReplicaReader
 
 BATCH = bytes(build_batch([Record(3, 1, None, b"v")], base_offset=3))
@@ -27,8 +28,8 @@ def reader(monkeypatch):
                 raise ApiError(left.pop(0))
             return [Fetched(0, BATCH, 4, 2, (), 4)]
 
-        async def list_offsets(*given, **named):
-            return {0: 2}
+        async def list_offsets(_cluster, _topic, time, _partitions):
+            return {0: {EARLIEST: 2, LATEST: 4}[time]}
 
         monkeypatch.setattr(replicas, "fetch", fetch)
         monkeypatch.setattr(replicas, "list_offsets", list_offsets)
@@ -57,3 +58,20 @@ async def test_other_refusals_are_told_apart(reader, code, kind):
     with pytest.raises(ReplicaEnds) as end:
         await reader(*[code] * 9, patience_seconds=0).read(1)
     assert end.value.kind == kind
+
+
+@pytest.mark.parametrize("until", [4, 9])
+async def test_a_replica_whose_log_begins_later_than_the_leaders_lacks_offsets(monkeypatch, until):
+    async def fetch(_cluster, _topic, offsets, **named):
+        if offsets[0] < 5:
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        return [Fetched(0, b"", 9, 5, (), 9)]
+
+    async def list_offsets(_cluster, _topic, time, _partitions):
+        return {0: {EARLIEST: 2, LATEST: 9}[time]}
+
+    monkeypatch.setattr(replicas, "fetch", fetch)
+    monkeypatch.setattr(replicas, "list_offsets", list_offsets)
+    with pytest.raises(ReplicaEnds, match="lacks offsets 3 to 4: its log begins at 5") as end:
+        await ReplicaReader(None, Replica("t", 0, 3, until), patience_seconds=0).read(3)
+    assert end.value.kind == MISSING

@@ -126,6 +126,24 @@ def test_a_byte_that_rotted_on_one_disk_is_found(spark, cluster):
     assert "on broker(s) 2" in difference["sentence"]
 
 
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+def test_a_replica_without_its_first_segment_lacks_those_offsets(spark, cluster, policy):
+    topic = f"without-first-{policy}"
+    fill(cluster, topic, config={"cleanup.policy": policy, "internal.segment.bytes": 100_000})
+    folder = next(each.folder for each in cluster.brokers if each.broker_id == 3)
+    with cluster.kill(3):
+        first, *others = sorted(Path(folder).rglob(f"{topic}-0/*.log"))
+        assert others
+        for each in first.parent.glob(f"{first.stem}.*"):
+            each.unlink()
+    cluster.wait_in_sync(topic)
+    report = scrub(spark, cluster.bootstrap_servers, [topic])
+    (told,) = report.differences
+    assert (told["kind"], told["offset"], told["brokers"]) == ("missing", 0, [3])
+    assert f"its log begins at {int(others[0].stem)}" in told["sentence"]
+    assert not report.not_compared
+
+
 def test_a_diskless_topic_has_no_replicas_to_compare(here, cluster):
     cluster.create_topic("objects", config={"diskless.enable": True})
     with pytest.raises(PipelineFault, match=r"'objects' is diskless: .* `anabranch diskless"):

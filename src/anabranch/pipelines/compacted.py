@@ -23,6 +23,7 @@ from anabranch.client.ranges import Part
 from anabranch.pipelines.comparison import (
     CORRUPT,
     LATEST,
+    MISSING,
     NOT_COMPARED,
     RECORD,
     Compared,
@@ -81,7 +82,7 @@ def _notes(records: DataFrame, found: Compared) -> set[int]:
         found.bytes_read += row.size_bytes or 0
         if row.why:
             found.tell(Difference(row.offset, row.kind, (row.broker,), row.why))
-        if row.kind in NOT_COMPARED:
+        if row.kind in (*NOT_COMPARED, MISSING):
             ended.add(row.broker)
     return ended
 

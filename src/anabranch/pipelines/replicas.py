@@ -1,8 +1,9 @@
 """Reading one replica of a partition from its own broker, as any consumer may (KIP-392).
 
-Rule kept: nothing is asked of other brokers but where the log begins; a follower that does not give
-out the last offsets yet is waited for, then told as behind. Records of aborted transactions come
-along; a part says which they are, where only committed ones are to be read.
+Rule kept: nothing is asked of other brokers but where the log begins and ends; a follower that does
+not give out the last offsets yet is waited for, then told as behind; one whose log begins later
+than the leader's lacks offsets. Records of aborted transactions come along; a part says which they
+are, where only committed ones are to be read.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from anabranch.client.fetch import Fetched, fetch, list_offsets
 from anabranch.client.ranges import PART_BYTES, Part, whole_batches
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.partition import READ_COMMITTED
-from anabranch.core.types import EARLIEST
+from anabranch.core.types import EARLIEST, LATEST
 from anabranch.pipelines.comparison import BEHIND, EXPIRED, MISSING, UNREACHABLE, ReplicaEnds
 
 WAIT_MS = 500
@@ -49,6 +50,8 @@ class ReplicaReader:
         self._replica = replica
         self._patience_seconds = patience_seconds
         self._isolation_level = READ_COMMITTED if committed_only else 0
+        self._leader_end: int | None = None
+        """The high watermark, once asked for: the replica is to know it soon after."""
 
     async def read(self, offset: int) -> bytes:
         """Whole batches from the one that holds `offset`; empty at `until`. Raises ReplicaEnds."""
@@ -105,9 +108,28 @@ class ReplicaReader:
             return behind
         if fault.code != ErrorCode.OFFSET_OUT_OF_RANGE:
             return ReplicaEnds(UNREACHABLE, f"{self._replica} cannot be read: {fault.message}")
-        topic, partition, _, _ = self._replica
-        first = (await list_offsets(self._cluster, topic, EARLIEST, [partition]))[partition]
+        first = await self._of_leader(EARLIEST)
         if first > offset:
             why = f"{self._replica}: the log begins at offset {first} now, {offset} has expired"
             return ReplicaEnds(EXPIRED, why)
+        start = await self._start()
+        if start > offset:
+            last = start - 1
+            why = f"{self._replica} lacks offsets {offset} to {last}: its log begins at {start}"
+            return ReplicaEnds(MISSING, why)
         return behind
+
+    async def _start(self) -> int:
+        """Where this log begins; -1 while it does not tell. A refusal does not say it, nor whether
+        an offset lies before the log or behind it; a fetch at the end does, which a replica that
+        is behind refuses, too."""
+        if self._leader_end is None:
+            self._leader_end = await self._of_leader(LATEST)
+        try:
+            return (await self._fetch(self._leader_end)).log_start_offset
+        except (ApiError, ConnectionLost):
+            return -1
+
+    async def _of_leader(self, time: int) -> int:
+        topic, partition, _, _ = self._replica
+        return (await list_offsets(self._cluster, topic, time, [partition]))[partition]
