@@ -49,6 +49,7 @@ async def _open(cluster: Cluster, topics: Sequence[str]) -> list[str]:
     producers = await partition_producers.producers(cluster, places)
     return [
         *(f"hanging: {each}" for each in hanging),
-        *(f"under way: {each}" for each in under_way),
+        *(f"under way: {each}" for each in under_way.ids),
+        *(f"broker {number} cannot tell: {each}" for number, each in under_way.faults.items()),
         *(f"open: {each}" for each in producers if each.start_offset >= 0),
     ]
