@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from anabranch.client.fetch import Fetched
@@ -61,7 +63,20 @@ async def test_other_refusals_are_told_apart(reader, code, kind):
 
 
 @pytest.mark.parametrize("until", [4, 9])
-async def test_a_replica_whose_log_begins_later_than_the_leaders_lacks_offsets(monkeypatch, until):
+@pytest.mark.parametrize(
+    ("policy", "limits", "kind"),
+    [
+        ("delete", (-1, -1), MISSING),
+        ("compact", (1000, 1000), MISSING),
+        ("compact,delete", (1000, -1), EXPIRED),
+        ("delete", (-1, 1000), EXPIRED),
+    ],
+)
+async def test_a_replica_whose_log_begins_later_than_the_leaders_lacks_offsets(
+    monkeypatch, until, policy, limits, kind
+):
+    """But where retention may have removed them: each broker applies it at its own time."""
+
     async def fetch(_cluster, _topic, offsets, **named):
         if offsets[0] < 5:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -70,8 +85,14 @@ async def test_a_replica_whose_log_begins_later_than_the_leaders_lacks_offsets(m
     async def list_offsets(_cluster, _topic, time, _partitions):
         return {0: {EARLIEST: 2, LATEST: 9}[time]}
 
+    async def describe_configs(*_given):
+        settings = ("cleanup.policy", "retention.ms", "retention.bytes")
+        values = (policy, *map(str, limits))
+        return [SimpleNamespace(name=name, value=value) for name, value in zip(settings, values)]
+
     monkeypatch.setattr(replicas, "fetch", fetch)
     monkeypatch.setattr(replicas, "list_offsets", list_offsets)
-    with pytest.raises(ReplicaEnds, match="lacks offsets 3 to 4: its log begins at 5") as end:
+    monkeypatch.setattr(replicas, "describe_configs", describe_configs)
+    with pytest.raises(ReplicaEnds, match="its log begins at 5") as end:
         await ReplicaReader(None, Replica("t", 0, 3, until), patience_seconds=0).read(3)
-    assert end.value.kind == MISSING
+    assert end.value.kind == kind

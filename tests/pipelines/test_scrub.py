@@ -129,7 +129,8 @@ def test_a_byte_that_rotted_on_one_disk_is_found(spark, cluster):
 @pytest.mark.parametrize("policy", ["delete", "compact"])
 def test_a_replica_without_its_first_segment_lacks_those_offsets(spark, cluster, policy):
     topic = f"without-first-{policy}"
-    fill(cluster, topic, config={"cleanup.policy": policy, "internal.segment.bytes": 100_000})
+    settings = {"cleanup.policy": policy, "internal.segment.bytes": 100_000, "retention.ms": -1}
+    fill(cluster, topic, config=settings)
     folder = next(each.folder for each in cluster.brokers if each.broker_id == 3)
     with cluster.kill(3):
         first, *others = sorted(Path(folder).rglob(f"{topic}-0/*.log"))

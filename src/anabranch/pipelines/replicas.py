@@ -2,7 +2,7 @@
 
 Rule kept: nothing is asked of other brokers but where the log begins and ends; a follower that does
 not give out the last offsets yet is waited for, then told as behind; one whose log begins later
-than the leader's lacks offsets. Records of aborted transactions come along; a part says which they
+than the leader's lacks offsets, unless retention may have removed them. Records of aborted transactions come along; a part says which they
 are, where only committed ones are to be read.
 """
 
@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from anabranch.client.cluster import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Cluster
 from anabranch.client.connection import ConnectionLost
+from anabranch.client.admin import ResourceKind, describe_configs
 from anabranch.client.fetch import Fetched, fetch, list_offsets
 from anabranch.client.ranges import PART_BYTES, Part, whole_batches
 from anabranch.core.errors import ApiError, ErrorCode
@@ -113,11 +114,25 @@ class ReplicaReader:
             why = f"{self._replica}: the log begins at offset {first} now, {offset} has expired"
             return ReplicaEnds(EXPIRED, why)
         start = await self._start()
-        if start > offset:
-            last = start - 1
-            why = f"{self._replica} lacks offsets {offset} to {last}: its log begins at {start}"
-            return ReplicaEnds(MISSING, why)
-        return behind
+        if start <= offset:
+            return behind
+        begins = f"its log begins at {start}"
+        if await self._expires():
+            why = f"{self._replica}: {begins}, and retention may have removed what was before"
+            return ReplicaEnds(EXPIRED, why)
+        return ReplicaEnds(
+            MISSING, f"{self._replica} lacks offsets {offset} to {start - 1}: {begins}"
+        )
+
+    async def _expires(self) -> bool:
+        """Whether retention removes records of this topic: each broker applies it at its own time,
+        so that a log may begin later than its leader's for some minutes."""
+        configs = await describe_configs(self._cluster, ResourceKind.TOPIC, self._replica.topic)
+        settings = {each.name: each.value or "" for each in configs}
+        return "delete" in settings.get("cleanup.policy", "delete") and any(
+            not settings.get(name, "").startswith("-")
+            for name in ("retention.ms", "retention.bytes")
+        )
 
     async def _start(self) -> int:
         """Where this log begins; -1 while it does not tell. A refusal does not say it, nor whether
