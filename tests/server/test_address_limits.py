@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import threading
+import time
 
 from server_kit import eventually
 
@@ -20,8 +23,9 @@ async def test_a_host_is_found_in_whatever_case_it_is_written():
 
 async def test_an_address_is_known_at_once_in_whatever_form_it_is_written():
     limits = AddressLimits()
-    limits.follow("FE80:0:0::1:7,10.0.0.1:5,LocalHost:1")
-    assert [limits.of(each) for each in ("fe80::1", "10.0.0.1", "10.0.0.2")] == [7, 5, None]
+    limits.follow("FE80:0:0::1:7,10.0.0.1:5,[::1]:3,LocalHost:1")
+    addresses = "fe80::1", "10.0.0.1", "::1", "10.0.0.2"
+    assert [limits.of(each) for each in addresses] == [7, 5, 3, None]
     limits.stop()
 
 
@@ -57,3 +61,43 @@ async def test_a_host_without_an_address_is_said_and_the_others_have_their_limit
     (fields,) = said
     assert fields["host"] == "typo"
     assert "max.connections.per.ip.overrides has no effect for it: no such host" in fields["why"]
+
+
+async def test_a_host_is_asked_for_again_and_keeps_what_it_had_meanwhile(monkeypatch):
+    answers, now_ms = [["10.0.0.1"], OSError("later"), ["10.0.0.2"]], 0
+
+    async def addresses_of(_host):
+        if isinstance(answer := answers.pop(0), OSError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(address_limits, "addresses_of", addresses_of)
+    monkeypatch.setattr(address_limits, "steady_ms", lambda: now_ms)
+    limits = AddressLimits()
+    limits.follow("host:5")
+    await eventually(lambda: limits.of("10.0.0.1") == 5)
+    limits.follow("host:6")
+    await eventually(lambda: limits.of("10.0.0.1") == 6)
+    limits.follow("host:6")
+    await asyncio.sleep(0)
+    assert len(answers) == 1, "not before its time"
+    now_ms = address_limits.RETRY_MS
+    limits.follow("host:6")
+    await eventually(lambda: limits.of("10.0.0.2") == 6)
+    assert limits.of("10.0.0.1") is None
+
+
+def test_a_stop_waits_for_no_name_service(monkeypatch):
+    answered = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_given, **_named: answered.wait(20) and [])
+
+    async def stopped_meanwhile():
+        limits = AddressLimits()
+        limits.follow("host:5")
+        await asyncio.sleep(0.05)
+        limits.stop()
+
+    begun = time.monotonic()
+    asyncio.run(stopped_meanwhile())
+    assert time.monotonic() - begun < 10
+    answered.set()

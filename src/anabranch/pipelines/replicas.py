@@ -1,9 +1,10 @@
 """Reading one replica of a partition from its own broker, as any consumer may (KIP-392).
 
-Rule kept: nothing is asked of other brokers but where the log begins and ends; a follower that does
-not give out the last offsets yet is waited for, then told as behind; one whose log begins later
-than the leader's lacks offsets, unless retention may have removed them. Records of aborted transactions come along; a part says which they
-are, where only committed ones are to be read.
+Rule kept: nothing is asked of other brokers but where the log begins and ends, and whether retention
+removes records; a follower that does not give out the last offsets yet is waited for, then told as
+behind; one whose log begins later than the leader's lacks offsets, unless retention may have
+removed them. Records of aborted transactions come along; a part says which they are, where only
+committed ones are to be read.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
+from anabranch.client.admin import ResourceKind, describe_configs
 from anabranch.client.cluster import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Cluster
 from anabranch.client.connection import ConnectionLost
-from anabranch.client.admin import ResourceKind, describe_configs
 from anabranch.client.fetch import Fetched, fetch, list_offsets
 from anabranch.client.ranges import PART_BYTES, Part, whole_batches
 from anabranch.core.errors import ApiError, ErrorCode
