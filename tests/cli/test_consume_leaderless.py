@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from anabranch.cli import record_reader
+from anabranch.cli.cluster_command import Refused
 from anabranch.client.cluster import Cluster
 from anabranch.client.membership import Membership
 from anabranch.testing import LocalCluster
@@ -106,3 +107,17 @@ async def test_a_leader_that_is_not_there_any_more_is_none(pair, against):
         await reader.begin("earliest", None)
         del cluster.brokers[2]
         assert await reader.poll() == []
+
+
+async def test_a_partition_that_the_topic_does_not_have_any_more_is_named(pair, capsys):
+    """The topic was made again with fewer while one was read."""
+    await asyncio.to_thread(pair.create_topic, "fewer", partitions=2)
+    async with Cluster(pair.bootstrap_servers) as cluster:
+        reader = record_reader.Reader(cluster, "fewer", 0)
+        await reader.begin("earliest", 1)
+        assert await reader.poll() == []
+        await asyncio.to_thread(pair.delete_topic, "fewer")
+        await asyncio.to_thread(pair.create_topic, "fewer", partitions=1)
+        with pytest.raises(Refused, match="Topic fewer has no partition 1 any more: it has 1"):
+            await texts(reader, "nothing comes")
+    assert "was deleted and created again" in capsys.readouterr().err

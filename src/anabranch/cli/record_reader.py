@@ -57,6 +57,7 @@ class Reader:
         """Those that were said to have no leader."""
         self._unreadable: Refused | None = None
         self._reads_all = False
+        self._only: int | None = None
         self._looked_s = 0.0
         self._count = 0
         self._first_count: int | None = None
@@ -119,7 +120,7 @@ class Reader:
                 raise no_leader(self.topic, partition or 0)
 
         await self.cluster.retrying(learn)
-        self._reads_all = partition is None
+        self._reads_all, self._only = partition is None, partition
         if start.isdigit():
             self._offsets = dict.fromkeys(self._leaders, int(start))
             await list_offsets(self.cluster, self.topic, LATEST, self._offsets)
@@ -153,6 +154,10 @@ class Reader:
         known = {*self._offsets, *self._owed}
         if await self._learn(None if self._reads_all else known):
             self._offsets, self._owed, known = {}, {}, set()
+        if self._only is not None and self._only not in self._leaders:
+            there = f"it has {self._count}"
+            why = f"Topic {self.topic} has no partition {self._only} any more: {there}."
+            raise Refused(why, code="UNKNOWN_TOPIC_OR_PARTITION")
         self._owed |= dict.fromkeys(self._leaders.keys() - known, (-1, EARLIEST))
         await self._begin_owed()
 

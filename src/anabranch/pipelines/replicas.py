@@ -1,10 +1,10 @@
 """Reading one replica of a partition from its own broker, as any consumer may (KIP-392).
 
-Rule kept: nothing is asked of other brokers but where the log begins and ends, and whether retention
-removes records; a follower that does not give out the last offsets yet is waited for, then told as
-behind; one whose log begins later than the leader's lacks offsets, unless retention may have
-removed them. Records of aborted transactions come along; a part says which they are, where only
-committed ones are to be read.
+Rule kept: nothing is asked of other brokers but where the log begins and ends, and whether
+retention removes records; a follower that does not give out the last offsets yet is waited for,
+then told as behind; one whose log begins later than the leader's lacks offsets, unless retention
+may have removed them. Records of aborted transactions come along; a part says which they are, where
+only committed ones are to be read.
 """
 
 from __future__ import annotations
