@@ -96,6 +96,28 @@ async def test_what_a_broker_has_read_is_listed_while_it_reads_the_rest():
     assert (found, faults) == ([ORDERS, PAYMENTS], {})
 
 
+async def test_who_took_over_what_a_broker_had_is_asked_again():
+    """It is gone from the metadata, and with it the ids that it could not tell yet."""
+    cluster = TwoBrokers({1: [LOADING]})
+    taken = ListTransactionsResponse(
+        transaction_states=[
+            TransactionState(name, number, state) for name, _, number, state in (ORDERS, PAYMENTS)
+        ]
+    )
+    ask = cluster.send_to
+
+    async def send_to(broker_id, message):
+        answer = await ask(broker_id, message)
+        if broker_id == 2:  # broker 1 dies after this round
+            cluster.brokers.pop(1, None)
+            cluster.planned[2] = [taken]
+        return answer
+
+    cluster.send_to = send_to
+    found, faults = await list_transactions(cluster)
+    assert ([each.transactional_id for each in found], faults) == (["orders", "payments"], {})
+
+
 async def test_a_broker_that_can_answer_soon_is_waited_for():
     assert await list_transactions(TwoBrokers({1: [LOADING, ErrorCode.NONE]})) == (
         [ORDERS, PAYMENTS],

@@ -101,6 +101,8 @@ async def list_transactions(
     faults: dict[int, Fault] = {}
 
     async def attempt() -> None:
+        if faults.keys() - cluster.brokers.keys():
+            answers.clear()  # others have taken over what that broker had: they are asked again
         left = cluster.brokers.keys() - (answers.keys() - faults.keys())
         faults.clear()
         for broker_id in sorted(left):
