@@ -163,6 +163,10 @@ def test_r20_what_is_ill_is_told_and_r7_preferred_leaders_return_by_request(verb
     assert "strict-0" in refused.output and "PREFERRED_LEADER_NOT_AVAILABLE" in refused.output
     assert "start the first replica" in refused.output
     assert "broker 3 left the ISR of strict-0: it shuts down" in refused.output
+    refused = verb("partitions", "elect-leaders", "--topic", "strict", "--json")
+    assert refused.exit_code == 1
+    [one] = json.loads(refused.stdout)
+    assert one["error"] == "PREFERRED_LEADER_NOT_AVAILABLE"
     nodes[3] = ThreadNode.again(nodes[3]).start()
     until(lambda: not ill(verb, "under-replicated"))
     until(lambda: status(verb)["moving"] == status(verb)["moves_held_up"] == 0)

@@ -97,6 +97,8 @@ def elect(
         rows = [(each.topic, each.partition, _outcome(each)) for each in outcomes]
         print_table(("topic", "partition", "outcome"), rows)
     failed = [each for each in outcomes if each.is_failure]
+    if failed and as_json:  # it says so
+        raise click.exceptions.Exit(1)
     if failed:
         raise click.ClickException(_sentence(failed, why))
 
