@@ -97,6 +97,9 @@ def test_a_killed_copy_that_begins_in_a_gap_knows_whose_the_gap_is(files: Counte
     patch(memoryview(records), 0, 130, 5)
     log.append_as_follower(records, now_ms=NOW_MS)
     assert log.epochs.entries == reopen(log).epochs.entries == [(5, 100)]
+    log.delete_records_before(110)
+    again = reopen(log, log_start_offset=110)
+    assert log.epochs.entries == again.epochs.entries == [(5, 110)]
 
 
 def test_a_killed_log_that_was_emptied_knows_whose_a_gap_behind_it_is() -> None:

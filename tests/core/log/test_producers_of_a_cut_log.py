@@ -159,3 +159,15 @@ def test_a_log_with_transactions_is_read(monkeypatch: pytest.MonkeyPatch, end_of
     log.truncate_to(end_offset)
     assert read == [end_offset]
     assert log.producers.open_transactions == ({3: 0} if end_offset < 3 else {})
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_a_log_that_starts_over_knows_no_producer_also_after_a_restart(clean: bool) -> None:
+    """A roll leaves a snapshot where the next segment begins, which may be the log's end."""
+    log = new_log()
+    records = batch(producer_id=1, producer_epoch=0, base_sequence=0)
+    log.append_as_leader(records, leader_epoch=0, now_ms=NOW_MS)
+    log.roll(NOW_MS)
+    log.truncate_fully(log.end_offset)
+    assert not log.producers
+    assert not reopen(log, clean=clean).producers

@@ -73,7 +73,8 @@ MUTANTS = (
         old="    _drop_snapshots(log, lambda _taken: True)\n",
         new="",
         seed=NO_SCHEDULE,
-        caught_by=f"{DROPPED}::test_what_is_dropped_leaves_nothing_behind[wcDo]",
+        caught_by="tests/core/log/test_producers_of_a_cut_log.py"
+        "::test_a_log_that_starts_over_knows_no_producer_also_after_a_restart[False]",
     ),
     Mutant(
         name="fenced-epoch-held-up",
