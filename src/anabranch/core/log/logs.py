@@ -363,16 +363,18 @@ class LogFolder:
             self._replaced_high_watermarks = {}
 
     def _shorter_first(self, key: TopicPartition, end_offset: int) -> None:
+        """The recovery point is the last one: where it is low, and a full disk keeps the log from
+        being cut, the next process takes what compaction left out for the end of the log."""
+        self._distrust(key, end_offset)
+        self._lower_high_watermark(key, end_offset)
         for name, offsets in (
-            (RECOVERY_POINTS, self._recovery_points),
             (LOG_STARTS, self._log_starts),
             (CLEAN_POINTS, self.clean_points),
+            (RECOVERY_POINTS, self._recovery_points),
         ):
             if offsets.get(key, 0) > end_offset:
                 self._write(name, {**offsets, key: end_offset})
                 offsets[key] = end_offset
-        self._distrust(key, end_offset)
-        self._lower_high_watermark(key, end_offset)
 
     @property
     def written_high_watermarks(self) -> Mapping[TopicPartition, int]:

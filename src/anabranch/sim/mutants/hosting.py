@@ -168,6 +168,24 @@ MUTANTS = (
         "::test_no_power_cut_brings_an_unnamed_log_back_to_its_place",
     ),
     Mutant(
+        name="recovery-point-lowered-for-a-cut-that-finds-no-room",
+        rule="a log's recovery point is lowered once nothing but the cut is left to do",
+        module="anabranch.core.log.logs",
+        old="        self._distrust(key, end_offset)\n"
+        "        self._lower_high_watermark(key, end_offset)\n"
+        "        for name, offsets in (\n",
+        new="        for offsets in (self._recovery_points, self.clean_points):\n"
+        "            if offsets.get(key, 0) > end_offset:\n"
+        "                is_clean = offsets is self.clean_points\n"
+        "                offsets[key] = end_offset\n"
+        "                self._write(CLEAN_POINTS if is_clean else RECOVERY_POINTS, offsets)\n"
+        "        self._distrust(key, end_offset)\n"
+        "        self._lower_high_watermark(key, end_offset)\n"
+        "        for name, offsets in (\n",
+        seed=64140163,
+        caught_by="L7",
+    ),
+    Mutant(
         name="deleted-log-returns-in-another-folder",
         rule="a log begins once no power cut can bring back a deleted one in another folder",
         module=HOSTED_LOGS,
