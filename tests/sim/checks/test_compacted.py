@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.core.log.compacting import compact
+from tests.core.log.compacting import batches_of, compact
 from tests.core.log.support import sync
 from tests.sim.checks.stage import KEY, PLACE, TOPIC_ID, Stage
 
@@ -16,6 +16,7 @@ from anabranch.core.log import compaction
 from anabranch.core.log.config import LogConfig
 from anabranch.core.types import TopicId, TopicPartition
 from anabranch.core.wire import metadata_records as records
+from anabranch.core.wire.batch import walk
 from anabranch.sim.checks.entries import Entry
 from anabranch.sim.checks.metadata import UNCLEAN
 from anabranch.sim.checks.truth import Loss, Truth
@@ -402,6 +403,11 @@ def away_from(stage: Stage, *, has_begun: bool) -> None:
         compacted(stage, 1, now_ms=number * (STAYS_MS + 1))
 
 
+def bases(log: Any) -> list[int]:
+    """Where the batches of a log begin."""
+    return [header.base_offset for each in batches_of(log) for _, header in walk(each)]
+
+
 def begin_transaction(stage: Stage) -> None:
     stage.append(1, key=b"a", producer=(7, 0, 0), transactional=True)
     stage.look(1)
@@ -452,6 +458,40 @@ def test_a_transaction_that_began_before_the_log_is_copied_again(ends, high, fou
         stage.append(1, key=b"b")
         stage.share(1, 2)
     stage.log(3).truncate_to(start)
+    stage.replica(3).truncated()
+    if found:
+        assert violated(lambda: stage.look(3)) == found
+    else:
+        stage.look(3)
+
+
+@pytest.mark.parametrize(("is_transactional", "found"), [(True, ""), (False, "L6")])
+def test_a_transaction_that_only_compaction_has_seen_is_copied_again(is_transactional, found):
+    """Node 3's compaction took what a transaction wrote, since its marker was there; the leader's
+    log begins later by now."""
+    stage = stage_with(b"x")
+    begun = stage.log(1).end_offset
+    if is_transactional:
+        begin_transaction(stage)
+    else:
+        stage.append(1, key=b"c")
+    stage.append(1, key=b"c")
+    kept = stage.log(1).end_offset
+    if is_transactional:
+        stage.append(1, key=b"d", producer=(7, 0, 1), transactional=True)
+        stage.end_transaction(1, 7, committed=False)
+    stage.append(1, key=b"d")
+    stage.share(1, 2, 3)
+    compacted(stage, 3)
+    assert begun not in bases(stage.log(3))
+    stage.change(isr=[1, 2])
+    for node_id in (1, 2):
+        stage.log(node_id).delete_records_before(kept)
+        stage.look(node_id)
+    for key in (b"e", b"f"):
+        stage.append(1, key=key)
+        stage.share(1, 2)
+    stage.log(3).truncate_to(begun)
     stage.replica(3).truncated()
     if found:
         assert violated(lambda: stage.look(3)) == found

@@ -158,6 +158,13 @@ class Compacted:
         found = self._decided.get(entry)
         return found is not None and found.is_transactional
 
+    def has_transaction_between(self, first: int, upto: int) -> bool:
+        """Whether a batch that begins in `[first, upto)` holds records of a transaction."""
+        return any(
+            found.is_transactional and first <= entry.base < upto
+            for entry, found in self._decided.items()
+        )
+
     def is_open_across(self, start: int, end: int) -> bool:
         """Whether a transaction began before one offset, and no marker before the other ends it."""
         began: dict[int, int] = {}

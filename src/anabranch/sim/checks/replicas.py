@@ -224,12 +224,15 @@ class ReplicaChecks:
     def _is_copied_again(self, copy: Copy, log: Log, cut: list[Entry]) -> bool:
         """Whether a log lacks committed batches and was cut to where a transaction begins, or to
         its start, where one begins before that: the leader's compaction may have taken the marker.
-        Its own may have taken the first batches."""
+        Its own may have taken the first batches, also such as the leader's log begins behind."""
         compacted, truth = copy.compacted, copy.truth
         if compacted is None or truth.high <= cut[-1].end:
             return False
         first = [*truth.between(log.end_offset, cut[0].base), cut[0]]
         if any(map(compacted.is_of_transaction, first)):
+            return True
+        before_truth = min(truth.start, cut[0].base)
+        if compacted.has_transaction_between(log.end_offset, before_truth):
             return True
         start = log.start_offset
         return log.end_offset == start and compacted.is_open_across(start, cut[-1].end)
