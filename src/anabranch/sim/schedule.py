@@ -36,7 +36,8 @@ LONGEST_START_US = 60 * SECOND_US
 LONGEST_REST_US = 120 * SECOND_US
 """A healed cluster that is not at rest by then never will be."""
 LOOK_US = SECOND_US // 2
-AUDIT_US = 20 * SECOND_US
+AUDIT_US = 40 * SECOND_US
+"""A broker's question that the network lost is asked again after `request.timeout.ms`, 30 s."""
 ELR_FEATURE = "eligible.leader.replicas.version"
 TRANSACTION_FEATURE = "transaction.version"
 BUG = "exception"

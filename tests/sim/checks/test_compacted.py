@@ -297,6 +297,18 @@ def test_c3_a_log_that_was_left_behind_had_other_batches_than_those_committed():
     assert violated(gone) == "C3"
 
 
+def test_compaction_leaves_a_log_the_history_that_it_was_seen_to_have():
+    """Another one that fits as well is of replicas that an unclean election left behind."""
+    stage = stage_with(b"a", b"a", b"a")
+    log, truth = stage.logs.compacted_logs[KEY], stage.logs.truths[KEY]
+    first, second, third = truth.entries
+    other = second._replace(crc=second.crc + 1)
+    log._by_base[second.base].append(other)
+    gone = partial(log._gone, first, first.end, third, 0, {})
+    assert gone() == [second]
+    assert gone(had={first, other, third}) == [other]
+
+
 def test_c4_what_nobody_has_written():
     stage = stage_with(b"a", b"b", b"c")
     log = stage.logs.compacted_logs[KEY]

@@ -25,14 +25,14 @@ compacted, what logs say of transactions (C5, `ended.py`), by which markers a pa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from typing import TYPE_CHECKING, NamedTuple
 
 from anabranch.core.errors import ProtocolError
 from anabranch.core.wire.batch import BatchHeader, crc_is_valid, read_header
 from anabranch.core.wire.control import end_marker
 from anabranch.core.wire.records import decode_records
-from anabranch.sim.checks.entries import Entry
+from anabranch.sim.checks.entries import NOTHING, Entry
 from anabranch.sim.checks.violation import Violation
 
 if TYPE_CHECKING:
@@ -101,9 +101,11 @@ class Compacted:
         now_ms: int,
         told: dict[str, object],
         stays_ms: int | None = None,
+        had: Set[Entry] = NOTHING,
     ) -> list[Entry]:
         """The batches that a log had up to this one, which follows `before` in its file. `stays_ms`
-        is for how long the passes over this log leave tombstones, where that is known."""
+        is for how long the passes over this log leave tombstones, where that is known; `had` is
+        what it was seen to have."""
         original = self._truth.written.get((raw.base, raw.epoch))
         if original is None:
             self._note(raw, batch, now_ms, stays_ms)
@@ -115,7 +117,7 @@ class Compacted:
         expected = start if before is None else before.end
         if raw.base <= expected:
             return [original]
-        return [*self._gone(before, expected, raw, now_ms, told), original]
+        return [*self._gone(before, expected, raw, now_ms, told, had), original]
 
     def read_rotten(
         self, raw: Entry, batch: Buffer, before: Entry | None, start: int, now_ms: int
@@ -230,10 +232,11 @@ class Compacted:
         following: Entry,
         now_ms: int,
         told: dict[str, object],
+        had: Set[Entry] = NOTHING,
     ) -> list[Entry]:
         """The batches that are missing before one, each judged; none where nobody can tell."""
         epoch = -1 if before is None else before.epoch
-        bridges = self._bridges(before, expected, following)
+        bridges = self._bridges(before, expected, following, had)
         gone = next(bridges, None)
         if gone is None:
             if self.is_excused or (before is None and expected == 0):
@@ -265,23 +268,30 @@ class Compacted:
         return None
 
     def _bridges(
-        self, before: Entry | None, expected: int, following: Entry
+        self,
+        before: Entry | None,
+        expected: int,
+        following: Entry,
+        had: Set[Entry] = NOTHING,
     ) -> Iterator[list[Entry]]:
         """The batches that may have been between two of a log, or between its start and its first:
         it may start within a batch that is gone. The most likely ones come first."""
         is_met = False
-        for gone in self._chains(expected, -1 if before is None else before.epoch, following):
+        epoch = -1 if before is None else before.epoch
+        for gone in self._chains(expected, epoch, following, had):
             is_met = True
             yield gone
         if is_met or before is not None:
             return
         for each in self._truth.written.values():
             if each.base < expected < each.end <= following.base:
-                yield from self._chains(each.end, each.epoch, following)
+                yield from self._chains(each.end, each.epoch, following, had)
 
-    def _chains(self, at: int, epoch: int, following: Entry) -> Iterator[list[Entry]]:
-        """Batches from an offset up to a batch, with epochs that fit, those that are committed
-        first."""
+    def _chains(
+        self, at: int, epoch: int, following: Entry, had: Set[Entry]
+    ) -> Iterator[list[Entry]]:
+        """Batches from an offset up to a batch, with epochs that fit: first those that the log was
+        seen to have, then those that are committed."""
         if at == following.base:
             yield []
             return
@@ -290,8 +300,10 @@ class Compacted:
             for each in self._by_base.get(at, ())
             if epoch <= each.epoch <= following.epoch and each.end <= following.base
         ]
-        for each in sorted(fitting, key=lambda each: (not self._truth.holds(each), -each.epoch)):
-            for rest in self._chains(each.end, each.epoch, following):
+        for each in sorted(
+            fitting, key=lambda each: (each not in had, not self._truth.holds(each), -each.epoch)
+        ):
+            for rest in self._chains(each.end, each.epoch, following, had):
                 yield [each, *rest]
 
     @property

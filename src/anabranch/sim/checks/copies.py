@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.sim.checks.entries import (
     BEGIN,
+    NOTHING,
     Entry,
     Unreadable,
     read_entries,
@@ -21,6 +22,8 @@ from anabranch.sim.checks.truth import NEVER
 from anabranch.sim.checks.violation import Violation
 
 if TYPE_CHECKING:
+    from collections.abc import Set
+
     from anabranch.core.replication.replica import Replica
     from anabranch.core.types import Buffer
     from anabranch.sim.checks.compacted import Compacted
@@ -34,6 +37,7 @@ class Copy:
     """One replica on one node. `is_sure`: the batches are those that the node has."""
 
     __slots__ = (
+        "_had",
         "_sound",
         "compacted",
         "cut_to",
@@ -99,6 +103,8 @@ class Copy:
         self.position = BEGIN
         self.end = self.last_end = NOT_SEEN
         """`last_end`: where its log ended when its process was last looked at."""
+        self._had: Set[Entry] = NOTHING
+        """While its log is read again: what it had for certain."""
         self.forget()
 
     def forget(self) -> None:
@@ -189,20 +195,22 @@ class Copy:
         if self.is_rotten:
             return compacted.read_rotten(entry, batch, before, start, self.node.now_ms)
         return compacted.read(
-            entry, batch, before, start, self.node.now_ms, self.told(), self.stays_ms
+            entry, batch, before, start, self.node.now_ms, self.told(), self.stays_ms, self._had
         )
 
-    def reload(self) -> list[Entry]:
+    def reload(self, *, is_whole: bool = False) -> list[Entry]:
         """Read the whole log again; the batches that are gone. One that compaction had taken out
-        was gone before, also where the log ends in its place now."""
+        was gone before, also where the log ends in its place now. `is_whole`: it was not cut, so
+        what it had and compaction may have taken is what it has."""
         before, holes = self.entries, self.holes
         if self.is_rotten:
             end = self.replica.log.end_offset if self.replica is not None else 0
             self._sound.update((entry.base, entry) for entry in before)
             self._sound = {base: each for base, each in self._sound.items() if base < end}
         self.entries, self.holes, self.sequences, self.position = [], set(), {}, BEGIN
-        missed = self.missed_marker
+        missed, self._had = self.missed_marker, set(before) if is_whole else NOTHING
         self.grow()
+        self._had = NOTHING
         self.missed_marker = missed  # its own compaction took the others
         here = holes.union(self.entries)
         return [entry for entry in before if entry not in here]

@@ -40,6 +40,9 @@ class Entry(NamedTuple):
     sequence: int
 
 
+NOTHING: frozenset[Entry] = frozenset()
+
+
 class Unreadable(Exception):
     """No batch begins where one must."""
 

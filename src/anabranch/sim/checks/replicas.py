@@ -45,7 +45,7 @@ class ReplicaChecks:
             copy.start = NOT_SEEN  # under a leader that may have less, or deletes later
         if was_cut or copy.is_exchanged:
             copy.cut_to, copy.is_exchanged = NOT_SEEN, False
-            gone = [] if copy.is_given_up else copy.reload()
+            gone = [] if copy.is_given_up else copy.reload(is_whole=not was_cut)
             copy.end = log.end_offset
             self.check_cut(copy, replica, [entry for entry in gone if entry.end > start])
         elif log.end_offset != copy.end:
