@@ -1170,3 +1170,40 @@ def test_an_in_sync_replica_may_have_let_more_expire_than_its_leader():
     truth.high, truth.entries = 1, truth.entries[:1]  # as an unclean election leaves it
     stage.tell(1, 4)
     assert truth.high == 4
+
+
+@pytest.mark.parametrize("kept", [1, 0])
+def test_who_let_more_expire_may_end_before_its_joining_is_committed(kept):
+    """Seed 67010352: the store was slow, and the process gone when it told that the replica had
+    joined; whether records of it are left or none."""
+    stage = Stage(min_isr=1, retention_ms="1000")
+    stage.write(3)
+    stage.elect(2, [2], 1, 3)
+    stage.follow(2, 1, 3)
+    stage.commit(unfenced(stage, 1))
+    stage.log(1).delete_records_before(3 - kept)
+    stage.look(1)
+    del stage.logs.seats[1].copies[KEY].entries[: 3 - kept]  # as when their segments are gone
+    ended(stage, 1)
+    stage.change(isr=[2, 1])
+
+
+def test_who_lacks_what_did_not_expire_may_not_end_before_its_joining_is_committed():
+    stage = Stage(min_isr=1, retention_ms="1000")
+    stage.write(3)
+    stage.elect(2, [2], 1, 3)
+    stage.follow(2, 1, 3)
+    stage.commit(unfenced(stage, 1))
+    stage.log(1).delete_records_before(2)
+    stage.look(1)
+    stage.logs.seats[1].copies[KEY].entries.clear()
+    ended(stage, 1)
+    assert violated(lambda: stage.change(isr=[2, 1])) == "L4"
+
+
+def ended(stage: Stage, node_id: int) -> None:
+    """The process of a node crashes, and does not start again."""
+    node = stage.nodes[node_id]
+    node.state = State.CRASHED
+    stage.logs.node_changed(node, "crash")
+    stage.metadata.forget(node)

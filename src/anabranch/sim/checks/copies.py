@@ -54,6 +54,7 @@ class Copy:
         "is_sure",
         "largest",
         "last_end",
+        "last_start",
         "leads",
         "missed_marker",
         "node",
@@ -101,8 +102,9 @@ class Copy:
         """(producer id, epoch) -> the last batch's sequence number, and its end."""
         self.replica: Replica | None = None
         self.position = BEGIN
-        self.end = self.last_end = NOT_SEEN
-        """`last_end`: where its log ended when its process was last looked at."""
+        self.start = self.end = self.last_start = self.last_end = NOT_SEEN
+        """`last_start`, `last_end`: where its log began and ended when its process was last looked
+        at."""
         self._had: Set[Entry] = NOTHING
         """While its log is read again: what it had for certain."""
         self.forget()
@@ -111,15 +113,22 @@ class Copy:
         """The process is gone; the batches are still what its disk holds, as far as is known."""
         self.replica = None
         self.is_exchanged = False
+        self.last_start = self.known_start
         self.last_end = max(self.last_end, self.end)
         self.end = self.start = self.high = self.epoch = self.partition_epoch = NOT_SEEN
         self.leads = False
+
+    @property
+    def known_start(self) -> int:
+        """Where its log begins; of a process that is gone, where it began then."""
+        return self.last_start if self.start == NOT_SEEN else self.start
 
     def lacks(self, start: int, upto: int) -> Entry | None:
         """The first committed batch of a range that is not here and not deleted here: it may have
         deleted more than a leader that was elected uncleanly since."""
         is_reset = self.truth.reset_epoch != NEVER
-        start = max(start, self.start if is_reset else self.truth.needed_from(self.start))
+        begins = self.known_start
+        start = max(start, begins if is_reset else self.truth.needed_from(begins))
         return self.truth.missing_in(self.entries, start, upto)
 
     def within(self, first: int, upto: int) -> list[Entry]:

@@ -100,7 +100,7 @@ class LogKnowledge:
         copy = self.certain(node_id, key)
         if copy is None:
             return None
-        have, start = copy.entries, copy.truth.needed_from(copy.start)
+        have, start = copy.entries, copy.truth.needed_from(copy.known_start)
         for entry in entries:
             if entry.end <= start:
                 continue
