@@ -10,6 +10,8 @@ import sys
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from anabranch.client import groups
+from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.testing import LocalCluster
 
 
@@ -41,6 +43,25 @@ def test_a_group_is_listed_and_described(verb, committed):
     told = json.loads(verb("groups", "describe", "--group", "readers", "--json").stdout)
     (offset,) = told["offsets"]
     assert (offset["committed"], offset["end"], offset["lag"]) == (3, 5, 2)
+
+
+def test_groups_that_cannot_be_listed_are_told(verb, committed, monkeypatch):
+    """The others are listed on standard output; the exit code is that of an incomplete list."""
+    complete = groups.list_groups
+
+    async def list_groups(cluster):
+        found = await complete(cluster)
+        fault = ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return found._replace(faults={1: fault}, leaderless=[("__consumer_offsets", 7)])
+
+    monkeypatch.setattr(groups, "list_groups", list_groups)
+    said = verb("groups", "list", "--json")
+    assert said.exit_code == 1
+    assert "readers" in [each["group"] for each in json.loads(said.stdout)]
+    broker, partition = said.stderr.splitlines()
+    assert broker.startswith("Groups are missing: broker 1: ")
+    assert broker.endswith("(COORDINATOR_LOAD_IN_PROGRESS)")
+    assert partition == "Groups are missing: __consumer_offsets-7 has no leader."
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])

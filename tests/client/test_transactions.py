@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.client import transactions
+from anabranch.client import every_broker, transactions
 from anabranch.client.cluster import BrokerAddress, Cluster
 from anabranch.client.connection import ConnectionLost
 from anabranch.client.transactions import Listed, find_hanging, list_transactions
@@ -42,6 +42,9 @@ class TwoBrokers(Cluster):
         self.planned = planned or {}
         self.asked = []
 
+    async def metadata(self, _topics):
+        pass
+
     async def topic(self, name):
         if name == TRANSACTION_TOPIC:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is none.")
@@ -71,7 +74,8 @@ class TwoBrokers(Cluster):
 
 @pytest.fixture(autouse=True)
 def short_pause(monkeypatch):
-    monkeypatch.setattr(transactions, "PASS_OVER_SECONDS", 0.05)
+    for module in (transactions, every_broker):
+        monkeypatch.setattr(module, "PASS_OVER_SECONDS", 0.05)
 
 
 async def test_ids_of_all_brokers_are_listed_by_name():

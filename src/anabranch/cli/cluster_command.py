@@ -250,6 +250,14 @@ def tell(sentence: str, *, as_json: bool, **fields: object) -> None:
         click.echo(sentence)
 
 
+def end_incomplete(sentences: list[str]) -> None:
+    """Say on standard error what is missing in the list, if anything, and exit with 1."""
+    for each in sentences:
+        click.echo(each, err=True)
+    if sentences:
+        raise click.exceptions.Exit(1)
+
+
 def print_json(value: Any) -> None:
     """One document of JSON on standard output."""
     click.echo(json.dumps(value, ensure_ascii=False))

@@ -46,7 +46,7 @@ async def _topics(cluster: Cluster) -> list[str]:
 async def _groups(cluster: Cluster) -> list[str]:
     from anabranch.client.groups import list_groups
 
-    return [each.group_id for each in await list_groups(cluster)]
+    return [each.group_id for each in (await list_groups(cluster)).groups]
 
 
 async def _brokers(cluster: Cluster) -> list[str]:

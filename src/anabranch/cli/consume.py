@@ -189,7 +189,7 @@ def command(
             await member.leave()
 
     async def show(reader: Reader | Member) -> None:
-        from anabranch.client.partition_producers import PASS_OVER_SECONDS
+        from anabranch.client.every_broker import PASS_OVER_SECONDS
 
         nonlocal seen, unread
         idle_since = time.monotonic()

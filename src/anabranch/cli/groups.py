@@ -13,6 +13,7 @@ from anabranch.cli.cluster_command import (
     VerbGroup,
     ask,
     bootstrap_option,
+    end_incomplete,
     json_option,
     print_json,
     print_table,
@@ -49,21 +50,28 @@ def command() -> None:
 @click.option("--state", metavar="NAME", help="Only groups in this state, such as Stable.")
 @json_option
 def list_(bootstrap: str, timeout_seconds: float, state: str | None, as_json: bool) -> None:
-    """List the groups of a cluster."""
+    """List the groups of a cluster.
+
+    Exits with 1 if a coordinator could not answer; standard error names its broker or partition.
+    """
     from anabranch.client import groups
+    from anabranch.client.every_broker import said
 
     if state is not None and state.lower() not in map(str.lower, STATES):
         raise click.UsageError(f"--state {state!r} is none of {', '.join(STATES)}.")
     found = ask(bootstrap, groups.list_groups, timeout_seconds=timeout_seconds)
     rows = [
         (each.group_id, each.group_state, each.protocol_type, each.group_type)
-        for each in found
+        for each in found.groups
         if state is None or each.group_state.lower() == state.lower()
     ]
     if as_json:
         print_json([dict(zip(("group", "state", "protocol", "type"), row)) for row in rows])
     else:
         print_table(("group", "state", "protocol", "type"), rows)
+    missing = [said(fault, f"broker {each}") for each, fault in sorted(found.faults.items())]
+    missing += [f"{topic}-{index} has no leader." for topic, index in found.leaderless]
+    end_incomplete([f"Groups are missing: {each}" for each in missing])
 
 
 @command.command(epilog="Example: anabranch groups describe --group reports --members")

@@ -16,6 +16,7 @@ from anabranch.cli.cluster_command import (
     VerbGroup,
     ask,
     bootstrap_option,
+    end_incomplete,
     json_option,
     print_json,
     print_table,
@@ -85,6 +86,7 @@ def list_(
     Exits with 1 if a coordinator could not answer; standard error names its broker or partition.
     """
     from anabranch.client import transactions
+    from anabranch.client.every_broker import said
 
     states = [each for each in STATES if state is not None and each.lower() == state.lower()]
     if state is not None and not states:
@@ -106,12 +108,7 @@ def list_(
         print_table(("transactional id", "coordinator", "producer", "state"), found)
     named = [(f"broker {broker_id}", fault) for broker_id, fault in sorted(faults.items())]
     named += [(f"{topic}-{index}", fault) for (topic, index), fault in sorted(silent.items())]
-    _end_incomplete(
-        [
-            f"Transactional ids are missing: {transactions.said(fault, name)}"
-            for name, fault in named
-        ]
-    )
+    end_incomplete([f"Transactional ids are missing: {said(fault, name)}" for name, fault in named])
 
 
 @command.command(epilog="Example: anabranch transactions describe --id transfers-1")
@@ -237,7 +234,7 @@ def find_hanging(
 
     passed: list[str] = []
     _print(ask(bootstrap, work, timeout_seconds=timeout_seconds), as_json=as_json)
-    _end_incomplete(passed)
+    end_incomplete(passed)
 
 
 @command.command(
@@ -307,14 +304,6 @@ async def _check_broker(cluster: Cluster, broker_id: int | None) -> None:
     """Refuse a broker that is not there."""
     if broker_id is not None:
         await cluster.connection_to(broker_id)
-
-
-def _end_incomplete(sentences: list[str]) -> None:
-    """Say on standard error what is missing in the list, if anything, and exit with 1."""
-    for each in sentences:
-        click.echo(each, err=True)
-    if sentences:
-        raise click.exceptions.Exit(1)
 
 
 def _print(found: list[Open], *, as_json: bool) -> None:

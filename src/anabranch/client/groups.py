@@ -11,8 +11,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from anabranch.client.cluster import Cluster, check
+from anabranch.client.every_broker import Fault, ask_every_broker
 from anabranch.client.fetch import list_offsets
 from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.core.groups.subscription import assigned_partitions
 from anabranch.core.types import LATEST
 from anabranch.core.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -69,18 +71,46 @@ class Progress(NamedTuple):
         return None if unknown else max(0, self.end - self.committed)
 
 
-async def list_groups(cluster: Cluster) -> list[ListedGroup]:
-    """The groups of all brokers, by name."""
+class Groups(NamedTuple):
+    """What came of asking all brokers for their groups."""
 
-    async def attempt() -> list[ListedGroup]:
-        found = []
-        for broker_id in sorted(cluster.brokers):
-            response: ListGroupsResponse = await cluster.send_to(broker_id, ListGroupsRequest())
+    groups: list[ListedGroup]
+    """By name."""
+    faults: dict[int, Fault]
+    """The brokers that did not answer, and why: some or all of their groups are missing."""
+    leaderless: list[Place]
+    """The partitions of the offsets topic that have no leader: nobody lists their groups."""
+
+
+async def list_groups(cluster: Cluster) -> Groups:
+    """The groups of all brokers. What may pass is waited for, as `ask_every_broker` says."""
+
+    async def ask(broker_id: int) -> tuple[list[ListedGroup], Fault | None]:
+        response: ListGroupsResponse = await cluster.send_to(broker_id, ListGroupsRequest())
+        is_loading = response.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        if not is_loading:
             check(response.error_code)
-            found += response.groups
-        return sorted(found, key=lambda group: group.group_id)
+        fault = ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) if is_loading else None
+        return response.groups, fault
 
-    return await cluster.retrying(attempt)
+    answers, faults = await ask_every_broker(cluster, ask)
+    listed = [each for groups in answers.values() for each in groups]
+    return Groups(
+        sorted(listed, key=lambda group: group.group_id), faults, await _leaderless(cluster)
+    )
+
+
+async def _leaderless(cluster: Cluster) -> list[Place]:
+    """Empty where the client may not ask, or no group has committed yet."""
+    try:
+        partitions = (await cluster.topic(OFFSETS_TOPIC)).partitions
+    except ApiError as fault:
+        if fault.code in (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ):  # fmt: skip
+            return []
+        raise
+    return [(OFFSETS_TOPIC, each.partition_index) for each in partitions if each.leader_id < 0]
 
 
 async def describe_group(cluster: Cluster, group_id: str) -> DescribedGroup:

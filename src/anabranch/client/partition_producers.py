@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from anabranch.client.cluster import Cluster, check, may_help
 from anabranch.client.connection import ConnectionLost
+from anabranch.client.every_broker import Fault
 from anabranch.client.groups import Place
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.wire.messages.describe_producers import (
@@ -21,12 +22,6 @@ from anabranch.core.wire.messages.describe_producers import (
     PartitionResponse,
     TopicRequest,
 )
-
-PASS_OVER_SECONDS = 5.0
-"""How long an error that may pass is waited for where the partition may also be passed over: an
-election takes less."""
-
-Fault: TypeAlias = ApiError | ConnectionLost
 
 
 class Open(NamedTuple):

@@ -12,17 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from anabranch.client.cluster import Cluster, check, may_help
-from anabranch.client.connection import ConnectionLost
+from anabranch.client.cluster import Cluster, check
+from anabranch.client.every_broker import PASS_OVER_SECONDS, Fault, ask_every_broker, said
 from anabranch.client.groups import TRANSACTION, Place, coordinated
-from anabranch.client.partition_producers import (
-    PASS_OVER_SECONDS,
-    Fault,
-    Open,
-    ask_partitions,
-    leaders,
-    producers,
-)
+from anabranch.client.partition_producers import Open, ask_partitions, leaders, producers
 from anabranch.core.coordination.transactions.topic import TRANSACTION_TOPIC
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.wire.messages.describe_transactions import (
@@ -97,31 +90,11 @@ async def list_transactions(
     )
     if longer_than_ms >= 0:
         request.duration_filter = longer_than_ms
-    answers: dict[int, list[Listed]] = {}
-    faults: dict[int, Fault] = {}
 
-    async def attempt() -> None:
-        if faults.keys() - cluster.brokers.keys():
-            answers.clear()  # others have taken over what that broker had: they are asked again
-        left = cluster.brokers.keys() - (answers.keys() - faults.keys())
-        faults.clear()
-        for broker_id in sorted(left):
-            try:
-                answers[broker_id], fault = await _listed(cluster, broker_id, request)
-            except (ApiError, ConnectionLost) as raised:
-                if not may_help(raised):
-                    raise
-                fault = raised
-            if fault is not None:
-                faults[broker_id] = fault
-        for passing in faults.values():
-            raise passing
+    async def ask(broker_id: int) -> tuple[list[Listed], Fault | None]:
+        return await _listed(cluster, broker_id, request)
 
-    try:
-        await cluster.retrying(attempt, seconds=PASS_OVER_SECONDS)
-    except (ApiError, ConnectionLost) as fault:
-        if fault not in faults.values():
-            raise
+    answers, faults = await ask_every_broker(cluster, ask)
     return Lists(sorted(each for ids in answers.values() for each in ids), faults)
 
 
@@ -249,13 +222,6 @@ async def _silent(cluster: Cluster, lists: Lists) -> dict[str, Fault]:
             for (topic, index), fault in partitions.items()
         },
     }
-
-
-def said(fault: Fault, name: str) -> str:
-    """A sentence that names what could not be asked and, where there is one, the code of its
-    fault."""
-    text = f"{fault.message} ({fault.code.name})" if isinstance(fault, ApiError) else str(fault)
-    return text if name in text else f"{name}: {text}"
 
 
 async def _where_under_way(cluster: Cluster, ids: Iterable[Listed]) -> dict[int, list[Place]]:
