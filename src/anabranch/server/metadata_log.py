@@ -55,8 +55,8 @@ class MetadataFollower(Performer):
         self.on_stop = on_stop
         self.on_image: Callable[[MetadataImage, MetadataDelta], None] = _nothing
         """Called with each image: for the controller of this node."""
-        self.on_act: Callable[[MetadataImage, MetadataDelta, MetadataDelta | None], None] = _nothing
-        """Called with each image that the broker follows: see `Act`."""
+        self.on_act: Callable[[Act], None] = _nothing
+        """Called with each image that the broker follows."""
         self.on_met: Callable[[], None] = _nothing
         """Called when an active controller answered over a new connection."""
         self.make_room: Callable[[DiskFull], bool] = lambda _fault: False
@@ -134,7 +134,7 @@ class MetadataFollower(Performer):
         self.on_image(effect.image, effect.delta)
 
     def _act(self, effect: Act) -> None:
-        self.on_act(effect.image, effect.delta, effect.published)
+        self.on_act(effect)
 
     def _met(self) -> None:
         self.on_met()

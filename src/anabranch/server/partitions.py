@@ -77,11 +77,16 @@ class PartitionShell(Performer):
 
     # Following the metadata.
 
-    def publish(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
-        """Follow a new image; `delta` None stands for everything in it."""
+    def publish(
+        self,
+        image: MetadataImage,
+        delta: MetadataDelta | None,
+        deleted_before: frozenset[str] = frozenset(),
+    ) -> None:
+        """Follow a new image: see `Hosting.follow`."""
         if self.hosting.is_stopping:
             return  # the next start follows it
-        self.hosting.follow(image, delta)
+        self.hosting.follow(image, delta, deleted_before)
         self.run()
         self._broker.image = image
 

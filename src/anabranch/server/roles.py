@@ -24,7 +24,8 @@ from anabranch.core.broker.registration.registration import Times
 from anabranch.core.controller.brokers.connections import HeartbeatConnections
 from anabranch.core.errors import Bug
 from anabranch.core.log.incarnations import FolderNotes, previous_broker_epoch
-from anabranch.core.metadata.image import MetadataDelta, MetadataImage
+from anabranch.core.metadata.following.effects import Act
+from anabranch.core.metadata.image import MetadataImage
 from anabranch.core.outcome import Propose
 from anabranch.core.replication.partitions import Partitions
 from anabranch.core.request import Request
@@ -211,13 +212,12 @@ class BrokerRole:
         if self.registration is not None:
             self.registration.controller_found()
 
-    def act(
-        self, image: MetadataImage, delta: MetadataDelta, published: MetadataDelta | None
-    ) -> None:
+    def act(self, moved: Act) -> None:
         """The metadata moved, and shows this process's own registration: follow it."""
+        image, delta, published = moved.image, moved.delta, moved.published
         self.broker.take_config(image, delta, BrokerConfig.with_dynamic)
         self.assignments.follow(image, published)
-        self.partitions.publish(image, published)
+        self.partitions.publish(image, published, moved.deleted_before)
         self.diskless.topics_deleted(topic.topic_id for topic in delta.deleted_topics)
         self.dispatcher.begin()
         self.broker.take_image(delta, published, self.dispatcher.now_ms)

@@ -21,7 +21,7 @@ from anabranch.core.step import InOrder
 from anabranch.sim.cleaner import Cleaner
 
 if TYPE_CHECKING:
-    from anabranch.core.metadata.image import MetadataDelta, MetadataImage
+    from anabranch.core.metadata.following.effects import Act
     from anabranch.core.types import TopicPartition
     from anabranch.sim.node_life import NodeLife
 
@@ -74,9 +74,10 @@ class HostingPerformer:
 
     # What the node calls.
 
-    def publish(self, image: MetadataImage, delta: MetadataDelta | None) -> list[TopicPartition]:
-        """Follow a new image (`delta` None: everything in it); which partitions were touched."""
-        self.machine.follow(image, delta)
+    def publish(self, moved: Act) -> list[TopicPartition]:
+        """Follow a new image; which partitions were touched."""
+        image = moved.image
+        self.machine.follow(image, moved.published, moved.deleted_before)
         self._run()
         self.broker.image = image
         if self.machine.logs.compacted:

@@ -132,7 +132,7 @@ class MetadataFollower(Performer):
             self.node.metadata_disk.sync_all()
 
     def _act(self, effect: Act) -> None:
-        self.node.on_image(effect.image, effect.delta, effect.published)
+        self.node.on_image(effect)
 
     def _met(self) -> None:
         self.node.session.controller_found()

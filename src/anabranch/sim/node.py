@@ -55,6 +55,7 @@ from anabranch.sim.world import WALL_START_MS
 
 if TYPE_CHECKING:
     from anabranch.core.broker.hosting.effects import TellHosted, TellUnusable
+    from anabranch.core.metadata.following.effects import Act
     from anabranch.core.settings.broker import BrokerConfig
     from anabranch.sim.registrant import Registrant, Surroundings
 
@@ -300,18 +301,17 @@ class SimNode(Machine, Performer):
         self.controller_purgatory.wake((key,), self.world.steady_ms)
         self._controller_alarm.set()
 
-    def on_image(
-        self, image: MetadataImage, delta: MetadataDelta, published: MetadataDelta | None
-    ) -> None:
+    def on_image(self, moved: Act) -> None:
         """The metadata moved: follow it."""
         broker = self.broker
+        image, delta, published = moved.image, moved.delta, moved.published
         self.begin()
         broker.take_config(image, delta, self.cluster.dynamic_config)
         self.telling.follow(image, published)
-        moved = self.hosting.publish(image, published)
+        touched = self.hosting.publish(moved)
         broker.take_image(delta, published, self.now_ms)
-        if moved or delta.changed_brokers:  # recorded seeds have it so: no real broker looks at all
-            self.replicating.follow_states(None if delta.changed_brokers else moved)
+        if touched or delta.changed_brokers:  # recorded seeds have it so: a real one looks at some
+            self.replicating.follow_states(None if delta.changed_brokers else touched)
         self.settle()
         self.session.metadata_moved()
 

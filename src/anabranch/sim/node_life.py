@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from anabranch.core.api.context import Broker
     from anabranch.core.broker.hosting.effects import TellHosted, TellUnusable
     from anabranch.core.metadata.following.copy import MetadataCopy
+    from anabranch.core.metadata.following.effects import Act
     from anabranch.core.metadata.image import MetadataDelta, MetadataImage
     from anabranch.core.types import TopicPartition
     from anabranch.sim.batches import MetadataBatches
@@ -93,10 +94,8 @@ class NodeLife(Registrant):
         """The copy has newer metadata: what the active controller keeps follows it."""
 
     @abstractmethod
-    def on_image(
-        self, image: MetadataImage, delta: MetadataDelta, published: MetadataDelta | None
-    ) -> None:
-        """The broker acts on newer metadata: see `Act`."""
+    def on_image(self, moved: Act) -> None:
+        """The broker acts on newer metadata."""
 
     @abstractmethod
     def wake_controller(self, key: Hashable) -> None:

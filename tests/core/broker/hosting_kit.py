@@ -128,9 +128,9 @@ class Stage:
         self.topics[name] = replace(topic, partitions=topic.partitions.set(index, state))
         return MetadataDelta(changed_partitions={topic.topic_id: (index,)})
 
-    def publish(self, delta: MetadataDelta | None = None) -> None:
+    def publish(self, delta: MetadataDelta | None = None, *deleted_before: str) -> None:
         """Follow what the metadata says now."""
-        self.hosting.follow(self.image, delta)
+        self.hosting.follow(self.image, delta, frozenset(deleted_before))
         self.run()
         self.broker.image = self.image
 

@@ -256,6 +256,22 @@ def test_what_a_broker_of_several_folders_never_told_of_is_not_its_own(
     assert stage.partitions.get(*PLACE).log.end_offset == end_offset
 
 
+@pytest.mark.parametrize(
+    ("deleted", "is_synced", "end_offset"), [("t", False, 0), ("u", False, 1), ("t", True, 1)]
+)
+def test_a_log_without_a_name_may_be_that_of_a_topic_which_was_seen_to_go(
+    deleted, is_synced, end_offset
+):
+    """Seed 68010004: a topic was made again while its broker, with one folder, had no power. The
+    broker's copy of the metadata knew the older one."""
+    stage = stage_with_a_log_without_a_name(is_synced)
+    stage.create("t")
+    stage.start()
+    stage.publish(None, deleted)
+    assert stage.partitions.get(*PLACE).log.end_offset == end_offset
+    assert stage.count(does.SetAside) == (end_offset == 0)
+
+
 @pytest.mark.parametrize("is_synced", [False, True])
 @pytest.mark.parametrize("moved", [False, True])
 @pytest.mark.parametrize("folders", [1, 2, 3])

@@ -43,7 +43,7 @@ from anabranch.core.metadata.following.following import RETRY_MS, TABLE, State
 from anabranch.core.metadata.following.requests import LOG_BYTES, PIECE_BYTES
 from anabranch.core.wire.messages.fetch import FetchResponse
 from anabranch.core.wire.messages.fetch_snapshot import FetchSnapshotResponse
-from anabranch.core.wire.metadata_records import FeatureLevelRecord
+from anabranch.core.wire.metadata_records import FeatureLevelRecord, TopicRecord
 
 EVENTS: dict[type, Any] = {
     Begin: Begin(),
@@ -399,6 +399,29 @@ def test_a_broker_acts_from_its_own_registration_on(served: Served, node: Node) 
     node.catch_up(served)
     newest = node.acted[-1]
     assert newest.published is newest.delta and newest.delta.created_topics == (topic_id(3),)
+
+
+@pytest.mark.parametrize("by_snapshot", [False, True])
+def test_a_broker_hears_which_topics_went_before_it_acts(
+    served: Served, node: Node, by_snapshot: bool
+) -> None:
+    """What its earlier life left under such a name may be of another topic than has it now."""
+    served.commit(topic(1), topic(2), topic(3))
+    node.catch_up(served)
+    node.restart()
+    served.commit(removal(1), removal(2))
+    served.commit(TopicRecord(name="t1", topic_id=topic_id(9)))
+    if by_snapshot:
+        served.snapshot()
+        served.trimmed(20)
+    node.catch_up(served)
+    node.step(Registered(5))
+    served.commit(registration(5))
+    node.catch_up(served)
+    assert [each.deleted_before for each in node.acted] == [{"t1", "t2"}]
+    served.commit(removal(3))
+    node.catch_up(served)
+    assert not node.acted[-1].deleted_before, "the delta tells"
 
 
 def test_the_registration_may_be_told_after_the_metadata(served: Served, node: Node) -> None:

@@ -105,8 +105,8 @@ MUTANTS = (
         name="log-without-a-name-adopted-while-nobody-leads",
         rule="and so it is if nobody leads, and the controller does not count on this log",
         module=HOSTED_LOGS,
-        old="or not self._partitions.is_counted(state)",
-        new="or self._partitions.may_begin_anew(state)",
+        old="return not self._partitions.is_counted(state)",
+        new="return self._partitions.may_begin_anew(state)",
         seed=NO_SCHEDULE,
         caught_by=f"{HOSTING_TESTS}"
         "::test_a_log_without_a_name_may_be_an_older_topic_s[-1-isr1-False-0]",
@@ -115,11 +115,20 @@ MUTANTS = (
         name="log-without-a-name-adopted-for-a-replica-that-never-was",
         rule="and so it is if the broker never told in which folder it lies",
         module=HOSTED_LOGS,
-        old="return self._was_never_told(state) or not",
-        new="return not",
+        old=" or self._was_never_told(state):",
+        new=":",
         seed=NO_SCHEDULE,
         caught_by=f"{HOSTING_TESTS}"
         "::test_what_a_broker_of_several_folders_never_told_of_is_not_its_own[3-False-False-0]",
+    ),
+    Mutant(
+        name="log-without-a-name-adopted-for-a-topic-made-again",
+        rule="and so it is if an older topic of that name was seen to go",
+        module=HOSTED_LOGS,
+        old="place.topic in self.deleted_before or ",
+        new="",
+        seed=68010004,
+        caught_by="L5",
     ),
     Mutant(
         name="orphan-adopted-by-what-comes-later",

@@ -69,10 +69,17 @@ class Hosting:
 
     # What the performer calls.
 
-    def follow(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
-        """Follow a new image; `delta` None stands for everything in it."""
+    def follow(
+        self,
+        image: MetadataImage,
+        delta: MetadataDelta | None,
+        deleted_before: frozenset[str] = frozenset(),
+    ) -> None:
+        """Follow a new image; `delta` None stands for everything in it, and is the first:
+        `deleted_before` are names of topics that went before it, see `Act`."""
         if self.is_stopping:
             return  # the next process follows it
+        self.logs.deleted_before |= deleted_before
         if not self._is_open:
             self._is_open = True
             self._work.append(self._open_folders())

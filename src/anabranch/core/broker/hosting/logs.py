@@ -77,6 +77,8 @@ class Logs:
 
     def __init__(self, broker: Host, effects: list[Effect]) -> None:
         self.found: dict[TopicPartition, tuple[Found, ...]] = {}
+        self.deleted_before: frozenset[str] = frozenset()
+        """Topics that went before the first image: a log without a name may be of one of them."""
         self.flushed_late: dict[TopicPartition, Replica] = {}
         self.compacted: dict[TopicPartition, Replica] = {}
         self.touched: list[TopicPartition] = []
@@ -254,12 +256,14 @@ class Logs:
         place, _, state = assignment
         if found.topic_id is not None or self.folders.by_path[found.path].promised(place):
             return False
-        return self._was_never_told(state) or not self._partitions.is_counted(state)
+        if place.topic in self.deleted_before or self._was_never_told(state):
+            return True
+        return not self._partitions.is_counted(state)
 
     def _was_never_told(self, state: PartitionImage) -> bool:
         """Whether this broker never said in which of its folders the replica lies, as it does when
         a log begins: the topic was made while its machine had no power. With one folder the
-        controller knows the answer by itself, and nothing shows."""
+        controller knows the answer by itself, and nothing shows but what was deleted before."""
         known = directory_of(state, self._broker.broker_id)
         return known == UNASSIGNED_DIRECTORY and len(self._partitions.directory_ids) > 1
 

@@ -134,6 +134,9 @@ class Act(msgspec.Struct, frozen=True, eq=False):
     image: MetadataImage
     delta: MetadataDelta
     published: MetadataDelta | None
+    deleted_before: frozenset[str] = frozenset()
+    """The first time: names of topics that were deleted since the copy was opened. What lies here
+    under such a name may be of another topic than that which has it now."""
 
 
 class WriteSnapshot(msgspec.Struct, frozen=True, eq=False):

@@ -108,6 +108,8 @@ class Following:
         self._is_broker = is_broker
         self._broker_epoch = -1
         self._acts = False
+        self._deleted: set[str] = set()
+        """Names of topics that were deleted before the broker acts."""
         self._snapshots = OwnSnapshots(copy, config, now_ms)
         self._effects: list[Effect] = []
         self._compared = NO_CONNECTION
@@ -337,14 +339,16 @@ class Following:
         self._effects.append(Publish(image, delta))
         if self._acts:
             self._effects.append(Act(image, delta, published=delta))
-        else:
+        elif self._is_broker:
+            self._deleted.update(topic.name for topic in delta.deleted_topics)
             self._begin_to_act(image)
 
     def _begin_to_act(self, image: MetadataImage) -> None:
         own = image.brokers.get(self._node_id) if self._is_broker else None
         if own is not None and own.epoch == self._broker_epoch:
             self._acts = True
-            self._effects.append(Act(image, everything(image), published=None))
+            deleted, self._deleted = frozenset(self._deleted), set()
+            self._effects.append(Act(image, everything(image), None, deleted))
 
     def _registered(self, event: Registered) -> None:
         self._broker_epoch = event.broker_epoch
