@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import struct
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from deltalake import DeltaTable
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 from tests.pipelines.standalone import end
 
+from anabranch.cli import spark as cli_spark
 from anabranch.cli.main import main
 from anabranch.core.wire.records import Record, build_batch
 from anabranch.pipelines import session
@@ -386,6 +388,23 @@ def test_the_verb_tells_what_the_table_has_and_why_it_could_not(spark, job, writ
     assert missing.exit_code == 1
     assert "absent" in missing.stderr
     assert "Traceback" not in missing.stderr and "\tat " not in missing.stderr
+
+
+def test_a_table_that_goes_before_it_is_counted_is_told(spark, job, write_json, monkeypatch):
+    one = job()
+    write_json(one.topic, {"id": 1})
+    watch = cli_spark._watch
+
+    def watched(query):
+        watch(query)
+        shutil.rmtree(f"{one.table}-dead-letters")
+
+    monkeypatch.setattr(cli_spark, "_watch", watched)
+    words = ["spark", "tables", "--bootstrap-server", one.bootstrap_servers, "--table", one.table]
+    done = CliRunner().invoke(main, [*words, "--topic", one.topic, "--schema", SCHEMA])
+    assert done.exit_code == 1
+    assert done.stderr.splitlines()[-1].startswith("Error: ")
+    assert f"{one.table}-dead-letters" in done.stderr
 
 
 @pytest.mark.parametrize(

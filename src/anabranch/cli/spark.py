@@ -112,11 +112,11 @@ def tables(
         with _session("anabranch spark tables", master) as spark:
             leave_faults_to_the_job(spark)
             _watch(keep_table(spark, job, follow=follow))
+        done = counted(job)
     except click.ClickException:
         raise
     except Exception as fault:
         raise click.ClickException(_sentence(fault)) from None
-    done = counted(job)
     if as_json:
         print_json({"table": table, **done._asdict()})
     else:
