@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from anabranch.client import groups
+from anabranch.client.cluster import no_leader
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.testing import LocalCluster
 
@@ -52,16 +53,19 @@ def test_groups_that_cannot_be_listed_are_told(verb, committed, monkeypatch):
     async def list_groups(cluster):
         found = await complete(cluster)
         fault = ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        return found._replace(faults={1: fault}, leaderless=[("__consumer_offsets", 7)])
+        place = "__consumer_offsets", 7
+        return found._replace(
+            missing={"broker 1": fault, "-".join(map(str, place)): no_leader(*place)}
+        )
 
     monkeypatch.setattr(groups, "list_groups", list_groups)
     said = verb("groups", "list", "--json")
     assert said.exit_code == 1
     assert "readers" in [each["group"] for each in json.loads(said.stdout)]
-    broker, partition = said.stderr.splitlines()
+    broker, partition = (each for each in said.stderr.splitlines() if "missing" in each)
     assert broker.startswith("Groups are missing: broker 1: ")
     assert broker.endswith("(COORDINATOR_LOAD_IN_PROGRESS)")
-    assert partition == "Groups are missing: __consumer_offsets-7 has no leader."
+    assert partition.startswith("Groups are missing: Partition __consumer_offsets-7 has no leader.")
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])

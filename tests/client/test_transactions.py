@@ -87,7 +87,6 @@ async def test_a_broker_that_cannot_answer_keeps_back_its_own_ids_only(fault):
     cluster = TwoBrokers({1: [fault]})
     found, faults = await list_transactions(cluster)
     assert (found, list(faults)) == ([ORDERS], [1])
-    assert cluster.asked.count(2) == 1
     assert cluster.asked.count(1) > 1, "it may be a matter of moments"
 
 

@@ -14,10 +14,11 @@ from anabranch.core.access.authorize import AllowAll
 from anabranch.core.api.context import Broker
 from anabranch.core.api.fetch_sessions import FetchSessions
 from anabranch.core.errors import CorruptLog, StorageFault
-from anabranch.core.log.checkpoints import CLEAN_SHUTDOWN
+from anabranch.core.log.checkpoints import CLEAN_SHUTDOWN, PARTITION_METADATA
 from anabranch.core.log.files import DiskFull
 from anabranch.core.log.memory_files import MemoryFiles
 from anabranch.core.log.room import FULL_AT_LEAST_MS
+from anabranch.core.metadata.following.effects import Act
 from anabranch.core.metadata.image import (
     RESOURCE_TOPIC,
     BrokerImage,
@@ -83,8 +84,9 @@ class World:
     def delete(self, name):
         return MetadataDelta(deleted_topics=(self.topics.pop(name),))
 
-    def publish(self, delta=None):
-        self.shell.publish(self.image, delta)
+    def publish(self, delta=None, *deleted_before):
+        moved = Act(self.image, MetadataDelta(), delta, frozenset(deleted_before))
+        self.shell.publish(moved)
 
     def replica(self, name="t", index=0):
         return self.broker.partitions.get(name, index)
@@ -150,6 +152,18 @@ def test_a_folder_that_the_node_does_without_is_not_opened(world):
     assert list(world.shell.folders) == ["/a"]
     assert [world.replica(index=each) is None for each in range(4)] == [False, True, False, True]
     assert sorted(world.broker.partitions.offline) == [TopicPartition("t", each) for each in (1, 3)]
+
+
+@pytest.mark.parametrize(("deleted", "end_offset"), [("t", 0), ("u", 1)])
+def test_the_log_of_a_topic_that_went_before_the_first_image_is_left(world, deleted, end_offset):
+    """Its name was lost with the power, and the topic made again."""
+    world.publish(world.create("t", 1))
+    world.append()
+    world.files.remove(f"/a/t-0/{PARTITION_METADATA}")
+    world.create("t", 1, unique=2)
+    world.restart()
+    world.publish(None, deleted)
+    assert world.replica().log.end_offset == end_offset
 
 
 def test_partitions_are_spread_over_the_folders(world):

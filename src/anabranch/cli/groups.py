@@ -52,7 +52,8 @@ def command() -> None:
 def list_(bootstrap: str, timeout_seconds: float, state: str | None, as_json: bool) -> None:
     """List the groups of a cluster.
 
-    Exits with 1 if a coordinator could not answer; standard error names its broker or partition.
+    Exits with 1 if a coordinator could not answer for 5 seconds; standard error names its broker or
+    partition.
     """
     from anabranch.client import groups
     from anabranch.client.every_broker import said
@@ -69,9 +70,9 @@ def list_(bootstrap: str, timeout_seconds: float, state: str | None, as_json: bo
         print_json([dict(zip(("group", "state", "protocol", "type"), row)) for row in rows])
     else:
         print_table(("group", "state", "protocol", "type"), rows)
-    missing = [said(fault, f"broker {each}") for each, fault in sorted(found.faults.items())]
-    missing += [f"{topic}-{index} has no leader." for topic, index in found.leaderless]
-    end_incomplete([f"Groups are missing: {each}" for each in missing])
+    end_incomplete(
+        [f"Groups are missing: {said(fault, name)}" for name, fault in found.missing.items()]
+    )
 
 
 @command.command(epilog="Example: anabranch groups describe --group reports --members")

@@ -83,7 +83,8 @@ def list_(
 ) -> None:
     """List the transactional ids of a cluster with the states of their transactions.
 
-    Exits with 1 if a coordinator could not answer; standard error names its broker or partition.
+    Exits with 1 if a coordinator could not answer for 5 seconds; standard error names its broker or
+    partition.
     """
     from anabranch.client import transactions
     from anabranch.client.every_broker import said

@@ -7,16 +7,18 @@ broker that is and why. Not here: questions about partitions (`partition_produce
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
-from anabranch.client.cluster import Cluster, may_help
+from anabranch.client.cluster import Cluster, check, may_help
 from anabranch.client.connection import ConnectionLost
-from anabranch.core.errors import ApiError
+from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.wire.messages.metadata import MetadataResponsePartition
 
 T = TypeVar("T")
 PASS_OVER_SECONDS = 5.0
-"""How long an error that may pass is waited for where who cannot answer may also be passed over: an
-election takes less."""
+"""How long a passing error is waited for before who cannot answer is passed over; an election takes
+less."""
 
 Fault: TypeAlias = ApiError | ConnectionLost
 
@@ -24,8 +26,9 @@ Fault: TypeAlias = ApiError | ConnectionLost
 class Shares(NamedTuple, Generic[T]):
     """What came of asking all brokers."""
 
-    answers: dict[int, list[T]]
-    """By broker id; a broker may stand here with some of its share, and below."""
+    told: list[T]
+    """Of all brokers. A share that changed hands meanwhile may come from two; the later one, which
+    counts, is from who has it now."""
     faults: dict[int, Fault]
     """The brokers that did not answer, or not wholly, and why."""
 
@@ -35,19 +38,19 @@ async def ask_every_broker(
 ) -> Shares[T]:
     """Ask each broker for its share; `ask` gives what it told and, if that is not all, why.
 
-    What may pass is waited for until the cluster's deadline, PASS_OVER_SECONDS at most; what may
-    not is raised."""
+    What may pass is waited for until the cluster's deadline, PASS_OVER_SECONDS at most; then all
+    are asked again, since others may have taken over a share. What may not pass is raised."""
     answers: dict[int, list[T]] = {}
     faults: dict[int, Fault] = {}
 
     async def attempt() -> None:
         if faults:
-            await cluster.metadata([])
-        if faults.keys() - cluster.brokers.keys():
-            answers.clear()  # others have taken over what that broker had: they are asked again
-        left = cluster.brokers.keys() - (answers.keys() - faults.keys())
+            with suppress(ApiError, ConnectionLost):  # then those that are known are asked
+                await cluster.metadata([])
         faults.clear()
-        for broker_id in sorted(left):
+        for broker_id in answers.keys() - cluster.brokers.keys():
+            del answers[broker_id]
+        for broker_id in sorted(cluster.brokers):
             try:
                 answers[broker_id], fault = await ask(broker_id)
             except (ApiError, ConnectionLost) as raised:
@@ -64,7 +67,31 @@ async def ask_every_broker(
     except (ApiError, ConnectionLost) as fault:
         if fault not in faults.values():
             raise
-    return Shares(answers, faults)
+    older_first = sorted(answers, key=lambda broker_id: (broker_id not in faults, broker_id))
+    return Shares([each for broker_id in older_first for each in answers[broker_id]], faults)
+
+
+def still_loading(code: int, *, of: str = "") -> ApiError | None:
+    """Why a coordinator listed a part only: it still loads the rest. Raises what else it says; `of`
+    names what was refused."""
+    if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        return ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    check(code, of=of)
+    return None
+
+
+async def coordinating(cluster: Cluster, topic: str) -> list[MetadataResponsePartition]:
+    """The partitions of a topic whose leaders are coordinators. Empty while there is none, or where
+    the client may not ask."""
+    try:
+        found = await cluster.retrying(lambda: cluster.topic(topic), seconds=PASS_OVER_SECONDS)
+    except ApiError as fault:
+        if fault.code in (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ):  # fmt: skip
+            return []
+        raise
+    return found.partitions
 
 
 def said(fault: Fault, name: str) -> str:

@@ -10,8 +10,9 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from anabranch.client.cluster import Cluster, check
-from anabranch.client.every_broker import Fault, ask_every_broker
+from anabranch.client.cluster import Cluster, check, no_leader
+from anabranch.client.connection import ConnectionLost
+from anabranch.client.every_broker import Fault, ask_every_broker, coordinating, still_loading
 from anabranch.client.fetch import list_offsets
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC
@@ -76,10 +77,8 @@ class Groups(NamedTuple):
 
     groups: list[ListedGroup]
     """By name."""
-    faults: dict[int, Fault]
-    """The brokers that did not answer, and why: some or all of their groups are missing."""
-    leaderless: list[Place]
-    """The partitions of the offsets topic that have no leader: nobody lists their groups."""
+    missing: dict[str, Fault]
+    """The brokers and partitions that groups are missing of, perhaps all of theirs, and why."""
 
 
 async def list_groups(cluster: Cluster) -> Groups:
@@ -87,30 +86,27 @@ async def list_groups(cluster: Cluster) -> Groups:
 
     async def ask(broker_id: int) -> tuple[list[ListedGroup], Fault | None]:
         response: ListGroupsResponse = await cluster.send_to(broker_id, ListGroupsRequest())
-        is_loading = response.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        if not is_loading:
-            check(response.error_code)
-        fault = ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) if is_loading else None
-        return response.groups, fault
+        return response.groups, still_loading(response.error_code)
 
-    answers, faults = await ask_every_broker(cluster, ask)
-    listed = [each for groups in answers.values() for each in groups]
-    return Groups(
-        sorted(listed, key=lambda group: group.group_id), faults, await _leaderless(cluster)
-    )
+    told, faults = await ask_every_broker(cluster, ask)
+    groups = {group.group_id: group for group in told}
+    missing = await _missing(cluster, faults)
+    return Groups([groups[name] for name in sorted(groups)], missing)
 
 
-async def _leaderless(cluster: Cluster) -> list[Place]:
-    """Empty where the client may not ask, or no group has committed yet."""
+async def _missing(cluster: Cluster, faults: dict[int, Fault]) -> dict[str, Fault]:
+    """Whose groups are missing: of the brokers that cannot answer, those that coordinate some."""
     try:
-        partitions = (await cluster.topic(OFFSETS_TOPIC)).partitions
-    except ApiError as fault:
-        if fault.code in (
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-        ):  # fmt: skip
-            return []
-        raise
-    return [(OFFSETS_TOPIC, each.partition_index) for each in partitions if each.leader_id < 0]
+        partitions = await coordinating(cluster, OFFSETS_TOPIC)
+    except (ApiError, ConnectionLost) as fault:
+        return {**{f"broker {each}": faults[each] for each in sorted(faults)}, OFFSETS_TOPIC: fault}
+    leaders = {each.leader_id for each in partitions} or faults.keys()
+    missing = {f"broker {each}": faults[each] for each in sorted(faults) if each in leaders}
+    for each in partitions:
+        if each.leader_id < 0:
+            place = OFFSETS_TOPIC, each.partition_index
+            missing["{}-{}".format(*place)] = no_leader(*place)
+    return missing
 
 
 async def describe_group(cluster: Cluster, group_id: str) -> DescribedGroup:

@@ -13,7 +13,14 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from anabranch.client.cluster import Cluster, check
-from anabranch.client.every_broker import PASS_OVER_SECONDS, Fault, ask_every_broker, said
+from anabranch.client.every_broker import (
+    PASS_OVER_SECONDS,
+    Fault,
+    ask_every_broker,
+    coordinating,
+    said,
+    still_loading,
+)
 from anabranch.client.groups import TRANSACTION, Place, coordinated
 from anabranch.client.partition_producers import Open, ask_partitions, leaders, producers
 from anabranch.core.coordination.transactions.topic import TRANSACTION_TOPIC
@@ -94,8 +101,9 @@ async def list_transactions(
     async def ask(broker_id: int) -> tuple[list[Listed], Fault | None]:
         return await _listed(cluster, broker_id, request)
 
-    answers, faults = await ask_every_broker(cluster, ask)
-    return Lists(sorted(each for ids in answers.values() for each in ids), faults)
+    told, faults = await ask_every_broker(cluster, ask)
+    ids = {each.transactional_id: each for each in told}
+    return Lists(sorted(ids.values()), faults)
 
 
 async def _listed(
@@ -105,14 +113,12 @@ async def _listed(
     response: ListTransactionsResponse = await cluster.send_to(broker_id, request)
     pattern = request.transactional_id_pattern
     refuses_pattern = response.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
-    is_loading = response.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    if not is_loading:
-        check(response.error_code, of=f"Pattern {pattern!r}" if refuses_pattern else "")
+    loads = still_loading(response.error_code, of=f"Pattern {pattern!r}" if refuses_pattern else "")
     ids = [
         Listed(each.transactional_id, broker_id, each.producer_id, each.transaction_state)
         for each in response.transaction_states
     ]
-    return ids, ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) if is_loading else None
+    return ids, loads
 
 
 async def describe_transaction(cluster: Cluster, transactional_id: str) -> Described:
@@ -145,14 +151,7 @@ async def silent_coordinators(cluster: Cluster) -> dict[Place, Fault]:
     """The partitions of transactional ids whose coordinator cannot answer, and why: a broker lists
     the ids that it could load, and says nothing of the others. Empty where the client may not ask
     (TOPIC_AUTHORIZATION_FAILED)."""
-    try:
-        partitions = (await cluster.topic(TRANSACTION_TOPIC)).partitions
-    except ApiError as fault:
-        if fault.code in (
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-        ):  # fmt: skip
-            return {}
-        raise
+    partitions = await coordinating(cluster, TRANSACTION_TOPIC)
     places = [(TRANSACTION_TOPIC, each.partition_index) for each in partitions]
     faults = (await ask_partitions(cluster, places, seconds=PASS_OVER_SECONDS)).faults
     return {

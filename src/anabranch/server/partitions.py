@@ -22,7 +22,7 @@ from anabranch.core.broker.hosting.outcomes import folder_opened, log_opened
 from anabranch.core.errors import StorageFault
 from anabranch.core.log.files import Files
 from anabranch.core.log.logs import LogFolder
-from anabranch.core.metadata.image import MetadataDelta, MetadataImage
+from anabranch.core.metadata.following.effects import Act
 from anabranch.core.replication.replica import Replica
 from anabranch.server.flush import sync_logs
 from anabranch.server.hosting_performer import Performer
@@ -77,18 +77,13 @@ class PartitionShell(Performer):
 
     # Following the metadata.
 
-    def publish(
-        self,
-        image: MetadataImage,
-        delta: MetadataDelta | None,
-        deleted_before: frozenset[str] = frozenset(),
-    ) -> None:
-        """Follow a new image: see `Hosting.follow`."""
+    def publish(self, moved: Act) -> None:
+        """Follow a new image."""
         if self.hosting.is_stopping:
             return  # the next start follows it
-        self.hosting.follow(image, delta, deleted_before)
+        self.hosting.follow(moved.image, moved.published, moved.deleted_before)
         self.run()
-        self._broker.image = image
+        self._broker.image = moved.image
 
     def run(self) -> None:
         """Perform what is to be done; what takes long goes on in slices."""

@@ -217,7 +217,7 @@ class BrokerRole:
         image, delta, published = moved.image, moved.delta, moved.published
         self.broker.take_config(image, delta, BrokerConfig.with_dynamic)
         self.assignments.follow(image, published)
-        self.partitions.publish(image, published, moved.deleted_before)
+        self.partitions.publish(moved)
         self.diskless.topics_deleted(topic.topic_id for topic in delta.deleted_topics)
         self.dispatcher.begin()
         self.broker.take_image(delta, published, self.dispatcher.now_ms)

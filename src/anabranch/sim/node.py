@@ -310,7 +310,7 @@ class SimNode(Machine, Performer):
         self.telling.follow(image, published)
         touched = self.hosting.publish(moved)
         broker.take_image(delta, published, self.now_ms)
-        if touched or delta.changed_brokers:  # recorded seeds have it so: a real one looks at some
+        if touched or delta.changed_brokers:  # recorded seeds have it so: a server looks at few
             self.replicating.follow_states(None if delta.changed_brokers else touched)
         self.settle()
         self.session.metadata_moved()

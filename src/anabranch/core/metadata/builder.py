@@ -27,6 +27,7 @@ class ImageBuilder:
         self.touched: dict[TopicId, dict[int, None]] = {}
         self.created: dict[TopicId, None] = {}
         self.deleted: list[TopicImage] = []
+        self.passing: list[str] = []
         self.configs: set[ConfigKey] = set()
         self.brokers: set[int] = set()
         self.scalars: dict[str, Any] = {}
@@ -65,6 +66,7 @@ class ImageBuilder:
         return MetadataDelta(
             created_topics=tuple(self.created),
             deleted_topics=tuple(self.deleted),
+            passing_topics=tuple(self.passing),
             changed_partitions=partitions,
             changed_configs=frozenset(self.configs),
             changed_brokers=frozenset(self.brokers),

@@ -178,4 +178,14 @@ MUTANTS = (
         seed=NO_SCHEDULE,
         caught_by=f"{CONTROLLER}::test_a_rack_that_blinks_keeps_everything",
     ),
+    Mutant(
+        name="passing-topic-forgotten",
+        rule="a topic that was created and deleted before a broker acts has gone as others have",
+        module="anabranch.core.metadata.following.following",
+        old="            self._deleted.update(delta.passing_topics)\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/metadata/test_following.py"
+        "::test_a_broker_hears_which_topics_went_before_it_acts[False-False]",
+    ),
 )

@@ -2,7 +2,8 @@
 
 `Hosting` decides; a performer does the input and output. The caller's duties:
 
-1. Hand each metadata image to `follow`, and what requests left to `take_faults` and `start_syncs`.
+1. Hand each metadata image to `follow`, the first with the topics that went before it (see
+   `Act`), and what requests left to `take_faults` and `start_syncs`.
 2. Call `tick` with the steady clock, about once a second.
 3. Call `advance` until it says that nothing is left to do. Between two calls other work may run.
 4. After each of these calls, perform what `take_effects` returns, in order. An effect that names
@@ -10,7 +11,7 @@
 5. Hand `take_touched` to replication: the partitions whose replica came, went or changed.
 6. Have `cleaner` look for logs to compact, and perform the passes that it begins.
 
-    hosting.follow(image, delta)
+    hosting.follow(image, delta, deleted_before)
     while hosting.advance(now_ms):
         for effect in hosting.take_effects():
             hosting.step(perform(effect), now_ms)

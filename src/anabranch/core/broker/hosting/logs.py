@@ -116,6 +116,7 @@ class Logs:
 
     def sort_out_found(self, image: MetadataImage) -> None:
         """What lies in the folders and is not hosted, once everything is followed."""
+        self.deleted_before &= {place.topic for place in self.found}
         for place, found in sorted(self.found.items()):
             for each in found:
                 self._sort_out(image, place, each)
@@ -252,7 +253,9 @@ class Logs:
     def _may_be_anothers(self, found: Found, assignment: Assignment) -> bool:
         """Whether a log that does not say whose it is is copied anew instead: its name goes to disk
         with its first records, so nothing in it was ever synced, and the controller counts on
-        none of it, or on a replica that never was."""
+        none of it, or on a replica that never was, or an older topic of that name has gone. If the
+        log is this topic's all the same, it loses what was never synced, as in any power cut, and
+        its files are kept aside."""
         place, _, state = assignment
         if found.topic_id is not None or self.folders.by_path[found.path].promised(place):
             return False
@@ -263,7 +266,7 @@ class Logs:
     def _was_never_told(self, state: PartitionImage) -> bool:
         """Whether this broker never said in which of its folders the replica lies, as it does when
         a log begins: the topic was made while its machine had no power. With one folder the
-        controller knows the answer by itself, and nothing shows but what was deleted before."""
+        controller fills in the answer by itself: only `deleted_before` can tell then."""
         known = directory_of(state, self._broker.broker_id)
         return known == UNASSIGNED_DIRECTORY and len(self._partitions.directory_ids) > 1
 

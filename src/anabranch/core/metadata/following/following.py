@@ -16,7 +16,7 @@ Rules kept: nothing is taken over a connection on which the last batch was not c
 that went back, or was swapped, shows by that comparison, by a diverging epoch, or by a snapshot
 that is older than the copy; the node then stops with one line instead of unlearning what it knew.
 A broker acts on no metadata before it shows the registration of this very process: an older copy
-may say that it leads what others lead since.
+may say that it leads what others lead since. It then hears which topics went in the meantime.
 Source: KIP-595, KIP-630; decisions 0004, 0021. Not here: sending, and writing in threads.
 """
 
@@ -109,7 +109,8 @@ class Following:
         self._broker_epoch = -1
         self._acts = False
         self._deleted: set[str] = set()
-        """Names of topics that were deleted before the broker acts."""
+        """Names of topics that were deleted before the broker acts: as many as go while it
+        registers."""
         self._snapshots = OwnSnapshots(copy, config, now_ms)
         self._effects: list[Effect] = []
         self._compared = NO_CONNECTION
@@ -341,6 +342,7 @@ class Following:
             self._effects.append(Act(image, delta, published=delta))
         elif self._is_broker:
             self._deleted.update(topic.name for topic in delta.deleted_topics)
+            self._deleted.update(delta.passing_topics)
             self._begin_to_act(image)
 
     def _begin_to_act(self, image: MetadataImage) -> None:
