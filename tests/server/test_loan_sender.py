@@ -9,6 +9,7 @@ import os
 import pytest
 from server_kit import eventually, handler
 
+from anabranch.core.wire.messages import API_KEYS
 from anabranch.core.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -34,7 +35,7 @@ def file(tmp_path_factory):
 
 @pytest.fixture
 def lender(monkeypatch):
-    monkeypatch.setattr(loans, "LENT_BYTES", 1)
+    monkeypatch.setattr(loans, "LENT_BYTES", 0)
     monkeypatch.setattr(Lender, "is_in_memory", lambda *_range: True)
     return Lender()
 
@@ -60,12 +61,12 @@ def content(file, each):
     return each if isinstance(each, bytes) else os.pread(file.fileno(), each[1], each[0])
 
 
-def ask(client, number, which=0):
-    client.send(number, FetchRequest(max_bytes=which, topics=[]), VERSION)
+def ask(client, number, which=0, version=VERSION):
+    client.send(number, FetchRequest(max_bytes=which, topics=[]), version)
 
 
-async def received(client, number, file, parts):
-    correlation_id, answer = await client.answer(1, VERSION)
+async def received(client, number, file, parts, version=VERSION):
+    correlation_id, answer = await client.answer(1, version)
     assert correlation_id == number
     found = [each.records for each in answer.responses[0].partitions]
     assert [bytes(each) for each in found] == [content(file, each) for each in parts]
@@ -101,6 +102,23 @@ async def test_answers_come_whole(serve, file, lender, parts):
     for number in range(3):
         ask(client, number)
         await received(client, number, file, parts)
+    assert lender.count == 0
+
+
+@pytest.mark.parametrize("version", API_KEYS[1].versions)
+@pytest.mark.parametrize(
+    "parts",
+    [[(0, 1)], [(0, 300)], [b"", (7, 100), b""], [(7, 0)], [b"x", (7, 0), (0, 90_000), (9, 0)]],
+)
+async def test_answers_come_whole_in_each_version_whatever_is_lent(
+    serve, file, lender, version, parts
+):
+    """Small, large and empty parts, at the end or before it."""
+    service = await serve(answers(lender, file, parts))
+    client = await service.connect()
+    for number in range(3):
+        ask(client, number, version=version)
+        await received(client, number, file, parts, version)
     assert lender.count == 0
 
 

@@ -79,6 +79,29 @@ def test_what_is_lent_is_what_a_reader_would_get(tmp_path: Path) -> None:
             assert bytes(loan) == held
 
 
+@pytest.mark.parametrize("sizes", [(10, 3_000), (10, 500, 3_000), (3_000, 10, 3_000), (5_000,)])
+def test_what_is_lent_is_worth_it_wherever_a_limit_falls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, ...]
+) -> None:
+    """Whether a part is lent is decided by its own length, not by what it was cut from."""
+    monkeypatch.setattr(loans, "LENT_BYTES", 2_000)
+    log, kinds = new_log(tmp_path, 0), set()
+    for size in sizes * 3:
+        log.append_as_leader(
+            build_batch([Record(0, NOW_MS, None, b"x" * size, ())]), leader_epoch=0, now_ms=NOW_MS
+        )
+    for offset in range(log.end_offset):
+        for most in (1, 61, 100, 600, 1_999, 2_001, 3_100, 4_000, 7_000):
+            how = {"max_bytes": most, "upto": END, "at_least_one": True}
+            loan, held = log.lend(offset, **how), bytes(log.read(offset, **how))
+            kinds.add(is_lent := isinstance(loan, FileLoan))
+            assert is_lent == (len(held) >= loans.LENT_BYTES)
+            if isinstance(loan, FileLoan):
+                assert loan.read() == held
+                assert 0 < loan.end_offset <= log.end_offset
+    assert kinds == ({True} if sizes == (5_000,) else {True, False})
+
+
 def test_what_was_lent_outlives_a_truncation_and_what_follows_it(tmp_path: Path) -> None:
     log = new_log(tmp_path, 20)
     before, loan = read(log), lent(log)

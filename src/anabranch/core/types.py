@@ -28,7 +28,7 @@ class Loan:
         self.head: Buffer = b""
         """How they begin: the header of the first batch."""
         self.end_offset = -1
-        """No record in them has this offset or a greater one; -1 when that is not known."""
+        """No record in them has this offset or a greater one; set by who lends it."""
 
     def __len__(self) -> int:
         return self.length

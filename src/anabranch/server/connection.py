@@ -415,10 +415,10 @@ class Connection(asyncio.BufferedProtocol):
         self._out = []
         self._out_bytes = 0
         self._dispatcher.sent_bytes += size
-        if size <= JOINED_WRITE_BYTES:
-            self._transport.write(b"".join(out))  # type: ignore[arg-type]
-        elif any(isinstance(piece, Loan) for piece in out):
+        if any(isinstance(piece, Loan) for piece in out):
             self._send_lent(out)
+        elif size <= JOINED_WRITE_BYTES:
+            self._transport.write(b"".join(out))  # type: ignore[arg-type]
         else:
             self._transport.writelines(out)
 

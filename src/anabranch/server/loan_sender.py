@@ -16,6 +16,7 @@ import socket
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 from anabranch.core.types import Buffer, Piece
@@ -124,16 +125,13 @@ class LoanSender:
 
 
 def joined(pieces: Iterable[Piece]) -> list[Buffer | FileLoan]:
-    """The same bytes, where those in memory that follow each other are one part."""
+    """The same bytes, where those in memory that follow each other are one part; none is empty: a
+    socket that takes nothing of a part has an error."""
     parts: list[Buffer | FileLoan] = []
-    run: list[Buffer] = []
-    for piece in pieces:
-        if isinstance(piece, FileLoan):
-            parts += [b"".join(run), piece] if run else [piece]
-            run = []
-        else:
-            run.append(in_memory(piece))
-    return [*parts, b"".join(run)] if run else parts
+    for is_lent, group in groupby(filter(len, pieces), lambda piece: isinstance(piece, FileLoan)):
+        run: list[Any] = [*group]
+        parts += run if is_lent else [b"".join(run)]
+    return parts
 
 
 def in_memory(piece: Piece) -> Buffer:

@@ -6,7 +6,6 @@ import pytest
 from tests.core.api.in_memory_node import InMemoryNode
 from tests.core.api.test_p01_fetch import append, batch, fetch, only, part
 
-from anabranch.core.log.log import Log
 from anabranch.core.log.memory_files import MemoryFile
 from anabranch.core.types import Loan
 from anabranch.core.wire.batch import walk
@@ -90,26 +89,6 @@ def test_what_is_lent_is_told_with_the_transactions_that_were_aborted_in_it(node
             told = [(each.producer_id, each.first_offset) for each in answer.aborted_transactions]
             assert told == expected
     assert lent
-
-
-def test_what_does_not_say_where_it_ends_is_read_for_readers_of_committed_records(
-    node, monkeypatch
-):
-    node.topic()
-    append_aborted(node, 5)
-    append(node, 3)
-    lend = Log.lend
-
-    def unknown(*where, **how):
-        loan = lend(*where, **how)
-        loan.end_offset = -1
-        return loan
-
-    monkeypatch.setattr(Log, "lend", unknown)
-    answer = only(node.send(fetch(part(), isolation_level=1), 12))
-    assert not isinstance(answer.records, Loan)
-    assert [each.producer_id for each in answer.aborted_transactions] == [5]
-    assert isinstance(only(node.send(fetch(part()), 12)).records, Loan)
 
 
 def test_an_empty_first_batch_is_passed_over_as_ever(node, monkeypatch):

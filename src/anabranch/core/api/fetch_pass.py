@@ -388,9 +388,7 @@ class Fetch:
         if offset < limit and (max_bytes > 0 or at_least_one) and not self.is_held_back(replica):
             read = replica.read if self.is_follower else replica.lend
             records = read(offset, max_bytes=max_bytes, upto=limit, at_least_one=at_least_one)
-            if isinstance(records, Loan) and (
-                is_empty(records.head) or (committed_only and records.end_offset < 0)
-            ):  # its batches have to be looked into
+            if isinstance(records, Loan) and is_empty(records.head):  # it has to be looked into
                 records = replica.read(
                     offset, max_bytes=max_bytes, upto=limit, at_least_one=at_least_one
                 )

@@ -2,10 +2,10 @@
 
 A reader that goes on where it (or the log's end) was is found by its hint; anybody else through the
 offset index and the headers of at most one index interval. Where a size limit falls inside a
-batch, the last batch boundary before it is found the same way. What is only sent on is lent where
-the file does that: then only the first header, and what lies around such a boundary, are read. Rule
-kept: what is returned begins with the batch that holds the offset and ends with a whole batch below
-`upto`.
+batch, the last batch boundary before it is found the same way. Only when both ends are known are
+the batches read, or, where they are only sent on and the file does that, lent: then only the first
+header is read. Rule kept: what is returned begins with the batch that holds the offset and ends
+with a whole batch below `upto`.
 """
 
 from __future__ import annotations
@@ -87,9 +87,14 @@ def read_batches(
     if start >= limit:
         return None if start >= segment.size else b""
     if limit - start <= max_bytes:
+        end, end_offset = limit, min(upto, log.end_of(segment))
         log.remember(upto, segment, limit)
-        return _read_all(log, segment, offset, start, limit - start, upto, lends)
-    return _read_some(log, segment, offset, start, limit, max_bytes, at_least_one, lends)
+    else:
+        end, end_offset = _end_within(log, segment, start, max_bytes, at_least_one)
+        if end == start:
+            return b""
+        log.remember(end_offset, segment, end)
+    return _piece(log, segment, offset, start, end, end_offset, lends)
 
 
 def _start(log: LogState, segment: Segment, offset: int) -> int:
@@ -111,55 +116,40 @@ def _limit(log: LogState, segment: Segment, upto: int) -> int:
     return position_of(log, segment, upto)[0]
 
 
-def _read_all(
-    log: LogState, segment: Segment, offset: int, start: int, size: int, upto: int, lends: bool
+def _end_within(
+    log: LogState, segment: Segment, start: int, max_bytes: int, at_least_one: bool
+) -> tuple[int, int]:
+    """(position, offset) where whole batches from `start` on end that take at most `max_bytes`: at
+    `start` when the first one is larger, or behind it when it is wanted all the same.
+
+    There is a batch that does not fit: more than `max_bytes` may be read."""
+    most = start + max_bytes
+    position = max(start, log.offset_index(segment).boundary_before(most))
+    while True:
+        probe = segment.file.read(position, min(PROBE_BYTES, segment.size - position))
+        at = 0
+        while at + BATCH_OVERHEAD <= len(probe):
+            base, last, size = batch_end(log, segment, probe, at, position + at)
+            if position + at + size > most:
+                if at_least_one and position + at == start:
+                    return start + size, last + 1
+                return position + at, base
+            at += size
+        if at == 0:
+            raise rot(log, segment, position)
+        position += at
+
+
+def _piece(
+    log: LogState, segment: Segment, offset: int, start: int, end: int, end_offset: int, lends: bool
 ) -> Piece:
-    loan = segment.file.lend(start, size) if lends else None
+    """The batches between two positions, lent if the file does that. What is lent keeps its length:
+    whether it is worth it depends on that."""
+    loan = segment.file.lend(start, end - start) if lends else None
     if loan is None:
-        return _sound(log, segment, segment.file.read(start, size), offset, start)
+        return _sound(log, segment, segment.file.read(start, end - start), offset, start)
     loan.head = _sound(log, segment, segment.file.read(start, BATCH_OVERHEAD), offset, start)
-    loan.end_offset = min(upto, log.end_of(segment))
-    return loan
-
-
-def _read_some(
-    log: LogState,
-    segment: Segment,
-    offset: int,
-    start: int,
-    limit: int,
-    max_bytes: int,
-    at_least_one: bool,
-    lends: bool,
-) -> Piece:
-    """As many whole batches as fit; when not one does, that one if it is wanted."""
-    wanted = min(max(max_bytes, BATCH_OVERHEAD), limit - start)
-    loan = segment.file.lend(start, wanted) if lends else None
-    head = segment.file.read(start, wanted if loan is None else BATCH_OVERHEAD)
-    _sound(log, segment, head, offset, start)
-    boundary = max(0, log.offset_index(segment).boundary_before(start + wanted) - start)
-    held, skipped = head, 0
-    if loan is not None:
-        held, skipped = segment.file.read(start + boundary, wanted - boundary), boundary
-    next_offset = -1
-    while boundary - skipped + BATCH_OVERHEAD <= len(held):
-        base, last, size = batch_end(log, segment, held, boundary - skipped, start + boundary)
-        if boundary + size > max_bytes:
-            next_offset = base
-            break
-        boundary += size
-        next_offset = last + 1
-    if boundary == 0:
-        if not at_least_one:
-            return b""
-        _, last, size = batch_end(log, segment, held, 0, start)
-        log.remember(last + 1, segment, start + size)
-        return segment.file.read(start, size)
-    if next_offset >= 0:
-        log.remember(next_offset, segment, start + boundary)
-    if loan is None:
-        return memoryview(held)[:boundary]
-    loan.head, loan.length, loan.end_offset = head, boundary, next_offset
+    loan.end_offset = end_offset
     return loan
 
 
