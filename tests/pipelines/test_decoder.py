@@ -147,7 +147,7 @@ def test_times_that_no_column_holds_become_the_last_that_it_does():
         )
 
 
-@pytest.mark.parametrize("far", [1 << 60, -(1 << 60)])
+@pytest.mark.parametrize("far", [1 << 60, -(1 << 60), 1 << 62, (1 << 63) - 1, -(1 << 63)])
 def test_the_time_of_a_batch_that_no_column_holds_becomes_the_last_that_it_does(far):
     decoding = RangeDecoder(
         topic="t", partition=3, window=EVERYTHING, schema=columns.arrow_schema(columns.BATCHES)

@@ -26,6 +26,7 @@ from anabranch.core.wire.batch import (
     renew_crc,
 )
 from anabranch.core.wire.compression import Codec, compress
+from anabranch.core.wire.records import to_int64
 
 LEVELS = {Codec.GZIP: 6, Codec.LZ4: 9, Codec.ZSTD: 3}
 """Kafka's default level of each codec: the producer's own is not known any more."""
@@ -45,7 +46,7 @@ def rewritten(
         body = b"".join([_shifted(plain, place, shift) for place in kept])
     max_timestamp = header.max_timestamp
     if kept and not header.log_append_time:
-        max_timestamp = _int64(base_timestamp + max(place.timestamp_delta for place in kept))
+        max_timestamp = max(to_int64(base_timestamp + place.timestamp_delta) for place in kept)
     codec = Codec(header.codec)
     if not kept:  # as Kafka has them: plain, and with no horizon
         attributes &= ~(CODEC_MASK | DELETE_HORIZON_BIT)
@@ -73,14 +74,9 @@ def _shifted(plain: bytes, place: Place, shift: int) -> bytes:
     position = attributes_at + 1
     while plain[position] >= 0x80:
         position += 1
-    tail = plain[attributes_at : attributes_at + 1] + _varint(_int64(place.timestamp_delta + shift))
-    tail += plain[position + 1 : place.end]
+    delta = _varint(to_int64(place.timestamp_delta + shift))
+    tail = plain[attributes_at : attributes_at + 1] + delta + plain[position + 1 : place.end]
     return _varint(len(tail)) + tail
-
-
-def _int64(number: int) -> int:
-    """The nearest number that the format can hold: deltas of a hostile producer go beyond."""
-    return max(-(1 << 63), min(number, (1 << 63) - 1))
 
 
 def _varint(number: int) -> bytes:

@@ -55,8 +55,8 @@ CLEANED = ".cleaned"
 SMALLEST_BUFFER_BYTES = 4096
 """A chunk holds more than a batch's header, whatever the settings say."""
 LATEST_HORIZON_MS = FARTHEST_TIME // 2
-"""For ever. A horizon is a base timestamp, from which those of the records are to be within reach,
-and `delete.retention.ms` may be any long."""
+"""For ever. `delete.retention.ms` may be any long; a horizon is a base timestamp, and readers are
+faster where sums with it cannot wrap."""
 
 
 # The job.

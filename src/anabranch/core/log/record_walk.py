@@ -18,7 +18,11 @@ from typing import NamedTuple
 from anabranch.core.errors import ProtocolError
 from anabranch.core.wire.batch import BATCH_OVERHEAD, MAGIC, BatchHeader
 from anabranch.core.wire.compression import Codec, decompress
-from anabranch.core.wire.records import DEFAULT_LIMIT_BYTES, FARTHEST_TIME
+from anabranch.core.wire.records import DEFAULT_LIMIT_BYTES, FARTHEST_TIME, to_int64
+
+ANY_DELTA = -(1 << 64)
+"""Less than the difference of any two timestamps."""
+_INT64_MASK = (1 << 64) - 1
 
 
 class Place(NamedTuple):
@@ -136,9 +140,8 @@ def first_not_older(
         return None
     plain, position = plain_records(batch, 0, header)
     base, base_offset = header.base_timestamp, header.base_offset
-    least = -FARTHEST_TIME if header.log_append_time else timestamp - base
-    if not -FARTHEST_TIME <= base <= FARTHEST_TIME:
-        raise _bad(header, f"the base timestamp {base} is out of range")
+    least = ANY_DELTA if header.log_append_time else timestamp - base
+    may_wrap = not -FARTHEST_TIME <= base <= FARTHEST_TIME
     last = len(plain)
     try:
         for _ in range(header.record_count):
@@ -158,12 +161,16 @@ def first_not_older(
                 delta, position = (byte >> 1) ^ -(byte & 1), position + 2
             else:
                 delta, position = _varint(plain, position)
+                if not -FARTHEST_TIME <= delta <= FARTHEST_TIME:
+                    may_wrap = True
+            if may_wrap:
+                delta = to_int64(base + delta) - base
             if position >= end or end > last:
                 raise IndexError
             if delta >= least:
                 offset = base_offset + _varint(plain, position)[0]
                 if offset >= first_offset:
-                    if delta > FARTHEST_TIME or not base_offset <= offset <= header.last_offset:
+                    if not base_offset <= offset <= header.last_offset:
                         raise _bad(header, "a record is out of range")
                     return header.max_timestamp if header.log_append_time else base + delta, offset
             position = end
@@ -187,4 +194,6 @@ def _varint(plain: bytes, position: int) -> tuple[int, int]:
         shift += 7
         if shift > 70:
             raise IndexError
+    if shift == 70:
+        value &= _INT64_MASK
     return (value >> 1) ^ -(value & 1), position + 1

@@ -61,6 +61,7 @@ class Segment:
         "first_timestamp",
         "index_saved",
         "is_dropped",
+        "is_future_told",
         "max_timestamp",
         "max_timestamp_offset",
         "offset_index",
@@ -77,6 +78,7 @@ class Segment:
         self.created_ms = now_ms
         self.first_timestamp = NO_TIMESTAMP
         self.is_dropped = False
+        self.is_future_told = False
         self.reset()
 
     def reset(self) -> None:

@@ -11,6 +11,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from anabranch.core.log.log import Log
+    from anabranch.core.log.segment import Segment
+
+FUTURE_MS = 3_600_000
+"""Timestamps further ahead of the clock are worth a warning: up to Kafka's default of
+`message.timestamp.after.max.ms` they are a clock that differs, and no news for each segment."""
 
 
 def look_after(log: Log, now_ms: int, high_watermark: int, *, is_cleaning: bool) -> bool:
@@ -21,3 +26,16 @@ def look_after(log: Log, now_ms: int, high_watermark: int, *, is_cleaning: bool)
     dropped = not is_cleaning and bool(log.apply_retention(now_ms, high_watermark))
     log.expire_producers(now_ms)
     return dropped
+
+
+def take_future(log: Log, now_ms: int) -> Segment | None:
+    """The oldest segment, if retention by time must wait for a timestamp in the future: that segment
+    keeps all later ones. Given once for each segment. Kafka warns in the same case at each check."""
+    config = log.config
+    if log.fault is not None or not log.segments or not config.deletes or config.retention_ms < 0:
+        return None
+    oldest = log.segments[0]
+    if oldest.is_future_told or oldest.max_timestamp <= now_ms + FUTURE_MS:
+        return None
+    oldest.is_future_told = True
+    return oldest

@@ -33,7 +33,6 @@ from anabranch.core.wire.compression import Codec
 from anabranch.core.wire.crc import crc32c
 from anabranch.core.wire.records import (
     DEFAULT_LIMIT_BYTES,
-    FARTHEST_TIME,
     SMALLEST_RECORD_BYTES,
     Record,
     build_batch,
@@ -166,7 +165,7 @@ def check_client_batch(
         in_range = _in_range(header.base_timestamp, earliest, latest) and _in_range(
             header.max_timestamp, earliest, latest
         )
-        if decoded is None and not in_range and abs(header.base_timestamp) <= FARTHEST_TIME:
+        if decoded is None and not in_range:
             decoded = _decoded(records, position, header, config, partition)
         if decoded is not None:
             _check_times(decoded, earliest, latest)

@@ -35,7 +35,10 @@ from anabranch.core.wire.compression import Codec, compress, decompress
 DEFAULT_LIMIT_BYTES = 128 << 20
 """Plain bytes of one batch: far over any max.message.bytes in use, far under a bomb."""
 FARTHEST_TIME = 1 << 61
-"""Most of a base timestamp and of a delta, in milliseconds: their sums fit into 64 bits."""
+"""Sums of a base timestamp and a delta within this, in milliseconds, cannot leave 64 bits."""
+_LEAST_INT64, _INT64_MASK = -(1 << 63), (1 << 64) - 1
+_LAST_SHIFT = 63
+"""Of the tenth byte of a varint, of which only one bit has room."""
 SMALLEST_RECORD_BYTES = 7
 """Length, attributes, two deltas, two null lengths and no headers, one byte each."""
 
@@ -50,6 +53,11 @@ class Record(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Headers = ()
+
+
+def to_int64(number: int) -> int:
+    """A sum of timestamps as 64 bits hold it: it wraps as Kafka's `long` does."""
+    return ((number - _LEAST_INT64) & _INT64_MASK) + _LEAST_INT64
 
 
 class Malformed(Exception):
@@ -95,6 +103,8 @@ def _varint(plain: bytes, position: int) -> tuple[int, int]:
         position += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
+            if shift == _LAST_SHIFT:
+                value &= _INT64_MASK
             return (value >> 1) ^ -(value & 1), position
         shift += 7
         if shift > 63:
@@ -109,8 +119,7 @@ def _decode_all(plain: bytes, header: BatchHeader) -> list[Record]:
     end = len(plain)
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     fixed_timestamp = header.max_timestamp if header.log_append_time else None
-    if not -FARTHEST_TIME <= base_timestamp <= FARTHEST_TIME:
-        raise Malformed(f"base timestamp {base_timestamp} is out of range")
+    may_wrap = not -FARTHEST_TIME <= base_timestamp <= FARTHEST_TIME
     last_delta = -1
     position = 0
     for _ in range(header.record_count):
@@ -132,7 +141,7 @@ def _decode_all(plain: bytes, header: BatchHeader) -> list[Record]:
         else:
             timestamp, position = _varint(plain, position)
             if not -FARTHEST_TIME <= timestamp <= FARTHEST_TIME:
-                raise Malformed(f"timestamp delta {timestamp} is out of range")
+                may_wrap = True
         byte = plain[position]
         if byte < 0x80:
             delta, position = (byte >> 1) ^ -(byte & 1), position + 1
@@ -174,6 +183,8 @@ def _decode_all(plain: bytes, header: BatchHeader) -> list[Record]:
         if position != record_end:
             raise Malformed("a record's length does not match its fields")
         at = base_timestamp + timestamp if fixed_timestamp is None else fixed_timestamp
+        if may_wrap:
+            at = to_int64(at)
         append(new(Record, (base_offset + delta, at, key, value, headers)))
     if position != end:
         raise Malformed(f"{end - position} bytes follow the last record")
@@ -251,7 +262,7 @@ def encode_record(record: Record, base_offset: int, base_timestamp: int) -> byte
 
 def _encode_any(record: Record, base_offset: int, base_timestamp: int) -> bytes:
     body = bytearray(1)
-    _put_varint(body, record.timestamp - base_timestamp)
+    _put_varint(body, to_int64(record.timestamp - base_timestamp))
     _put_varint(body, record.offset - base_offset)
     _put_bytes(body, record.key)
     _put_bytes(body, record.value)

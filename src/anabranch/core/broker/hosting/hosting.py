@@ -21,6 +21,7 @@ from anabranch.core.broker.hosting.effects import (
     DeleteLog,
     Effect,
     OpenFolder,
+    Report,
     TellUnusable,
 )
 from anabranch.core.broker.hosting.log_cleaner import LogCleaner
@@ -30,7 +31,8 @@ from anabranch.core.broker.hosting.states import HostedEvent, HostedState
 from anabranch.core.broker.hosting.syncs import Syncs
 from anabranch.core.errors import Bug, CorruptLog, StorageFault
 from anabranch.core.log.files import DiskFull
-from anabranch.core.log.upkeep import look_after
+from anabranch.core.log.segment import LOG
+from anabranch.core.log.upkeep import look_after, take_future
 from anabranch.core.metadata.image import RESOURCE_TOPIC, MetadataDelta, MetadataImage
 from anabranch.core.replication.replica import Replica
 from anabranch.core.settings.topic import log_config
@@ -213,6 +215,23 @@ class Hosting:
                 self._broker.changed.add(replica.topic_partition)
         except StorageFault as fault:
             self._broker.faults.append((replica, fault))
+        self._tell_future(replica, wall_ms)
+
+    def _tell_future(self, replica: Replica, wall_ms: int) -> None:
+        segment = take_future(replica.log, wall_ms)
+        if segment is not None:
+            ahead_h = (segment.max_timestamp - wall_ms) // 3_600_000
+            self._effects.append(
+                Report(
+                    "warning",
+                    "a timestamp in the future keeps records from being deleted by retention.ms",
+                    replica.topic_partition,
+                    path=segment.stem + LOG,
+                    why=f"the newest timestamp, {segment.max_timestamp}, is {ahead_h} h ahead",
+                    remedy="DeleteRecords removes the records; a smaller "
+                    "message.timestamp.after.max.ms refuses such timestamps",
+                )
+            )
 
     def stop(self) -> None:
         """Open no more. `advance` still deletes what is to go."""
