@@ -29,8 +29,8 @@ def look_after(log: Log, now_ms: int, high_watermark: int, *, is_cleaning: bool)
 
 
 def take_future(log: Log, now_ms: int) -> Segment | None:
-    """The oldest segment, if retention by time must wait for a timestamp in the future: that segment
-    keeps all later ones. Given once for each segment. Kafka warns in the same case at each check."""
+    """The oldest segment, if retention by time waits for a timestamp in the future: all later ones
+    wait with it. Given once for each segment; Kafka warns at each check."""
     config = log.config
     if log.fault is not None or not log.segments or not config.deletes or config.retention_ms < 0:
         return None
