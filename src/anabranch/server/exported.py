@@ -473,7 +473,7 @@ METRICS: tuple[Exported, ...] = (
     Exported(
         "anabranch_diskless_garbage_waiting_objects",
         GAUGE,
-        "Objects that the last round of garbage collection left for the next one.",
+        "Objects due for deletion at this broker's last step of garbage collection, up to 100,000.",
     ),
     Exported(
         "anabranch_diskless_garbage_deleted_total",

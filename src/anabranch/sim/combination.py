@@ -42,8 +42,7 @@ from anabranch.core.diskless.combination_rounds import (
     rounds,
 )
 from anabranch.core.diskless.findings import Finding, Kind
-from anabranch.core.diskless.garbage_round import DeleteObjects, FindUnknown
-from anabranch.core.diskless.garbage_rounds import AskTurn, Turn
+from anabranch.core.diskless.garbage_rounds import AskTurn, DeleteObjects, FindUnknown, Turn
 from anabranch.core.diskless.keys import object_prefix
 from anabranch.core.diskless.layout import DamagedObject
 from anabranch.core.diskless.manifests import (

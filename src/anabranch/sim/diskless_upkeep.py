@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.core.diskless import garbage_rounds
 from anabranch.core.diskless.garbage import GarbageRounds, Pace, turn_of
-from anabranch.core.diskless.garbage_round import (
+from anabranch.core.diskless.garbage_rounds import (
+    AskTurn,
     Call,
+    CountDeletable,
     DeleteObjects,
     FindDeletable,
     FindUnknown,
@@ -25,8 +27,9 @@ from anabranch.core.diskless.garbage_round import (
     MarkExpired,
     Page,
     ReadMark,
+    RoundEnded,
+    Turn,
 )
-from anabranch.core.diskless.garbage_rounds import AskTurn, RoundEnded, Turn
 from anabranch.core.diskless.keys import object_prefix
 from anabranch.core.diskless.pause import Pause
 from anabranch.core.diskless.retention_rounds import Expire, Step, rounds
@@ -146,6 +149,7 @@ _NAMES: dict[type, str] = {
     MarkExpired: "mark_expired",
     ForgetProducers: "forget_producers",
     FindDeletable: "to_delete",
+    CountDeletable: "count_to_delete",
     ForgetObjects: "deleted",
     FindUnknown: "unknown",
 }

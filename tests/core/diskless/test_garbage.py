@@ -22,25 +22,23 @@ def test_brokers_take_turns(brokers):
         for turn, each in enumerate(rounds):
             if now_ms >= each.due_ms(now_ms, turn, brokers):
                 begun.append((now_ms, turn))
-                each.ended(now_ms, brokers, 0)
+                each.ended(now_ms, brokers)
     times = [now_ms for now_ms, _ in begun]
     assert all(after - before == PACE.round_ms for before, after in pairwise(times))
     assert [turn for _, turn in begun[:brokers]] == list(range(brokers))
 
 
-def test_a_round_that_left_something_is_followed_soon_and_a_failed_one_too():
+def test_a_round_that_failed_is_followed_soon():
     rounds = GarbageRounds(PACE)
-    rounds.ended(1000, 3, left=0)
+    rounds.ended(1000, 3)
     assert rounds.due_ms(1000, 0, 3) == 1300 and rounds.succeeded_ms == 1000
-    rounds.ended(1300, 3, left=7)
-    assert rounds.due_ms(1300, 0, 3) == 1400 and rounds.waiting_objects == 7
-    rounds.failed(1400)
-    assert rounds.due_ms(1400, 0, 3) == 1410 and rounds.succeeded_ms == 1300
+    rounds.failed(1300)
+    assert rounds.due_ms(1300, 0, 3) == 1310 and rounds.succeeded_ms == 1000
 
 
 def test_brokers_that_go_do_not_hold_a_round_up():
     rounds = GarbageRounds(PACE)
-    rounds.ended(0, 50, left=0)
+    rounds.ended(0, 50)
     assert rounds.due_ms(10, 0, 1) == 110
 
 

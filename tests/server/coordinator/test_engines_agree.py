@@ -147,6 +147,7 @@ class Script:
         waiting = [sorted(await on.to_delete(GRACE_MS, 10_000)) for on in self.both]
         ids = [[number for number, _ in each] for each in waiting]
         assert ids[0] == ids[1]
+        await self.same("count_to_delete", GRACE_MS, self.random.randrange(5))
         await self.same("deleted", ids[0][: self.random.randrange(5)])
         await self.same("forget_producers", self.random.choice((LEASE_MS, 1 << 40)), 10_000)
 

@@ -53,6 +53,7 @@ CALLS: Calls = {
     "mark_expired": lambda on, _: on.mark_expired(9),
     "forget_producers": lambda on, _: on.forget_producers(0, 9),
     "to_delete": lambda on, _: on.to_delete(0, 9),
+    "count_to_delete": lambda on, _: on.count_to_delete(0, 9),
     "deleted": lambda on, wanted: on.deleted([wanted.object_id]),
     "unknown": lambda on, wanted: on.unknown([wanted.object_key]),
 }

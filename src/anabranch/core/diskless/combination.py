@@ -45,7 +45,7 @@ from anabranch.core.diskless.checkpoints import (
 )
 from anabranch.core.diskless.commit import Producer, ProducerKey, Written
 from anabranch.core.diskless.garbage import DELETE_AT_ONCE
-from anabranch.core.diskless.garbage_round import DeleteObjects, FindUnknown
+from anabranch.core.diskless.garbage_rounds import DeleteObjects, FindUnknown
 from anabranch.core.diskless.layout import DamagedObject
 from anabranch.core.diskless.manifests import (
     RESTORED,

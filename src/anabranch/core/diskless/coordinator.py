@@ -127,6 +127,9 @@ class Coordinator(Protocol):
     async def to_delete(self, grace_ms: int, limit: int) -> list[tuple[int, str]]:
         """(id, key) of objects that have waited for so long."""
 
+    async def count_to_delete(self, grace_ms: int, limit: int) -> int:
+        """How many they are; at most `limit`."""
+
     async def deleted(self, object_ids: Sequence[int]) -> None:
         """These objects are gone from the store: forget them."""
 

@@ -1,4 +1,4 @@
-"""Garbage rounds: when a broker looks for objects that nothing needs, and how many it removes.
+"""Garbage rounds: when a broker looks for objects that nothing needs, and what came of it.
 
 What: rounds of bounded steps. A round has the coordinator mark objects whose lease is over, deletes
 those that have waited for the grace, and tells the coordinator. Rarely a listing of the store finds
@@ -7,7 +7,7 @@ forgotten. Rules kept: brokers take turns; an object that has lost its last row 
 since readers may hold its coordinates; an object is deleted without the coordinator's word in no
 case; one that a listing finds is deleted only if this coordinator's database named it and it is
 old, so that a database that was lost or made anew costs no object. Not here: the
-steps of a round (`garbage_round.py`), leases (`commit.py`).
+steps of a round (`garbage_rounds.py`), leases (`commit.py`).
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ if TYPE_CHECKING:
 MARK_AT_ONCE = 1000
 DELETE_AT_ONCE = 500
 """A step holds the coordinator's and the store's attention for well below a second."""
-STEPS_A_ROUND = 20
-"""So that one broker collects up to 10,000 objects a round, more than a cluster writes meanwhile
-at 100 objects a second."""
+STEP_PAUSE_MS = 20
+"""Between steps of a round, in which commits have their turn: with it still tens of thousands of
+rows a second, which is more than commits make."""
+MOST_COUNTED = 100_000
+"""Objects that wait are counted up to here: some milliseconds in an index."""
 
 
 class Pace(NamedTuple):
@@ -62,7 +64,8 @@ class GarbageRounds:
         self.foreign_objects = 0
         """Objects that the last listing found and that another coordinator's database named."""
         self.waiting_objects = 0
-        """Objects that the last round left to the next one."""
+        """Objects that were to be deleted and were not yet, at the last step of a round; at most
+        MOST_COUNTED."""
 
     def due_ms(self, now_ms: int, turn: int, brokers: int) -> int:
         """When the next round begins: this broker is the `turn`-th of so many, from 0 on."""
@@ -70,11 +73,10 @@ class GarbageRounds:
             self._due_ms = now_ms + self.pace.round_ms * (turn + 1)
         return min(self._due_ms, now_ms + self.pace.round_ms * max(1, brokers))
 
-    def ended(self, now_ms: int, brokers: int, left: int) -> None:
-        """A round did all that it was to; so many objects are left."""
+    def ended(self, now_ms: int, brokers: int) -> None:
+        """A round did all that it was to."""
         self.succeeded_ms = now_ms
-        self.waiting_objects = left
-        self._due_ms = now_ms + self.pace.round_ms * (1 if left else max(1, brokers))
+        self._due_ms = now_ms + self.pace.round_ms * max(1, brokers)
 
     def failed(self, now_ms: int) -> None:
         """Coordinator or store were away."""

@@ -329,6 +329,10 @@ class MemoryCoordinator:
             if each.state in waiting and each.marked_ms <= until_ms
         ][:limit]
 
+    def count_to_delete(self, grace_ms: int, limit: int) -> int:
+        """See `Coordinator.count_to_delete`."""
+        return len(self.to_delete(grace_ms, limit))
+
     def deleted(self, object_ids: Sequence[int]) -> None:
         """See `Coordinator.deleted`."""
         for object_id in object_ids:

@@ -99,7 +99,10 @@ FORGOTTEN_PRODUCERS = (
 """The greatest id of a producer that a partition may have forgotten, and of those that a deleted
 topic knew; -1: none."""
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (FIRST, FORGOTTEN_PRODUCERS)
+IDLE_PRODUCERS = ("CREATE INDEX producers_by_age ON producers (written_ms)",)
+"""Producers that expire are found without looking at the others."""
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (FIRST, FORGOTTEN_PRODUCERS, IDLE_PRODUCERS)
 """Step n brings version n to n + 1."""
 NOT_THERE = (
     "coordinator {}: there is none; correct diskless.coordinator.url, or, if it is lost, rebuild "

@@ -356,12 +356,7 @@ class SqlTables(ABC):
         """See `Coordinator.mark_expired`."""
         with self.transaction():
             now_ms = self.now_ms()
-            done = self.count(
-                "UPDATE wal_objects SET state = 2, marked_ms = ? WHERE object_id IN (SELECT "
-                "object_id FROM wal_objects WHERE state = 0 AND expires_ms <= ? "
-                f"ORDER BY object_id LIMIT ?{self.lock}) AND state = 0",
-                (now_ms, now_ms, limit),
-            )
+            done = self._mark_prepared(now_ms, limit)
             done += self._forget_verdicts(now_ms - VERDICTS_KEPT_MS, limit - done)
             return done + self._sweep(limit - done, now_ms)
 
@@ -371,7 +366,7 @@ class SqlTables(ABC):
             until_ms = self.now_ms() - idle_ms
             idle = self.rows(
                 "SELECT topic_id, partition, producer_id FROM producers WHERE written_ms <= ? "
-                "LIMIT ?",
+                "ORDER BY written_ms LIMIT ?",
                 (until_ms, limit),
             )
             newest: dict[LogKey, int] = {}
@@ -398,6 +393,15 @@ class SqlTables(ABC):
             (self.now_ms() - grace_ms, limit),
         )
         return [(number, key) for number, key in rows]
+
+    def count_to_delete(self, grace_ms: int, limit: int) -> int:
+        """See `Coordinator.count_to_delete`."""
+        ((count,),) = self.rows(
+            "SELECT count(*) FROM (SELECT 1 FROM wal_objects WHERE state IN (2, 3) "
+            "AND marked_ms <= ? LIMIT ?) waiting",
+            (self.now_ms() - grace_ms, limit),
+        )
+        return int(count)
 
     def deleted(self, object_ids: Sequence[int]) -> None:
         """See `Coordinator.deleted`."""
@@ -594,14 +598,25 @@ class SqlTables(ABC):
             ((now_ms, number) for number, _ in counts),
         )
 
+    def _mark_prepared(self, now_ms: int, limit: int) -> int:
+        """The oldest ones, as the index has them; each is looked at again once it is locked."""
+        expired = self.rows(
+            "SELECT object_id FROM wal_objects WHERE state = 0 AND expires_ms <= ? "
+            "ORDER BY expires_ms LIMIT ?",
+            (now_ms, limit),
+        )
+        self._refuse([number for (number,) in expired])
+        return len(expired)
+
     def _forget_verdicts(self, until_ms: int, limit: int) -> int:
         rows = self.rows(
             "SELECT object_id FROM wal_objects WHERE verdicts IS NOT NULL AND committed_ms <= ? "
-            f"ORDER BY object_id LIMIT ?{self.lock}",
+            "ORDER BY committed_ms LIMIT ?",
             (until_ms, limit),
         )
-        self.many("DELETE FROM wal_objects WHERE object_id = ? AND state = 4", rows)
+        rows.sort()  # the order in which all lock objects; what is locked does not become GONE
         self.many("UPDATE wal_objects SET verdicts = NULL WHERE object_id = ?", rows)
+        self.many("DELETE FROM wal_objects WHERE object_id = ? AND state = 4", rows)
         return len(rows)
 
     def _sweep(self, limit: int, now_ms: int) -> int:

@@ -30,8 +30,7 @@ from anabranch.core.diskless.combination_rounds import (
     rounds,
 )
 from anabranch.core.diskless.coordinator import Coordinator
-from anabranch.core.diskless.garbage_round import DeleteObjects, FindUnknown
-from anabranch.core.diskless.garbage_rounds import AskTurn, Turn
+from anabranch.core.diskless.garbage_rounds import AskTurn, DeleteObjects, FindUnknown, Turn
 from anabranch.core.diskless.objects import Listed, ObjectStore
 from anabranch.core.diskless.pause import Pause
 from anabranch.server.chains import carried_out

@@ -1,8 +1,7 @@
 """Performs garbage rounds on a coordinator and a store.
 
 What: a task that makes the calls of this broker's rounds. Rule kept: nothing is decided here. Not
-here: when a round is due (`core/diskless/garbage_rounds.py`), its steps, and what may go
-(`core/diskless/garbage_round.py`).
+here: when a round is due, its steps, and what may go (`core/diskless/garbage_rounds.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +13,9 @@ from typing import Any
 
 from anabranch.core.diskless.coordinator import Coordinator
 from anabranch.core.diskless.garbage import GarbageRounds
-from anabranch.core.diskless.garbage_round import (
+from anabranch.core.diskless.garbage_rounds import (
+    AskTurn,
+    CountDeletable,
     DeleteObjects,
     FindDeletable,
     FindUnknown,
@@ -24,16 +25,13 @@ from anabranch.core.diskless.garbage_round import (
     MarkExpired,
     Page,
     ReadMark,
-    collect,
-    sweep,
-)
-from anabranch.core.diskless.garbage_rounds import (
-    AskTurn,
     RoundEnded,
     Step,
     Turn,
+    collect,
     one_round,
     rounds,
+    sweep,
 )
 from anabranch.core.diskless.keys import object_prefix
 from anabranch.core.diskless.objects import Listed, ObjectStore
@@ -74,9 +72,9 @@ class Collector:
         """One round; a fault is logged, and the round comes again soon."""
         await self._guarded(one_round(self.rounds, Turn(steady_ms(), which, brokers)))
 
-    async def collect(self) -> int:
-        """Delete what the coordinator says may go, in bounded steps; how much may be left."""
-        return await carried_out(collect(self.rounds), self._make)
+    async def collect(self) -> None:
+        """Delete what the coordinator says may go, in bounded steps."""
+        await carried_out(collect(self.rounds), self._make)
 
     async def sweep(self) -> None:
         """List the store, and delete old objects that the coordinator named and does not know."""
@@ -114,6 +112,8 @@ class Collector:
                 return await coordinator.forget_producers(idle_ms, limit)
             case FindDeletable(grace_ms, limit):
                 return await coordinator.to_delete(grace_ms, limit)
+            case CountDeletable(grace_ms, limit):
+                return await coordinator.count_to_delete(grace_ms, limit)
             case DeleteObjects(keys):
                 return await self._store.delete(keys)
             case ForgetObjects(numbers):

@@ -9,7 +9,7 @@ COLLECTING_TESTS = "tests/server/objects/test_garbage_collector.py"
 DATA_PATH_TESTS = "tests/core/diskless/test_data_path.py"
 DEPOSED_TESTS = "tests/core/diskless/test_deposed.py"
 DISKLESS = "anabranch.core.diskless"
-GARBAGE_ROUND = "anabranch.core.diskless.garbage_round"
+GARBAGE_ROUNDS = f"{DISKLESS}.garbage_rounds"
 GARBAGE_ROUNDS_TESTS = "tests/core/diskless/test_garbage_rounds.py"
 GUESSING = "tests/core/diskless/test_guessing.py"
 ROUNDS_TESTS = "tests/core/diskless/test_retention_rounds.py"
@@ -403,7 +403,7 @@ MUTANTS = (
     Mutant(
         name="garbage-rounds-out-of-turn",
         rule="a broker collects garbage when it is its turn",
-        module=f"{DISKLESS}.garbage_rounds",
+        module=GARBAGE_ROUNDS,
         old="        if kept.due_ms(*turn) <= turn.now_ms:\n",
         new="        if True:\n",
         seed=NO_SCHEDULE,
@@ -412,9 +412,9 @@ MUTANTS = (
     Mutant(
         name="failed-garbage-round-comes-again-late",
         rule="a round of garbage collection that failed comes again soon",
-        module=f"{DISKLESS}.garbage_rounds",
+        module=GARBAGE_ROUNDS,
         old="        kept.failed(now.now_ms)\n",
-        new="        kept.ended(now.now_ms, turn.brokers, 0)\n",
+        new="        kept.ended(now.now_ms, turn.brokers)\n",
         seed=NO_SCHEDULE,
         caught_by=GARBAGE_ROUNDS_TESTS
         + "::test_a_round_whose_call_failed_ends_and_comes_again_soon[0]",
@@ -495,10 +495,28 @@ MUTANTS = (
         "::test_any_changed_byte_of_header_index_or_footer_is_noticed",
     ),
     Mutant(
+        name="garbage-rounds-have-a-quota",
+        rule="a round of garbage collection goes on until nothing is due",
+        module=GARBAGE_ROUNDS,
+        old="        yield Pause(STEP_PAUSE_MS)\n",
+        new="        return\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{GARBAGE_ROUNDS_TESTS}::test_a_round_goes_on_until_nothing_is_due",
+    ),
+    Mutant(
+        name="garbage-round-never-ends",
+        rule="a round of garbage collection ends when the store gives nothing back",
+        module=GARBAGE_ROUNDS,
+        old="    return is_full and bool(gone)\n",
+        new="    return is_full\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{GARBAGE_ROUNDS_TESTS}::test_a_round_ends_when_the_store_gives_nothing_back",
+    ),
+    Mutant(
         name="garbage-without-grace",
         rule="an object without rows stays for the grace period",
-        module=GARBAGE_ROUND,
-        old="FindDeletable(rounds.pace.grace_ms, ",
+        module=GARBAGE_ROUNDS,
+        old="FindDeletable(grace_ms, ",
         new="FindDeletable(0, ",
         seed=NO_SCHEDULE,
         caught_by=f"{COLLECTING_TESTS}::test_an_object_without_rows_goes_after_the_grace",
@@ -506,7 +524,7 @@ MUTANTS = (
     Mutant(
         name="listing-deletes-what-is-prepared",
         rule="garbage collection by listing deletes no object that the coordinator knows",
-        module=GARBAGE_ROUND,
+        module=GARBAGE_ROUNDS,
         old="(yield FindUnknown(old)) if old else []",
         new="old",
         seed=NO_SCHEDULE,
@@ -515,7 +533,7 @@ MUTANTS = (
     Mutant(
         name="listing-deletes-of-a-lost-database",
         rule="garbage collection by listing deletes only objects that this database named",
-        module=GARBAGE_ROUND,
+        module=GARBAGE_ROUNDS,
         old="orphans = [key for key in unknown if is_ours(key, mark)]",
         new="orphans = unknown",
         seed=NO_SCHEDULE,
@@ -525,10 +543,10 @@ MUTANTS = (
     Mutant(
         name="object-forgotten-before-it-is-deleted",
         rule="the coordinator forgets an object after the store has deleted it",
-        module=GARBAGE_ROUND,
-        old="            gone = set((yield DeleteObjects([key for _, key in waiting])))\n",
-        new="            yield ForgetObjects([number for number, _ in waiting])\n"
-        "            gone = set((yield DeleteObjects([key for _, key in waiting])))\n",
+        module=GARBAGE_ROUNDS,
+        old="    gone = set((yield DeleteObjects([key for _, key in found])))\n",
+        new="    yield ForgetObjects([number for number, _ in found])\n"
+        "    gone = set((yield DeleteObjects([key for _, key in found])))\n",
         seed=NO_SCHEDULE,
         caught_by=f"{COLLECTING_TESTS}::test_a_deletion_that_failed_is_done_again",
     ),
