@@ -43,6 +43,8 @@ class OneLeader:
 
     producer_id = 9
     producer_epoch = 0
+    transactional_id = None
+    newest_produce = 12
 
     def __init__(self, trouble, *, most_bytes=1 << 20, seed=0, without_leader=0.0):
         self.log = []
@@ -85,7 +87,8 @@ class OneLeader:
                 raise ConnectionLost("the connection ended")
         finally:
             self.under_way -= 1
-        result = PartitionProduceResponse(index=0, error_code=code)
+        base_offset = -1 if code else len(self.log) - read_header(asked.records).record_count
+        result = PartitionProduceResponse(index=0, error_code=code, base_offset=base_offset)
         return ProduceResponse(
             responses=[TopicProduceResponse(name="t", partition_responses=[result])]
         )
@@ -160,6 +163,32 @@ async def test_a_batch_over_the_topics_limit_is_cut():
     assert await write(leader, [batch_of(values), batch_of([b"after"])]) == 0
     assert leader.log == [*values, b"after"]
     assert max(leader.sizes) < 10
+
+
+async def test_each_part_of_a_batch_tells_where_it_landed():
+    leader = OneLeader(lambda: ErrorCode.NONE, most_bytes=300)
+    tickets = [Ticket(1, lambda: None) for _ in range(2)]
+    lane = Lane(leader, "t", 0, QUICK)
+    values = [b"x" * 60 + b"%d" % each for each in range(10)]
+    lane.put(OutgoingBatch("t", 0, batch_of(values)), tickets[0])
+    lane.put(OutgoingBatch("t", 0, batch_of([b"after"])), tickets[1])
+    await lane.task
+    offset = 0
+    for landed in tickets[0].landed:
+        assert landed.base_offset == offset
+        offset += landed.record_count
+    assert offset == 10
+    assert tickets[1].landed == [(10, 1)]
+
+
+async def test_a_batch_that_the_broker_has_but_no_longer_knows_tells_no_offset():
+    answers = [ErrorCode.DUPLICATE_SEQUENCE_NUMBER]
+    leader = OneLeader(lambda: answers.pop() if answers else ErrorCode.NONE)
+    ticket = Ticket(1, lambda: None)
+    lane = Lane(leader, "t", 0, QUICK)
+    lane.put(OutgoingBatch("t", 0, batch_of([b"a", b"b"])), ticket)
+    await lane.task
+    assert ticket.landed == [(-1, 2)]
 
 
 async def test_a_record_over_the_topics_limit_ends_the_producer_with_the_remedy():

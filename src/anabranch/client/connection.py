@@ -58,6 +58,8 @@ class Connection(asyncio.BufferedProtocol):
         self.address = address
         self.client_id = client_id
         self.versions: dict[int, tuple[int, int]] = {}
+        self.features: dict[str, int] = {}
+        """The levels of the cluster's features when the connection was made (KIP-584)."""
         self.lost: ConnectionLost | None = None
         self._transport: Any = None
         self._pending: deque[PendingRequest] = deque()
@@ -112,6 +114,7 @@ class Connection(asyncio.BufferedProtocol):
         if answer.error_code:
             raise ApiError(ErrorCode(answer.error_code))
         self.versions = {key.api_key: (key.min_version, key.max_version) for key in answer.api_keys}
+        self.features = {each.name: each.max_version_level for each in answer.finalized_features}
 
     def version_for(self, api_key: int) -> int:
         """The newest version that both sides speak; raises ApiError UNSUPPORTED_VERSION."""

@@ -5,8 +5,8 @@ until it is acknowledged. Rules kept: after a failure nothing new is sent until 
 round is in; what is not acknowledged is then sent again, in order and with its old numbers, so that
 a broker knows a batch that it has as a duplicate. They are sent one at a time, because a broker
 remembers only the last five batches: newer ones would push out one whose answer was lost. A batch
-that the topic's limit refuses is cut in two, which keeps the numbers. Source: KIP-98, KIP-91
-(delivery timeout), KIP-126 (cutting).
+that the topic's limit refuses is cut in two, which keeps the numbers; where each part landed is
+told. Source: KIP-98, KIP-91 (delivery timeout), KIP-126 (cutting).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from anabranch.client.cluster import may_help
 from anabranch.client.connection import Connection, ConnectionLost
-from anabranch.client.produce import produce_on
+from anabranch.client.produce import Produced, produce_on
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.partition import ACKS_ALL
 from anabranch.core.types import Buffer
@@ -36,6 +36,9 @@ TOO_LARGE = {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE}
 
 REMEDIES = {
     **dict.fromkeys(TOO_LARGE, "Raise the topic's max.message.bytes, or write smaller records."),
+    ErrorCode.INVALID_TRANSACTION_TIMEOUT: (
+        "Lower transaction.timeout.ms, or raise the brokers' transaction.max.timeout.ms."
+    ),
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "Create the topic, or correct its name.",
     ErrorCode.INVALID_TOPIC_EXCEPTION: (
         "Name another topic: clients do not write to internal ones, and a name has 1 to 249 ASCII "
@@ -46,7 +49,14 @@ REMEDIES = {
 
 
 class ProduceFailed(Exception):
-    """Records were not acknowledged; the text says which, why, and what to do."""
+    """Records were not acknowledged; the text says which, why, and what to do.
+
+    `code` is what the broker said, None where it said nothing.
+    """
+
+    def __init__(self, text: str, code: ErrorCode | None = None) -> None:
+        super().__init__(text)
+        self.code = code
 
 
 class LaneSettings(NamedTuple):
@@ -75,16 +85,26 @@ class OutgoingBatch(NamedTuple):
     batch: bytearray | memoryview
 
 
+class Landed(NamedTuple):
+    """Where a batch is in its partition. `base_offset` is -1 where the broker had the batch already
+    and no longer knows its offset."""
+
+    base_offset: int
+    record_count: int
+
+
 class Ticket:
     """Counts the acknowledgements that one `send` waits for, then calls back."""
 
     def __init__(self, left: int, done: Callable[[], None]) -> None:
         self.left = left
+        self.landed: list[Landed] = []
         self._done = done
 
-    def acknowledged(self) -> None:
+    def acknowledged(self, landed: Landed) -> None:
         """One batch less is waited for."""
         self.left -= 1
+        self.landed.append(landed)
         if not self.left:
             self._done()
 
@@ -94,6 +114,9 @@ class Link(Protocol):
 
     producer_id: int
     producer_epoch: int
+    transactional_id: str | None
+    newest_produce: int
+    """The newest version of Produce to use."""
 
     async def leader_of(self, topic: str, partition: int) -> Connection:
         """A connection to the leader."""
@@ -132,8 +155,13 @@ class Lane:
         self._failures = 0
         self._fault: Exception | None = None
         self._waiting: deque[UnacknowledgedBatch] = deque()
-        self._answers: deque[asyncio.Task[None]] = deque()
+        self._answers: deque[asyncio.Task[Landed]] = deque()
         """Of the first batches of `_waiting`, in their order."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether everything is acknowledged."""
+        return not self._waiting
 
     def put(self, outgoing: OutgoingBatch, ticket: Ticket) -> None:
         """Number a batch and have it sent."""
@@ -143,6 +171,7 @@ class Lane:
             patch_producer(
                 batch, 0, header.size_bytes, producer_id=self._link.producer_id,
                 producer_epoch=self._link.producer_epoch, base_sequence=self._sequence,
+                is_transactional=self._link.transactional_id is not None,
             )  # fmt: skip
             self._sequence = (self._sequence + header.record_count) % SEQUENCE_MODULUS
         else:
@@ -178,21 +207,24 @@ class Lane:
                 batch = self._waiting[len(self._answers)].batch
                 self._answers.append(asyncio.create_task(self._attempt(connection, batch)))
             await self._in_time(asyncio.wait([self._answers[0]]))
-            self._answers[0].result()
+            landed = self._answers[0].result()
             self._answers.popleft()
-            self._waiting.popleft().ticket.acknowledged()
+            self._waiting.popleft().ticket.acknowledged(landed)
             self._unsure = max(0, self._unsure - 1)
             self._failures = 0
 
-    async def _attempt(self, connection: Connection, batch: Buffer) -> None:
+    async def _attempt(self, connection: Connection, batch: Buffer) -> Landed:
         try:
-            await produce_on(
+            produced = await produce_on(
                 connection, self.topic, self.partition, batch,
                 acks=self._settings.acks, timeout_ms=self._settings.request_timeout_ms,
+                transactional_id=self._link.transactional_id, newest=self._link.newest_produce,
             )  # fmt: skip
         except ApiError as fault:
             if fault.code is not ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
                 raise
+            produced = Produced(-1, -1)
+        return Landed(produced.base_offset, read_header(batch).record_count)
 
     async def _settle(self) -> None:
         """Wait for every answer, and keep the batches that were not acknowledged, in order."""
@@ -201,11 +233,11 @@ class Lane:
         self._answers.clear()
         sent = [self._waiting.popleft() for _ in answers]
         for waiting, outcome in zip(reversed(sent), reversed(outcomes)):
-            if outcome is None:
-                waiting.ticket.acknowledged()
+            if isinstance(outcome, Landed):
+                waiting.ticket.acknowledged(outcome)
             else:
                 self._waiting.appendleft(waiting)
-        kept = sum(outcome is not None for outcome in outcomes)
+        kept = sum(not isinstance(outcome, Landed) for outcome in outcomes)
         self._unsure = max(self._unsure + kept - len(outcomes), kept)
 
     async def _judge(self, fault: ApiError | ConnectionLost) -> None:
@@ -216,7 +248,8 @@ class Lane:
         if not may_help(fault) or self._failures > self._settings.retries:
             raise ProduceFailed(
                 f"{self._what()} could not be written after {self._failures} attempt(s): "
-                f"{_words(fault)}{remedy(fault)}"
+                f"{_words(fault)}{remedy(fault)}",
+                fault.code if isinstance(fault, ApiError) else None,
             )
         self._fault = fault
         await self._in_time(asyncio.sleep(self._settings.pause_ms(self._failures) / 1000))
@@ -264,6 +297,7 @@ def cut_batch(batch: Buffer) -> tuple[bytearray, bytearray]:
             [each._replace(offset=index) for index, each in enumerate(records)],
             codec=Codec(header.codec), producer_id=header.producer_id,
             producer_epoch=header.producer_epoch, base_sequence=sequence,
+            transactional=header.is_transactional,
         )  # fmt: skip
 
     following = -1

@@ -16,7 +16,10 @@ from anabranch.core.wire.messages.produce import (
 )
 
 BY_NAME = 12
-"""The newest version that names topics; later ones carry ids, which this client has no use for."""
+"""The newest version that names topics; later ones carry ids, which this client has no use for.
+From it on, a batch adds its partition to the transaction by itself (KIP-890)."""
+BEFORE_IMPLICIT = 11
+"""The newest version in which a batch's partition must be in the transaction already."""
 ANSWER_GRACE_SECONDS = 10.0
 """A broker answers a request that ran out of time by itself; this is its time to do so."""
 
@@ -60,13 +63,18 @@ async def produce_on(
     *,
     acks: int = ACKS_ALL,
     timeout_ms: int = 30_000,
+    transactional_id: str | None = None,
+    newest: int = BY_NAME,
 ) -> Produced:
-    """One attempt, at a broker that should lead it. Raises ApiError or ConnectionLost."""
+    """One attempt, at a broker that should lead it; `newest` is the newest version to use. Raises
+    ApiError or ConnectionLost."""
     data = TopicProduceData(
         name=topic, partition_data=[PartitionProduceData(index=partition, records=batch)]
     )
-    request = ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=[data])
-    version = min(BY_NAME, connection.version_for(ProduceRequest.api_key))
+    request = ProduceRequest(
+        transactional_id=transactional_id, acks=acks, timeout_ms=timeout_ms, topic_data=[data]
+    )
+    version = min(newest, connection.version_for(ProduceRequest.api_key))
     if acks == 0:
         await connection.send_unanswered(request, version)
         return Produced(-1, -1)

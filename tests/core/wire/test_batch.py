@@ -16,6 +16,7 @@ from anabranch.core.wire.batch import (
     crc_is_valid,
     patch,
     patch_log_append_time,
+    patch_producer,
     read_header,
     walk,
 )
@@ -81,6 +82,24 @@ def test_a_leader_patches_offset_and_epoch_outside_of_the_checksum() -> None:
     assert (header.base_offset, header.last_offset, header.leader_epoch) == (10**12, 10**12 + 1, 9)
     assert header.size_bytes == len(batch)
     assert crc_is_valid(batch, 0, len(batch))
+
+
+def test_a_producer_patches_who_wrote_the_batch_and_the_rest_stays() -> None:
+    for is_transactional in (True, False):
+        batch = build_batch(
+            [Record(0, 1, b"k", b"v")], codec=Codec.GZIP, transactional=not is_transactional
+        )
+        records = bytes(batch[BATCH_OVERHEAD:])
+        patch_producer(
+            batch, 0, len(batch), producer_id=9, producer_epoch=3, base_sequence=5,
+            is_transactional=is_transactional,
+        )  # fmt: skip
+        header = read_header(batch)
+        assert (header.producer_id, header.producer_epoch) == (9, 3)
+        assert (header.base_sequence, header.codec) == (5, Codec.GZIP)
+        assert header.is_transactional == is_transactional
+        assert crc_is_valid(batch, 0, len(batch))
+        assert bytes(batch[BATCH_OVERHEAD:]) == records
 
 
 def test_log_append_time_renews_the_checksum_and_gives_every_record_the_time() -> None:

@@ -191,10 +191,16 @@ def patch_log_append_time(
 
 def patch_producer(
     buffer: bytearray | memoryview, position: int, size_bytes: int,
-    *, producer_id: int, producer_epoch: int, base_sequence: int,
+    *, producer_id: int, producer_epoch: int, base_sequence: int, is_transactional: bool = False,
 ) -> None:  # fmt: skip
-    """Say who wrote the batch and its first sequence number, and renew the checksum, in place."""
+    """Say who wrote the batch, in a transaction or not, and its first sequence number, and renew
+    the checksum, in place."""
     PRODUCER.pack_into(buffer, position + PRODUCER_AT, producer_id, producer_epoch, base_sequence)
+    (attributes,) = _ATTRIBUTES.unpack_from(buffer, position + ATTRIBUTES_AT)
+    attributes &= ~TRANSACTIONAL_BIT
+    if is_transactional:
+        attributes |= TRANSACTIONAL_BIT
+    _ATTRIBUTES.pack_into(buffer, position + ATTRIBUTES_AT, attributes)
     renew_crc(buffer, position, size_bytes)
 
 
