@@ -105,7 +105,7 @@ def test_a_null_key_on_a_compacted_topic(refused):
     refused("compacted", batch(key=None), INVALID_RECORD)
 
 
-@pytest.mark.parametrize("at_ms", [1 << 60, (1 << 61) - 1])
+@pytest.mark.parametrize("at_ms", [1 << 60, (1 << 61) + 1, 1 << 62, (1 << 63) - 1])
 def test_a_timestamp_far_ahead(refused, at_ms):
     refused("plain", batch(at_ms=at_ms), BAD_TIMESTAMP)
     refused("plain", batch(at_ms=int(time.time() * 1000) + 2 * HOUR_MS), BAD_TIMESTAMP)

@@ -197,6 +197,8 @@ STRICTER = {
     "max.connection.creation.rate": {"0"},
     "max.connections": {"0"},
     "num.replica.fetchers": {"-3", "-2", "-1", "0"},
+    "offsets.topic.segment.bytes": {"1", "2", "5", "100", "10000"},
+    "transaction.state.log.segment.bytes": {"1", "2", "5", "100", "10000"},
 }
 """What Kafka takes at its start and then cannot work with; most of it a running broker refuses."""
 MORE_LENIENT = {
@@ -245,6 +247,14 @@ def test_a_number_is_taken_where_kafka_takes_it(row):
         (["log.dirs=/a,/a"], "appears twice"),
         (["log.retention.ms=0"], "must be unlimited (-1) or"),
         (["log.roll.ms=0"], "must be greater than or equal to 1"),
+        (
+            ["transaction.state.log.segment.bytes=1048575"],
+            "transaction.state.log.segment.bytes: must be greater than or equal to 1048576",
+        ),
+        (
+            ["offsets.topic.segment.bytes=1"],
+            "offsets.topic.segment.bytes: must be greater than or equal to 1048576",
+        ),
         (["broker.session.timeout.ms=1000"], "broker.heartbeat.interval.ms"),
         (["cordoned.log.dirs=*"], "run `anabranch cluster cordon --broker ID`"),
         (["cordoned.log.dirs=/d"], "folders cannot be cordoned one by one"),

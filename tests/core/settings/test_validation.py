@@ -5,11 +5,15 @@ from __future__ import annotations
 import kafka_facts
 import pytest
 
+from anabranch.core.coordination.transactions.topic import transaction_topic
 from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.groups.offsets_topic import offsets_topic
+from anabranch.core.metadata.image import MetadataImage
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.settings.catalogue import BROKER_SETTINGS
 from anabranch.core.settings.setting import Type, parse
 from anabranch.core.settings.validation import (
+    LEAST,
     Operation,
     Resource,
     apply_operation,
@@ -231,3 +235,19 @@ def test_passwords_and_unknown_names_are_never_shown():
     assert is_sensitive(Resource.BROKER, "listener.name.a.ssl.key.password")
     assert is_sensitive(Resource.BROKER, "foo")
     assert not is_sensitive(Resource.TOPIC, "retention.ms")
+
+
+@pytest.mark.parametrize(
+    "create", [offsets_topic, transaction_topic], ids=lambda create: create.__name__
+)
+@pytest.mark.parametrize("edge", ["least", "most"])
+def test_an_internal_topic_is_created_with_whatever_its_settings_may_be(create, edge):
+    """Else every request for its coordinator fails, and the node had started as if all were well."""
+    texts = {}
+    for name, setting in BROKER_SETTINGS.items():
+        if name.startswith(("offsets.topic.", "transaction.state.log.")) and setting.limits:
+            least = max(setting.validator.minimum, LEAST.get(name, 0))
+            most = (1 << 15) - 1 if setting.type is Type.SHORT else (1 << 31) - 1
+            texts[name] = str(least if edge == "least" else most)
+    topic = create(MetadataImage.empty(), BrokerConfig.of(texts))
+    validate_topic_configs({each.name: each.value for each in topic.configs})

@@ -36,9 +36,12 @@ LEAST = {
     "max.connection.creation.rate": 1,
     "max.connections": 1,
     "num.replica.fetchers": 1,
+    "offsets.topic.segment.bytes": 1 << 20,
+    "transaction.state.log.segment.bytes": 1 << 20,
 }
 """Numbers that Kafka's brokers refuse later than by a setting's definition: in a file, or when they
-change while it runs."""
+change while it runs. Smaller segments of internal topics it refuses only when the topic is to be
+created: it starts, and each group or transaction is told for ever that there is no coordinator."""
 MOST = {"share.coordinator.snapshot.update.records.per.snapshot": 500}
 ORDERED = (
     ("group.share.max.size", "group.share.max.share.sessions"),
