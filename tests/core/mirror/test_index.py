@@ -1,0 +1,168 @@
+"""The exact index: translation skips no record and repeats none, over random histories."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anabranch.core.mirror.formats import ForeignRecord
+from anabranch.core.mirror.index import (
+    MOST_RUNS,
+    Chunk,
+    IndexRun,
+    PartitionIndex,
+    below,
+    chunk_value,
+    index_of,
+    read_chunk,
+    read_key,
+)
+
+OLD, NEW = bytes(15) + b"\1", bytes(15) + b"\2"
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["mirror", "mirror", "mirror", "hole", "marker", "crash"]),
+        st.integers(1, 9),
+    ),
+    min_size=1, max_size=40,
+)  # fmt: skip
+
+
+def history(steps):
+    """What a mirror does: records in runs, holes at the source, markers on the target, and crashes
+    after which it reads some records again. The runs, and downstream offset -> upstream offset."""
+    upstream = downstream = 0
+    runs, copies = [], {}
+    for what, size in steps:
+        if what == "mirror":
+            runs.append(IndexRun(upstream, downstream, size))
+            copies |= {downstream + each: upstream + each for each in range(size)}
+            upstream, downstream = upstream + size, downstream + size
+        elif what == "hole":
+            upstream += size
+        elif what == "marker":
+            downstream += size
+        else:
+            upstream = max(0, upstream - size)
+    return runs, copies
+
+
+def upstream_ends_last(copies):
+    """Whether what was mirrored before a crash has all been mirrored again."""
+    return not copies or copies[max(copies)] == max(copies.values())
+
+
+def chunks_of(runs, **more):
+    """The runs in chunks, as tasks write them."""
+    found = {}
+    current = None
+    for number, run in enumerate(runs):
+        grown = current.grown(run) if current else None
+        current = grown or Chunk("t", 0, (run,), begins=not number, **more)
+        found[current.key] = current
+    return list(found.values())
+
+
+@given(STEPS, st.integers(0, 200))
+@settings(max_examples=500, deadline=None)
+def test_translation_skips_no_record_and_repeats_none(steps, offset):
+    runs, copies = history(steps)
+    index = PartitionIndex()
+    for number, run in enumerate(runs):
+        index.add(run, begins=not number)
+    found = index.translate(offset)
+    if not copies:
+        assert found is None
+        return
+    last = {upstream: downstream for downstream, upstream in sorted(copies.items())}
+    wanted = [downstream for upstream, downstream in last.items() if upstream >= offset]
+    least = min(wanted) if wanted else max(copies) + 1
+    assert found <= least, "it skips a record"
+    if upstream_ends_last(copies):
+        assert found == least
+
+
+@given(STEPS)
+def test_there_and_back_is_the_same_record(steps):
+    runs, _ = history(steps)
+    index = PartitionIndex()
+    for run in runs:
+        index.add(run)
+    for run in index.runs:
+        for each in range(run.records):
+            there = index.translate(run.upstream + each)
+            assert there == run.downstream + each
+            assert index.upstream_of(there) == run.upstream + each
+
+
+@given(STEPS)
+def test_chunks_are_read_back_as_the_same_index(steps):
+    runs, _ = history(steps)
+    straight = PartitionIndex()
+    for number, run in enumerate(runs):
+        straight.add(run, begins=not number)
+    chunks = [read_chunk(each.key, chunk_value(each)) for each in chunks_of(runs)]
+    again = index_of(chunks, source_id=OLD, target_id=NEW)
+    assert again.runs == straight.runs
+    for offset in range(60):
+        assert again.translate(offset) == straight.translate(offset)
+
+
+@given(STEPS, st.integers(0, 100))
+@settings(max_examples=300)
+def test_what_the_target_dropped_may_leave_the_index(steps, log_start):
+    runs, copies = history(steps)
+    chunks = chunks_of(runs)
+    kept = [each for each in chunks if each not in below(chunks, log_start)]
+    whole = index_of(chunks, source_id=OLD, target_id=NEW)
+    trimmed = index_of(kept, source_id=OLD, target_id=NEW)
+    for offset in range(60) if upstream_ends_last(copies) else ():
+        assert trimmed.translate(offset, log_start=log_start) == whole.translate(
+            offset, log_start=log_start
+        )
+
+
+def test_a_run_without_gaps_stays_one_and_a_chunk_ends_when_it_is_full():
+    chunk = Chunk("t", 0, (IndexRun(0, 10, 5),))
+    chunk = chunk.grown(IndexRun(5, 15, 5), 3)
+    assert chunk.runs == (IndexRun(0, 10, 10),) and chunk.leader_epoch == 3
+    for each in range(MOST_RUNS - 1):
+        chunk = chunk.grown(IndexRun(20 + 2 * each, 30 + 2 * each, 1))
+    assert len(chunk.runs) == MOST_RUNS
+    assert chunk.grown(IndexRun(2_000, 3_000, 1)) is None
+    assert len(chunk_value(chunk)) < 500, "three small numbers a run"
+    assert chunk.grown(IndexRun(0, 4_000, 1)) is None, "the source went back"
+
+
+def test_what_came_before_the_index_is_not_guessed():
+    index = PartitionIndex()
+    index.add(IndexRun(100, 50, 10))
+    assert index.translate(99) is None
+    assert index.translate(99, log_start=50) == 50, "the target has nothing before it"
+    assert PartitionIndex().translate(0) is None
+
+
+def test_chunks_of_deleted_topics_do_not_count():
+    chunks = [
+        Chunk("t", 0, (IndexRun(0, 0, 50),), True, OLD, NEW),
+        Chunk("t", 0, (IndexRun(10, 60, 5),), True, NEW, NEW),
+        Chunk("t", 0, (IndexRun(90, 5, 5),), True, NEW, OLD),
+    ]
+    index = index_of(chunks, source_id=NEW, target_id=NEW)
+    assert index.runs == (IndexRun(10, 60, 5),)
+    assert index.translate(3) == 60
+    assert index.missing(8, 20) == 7
+
+
+@given(st.binary(max_size=60), st.binary(max_size=80))
+def test_foreign_bytes_are_refused_and_nothing_else_happens(key, value):
+    for read, arguments in ((read_key, (key,)), (read_chunk, (key, value))):
+        with contextlib.suppress(ForeignRecord):
+            read(*arguments)
+    chunk = Chunk("t", 0, (IndexRun(1, 1, 1),))
+    with pytest.raises(ForeignRecord):
+        read_chunk(chunk.key, chunk_value(chunk)[:-1])
