@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import socket
 
 import pytest
-from server_kit import eventually, handler
+from server_kit import SECONDS, eventually, handler
 
+from anabranch.core.wire.frame import frame_request
 from anabranch.core.wire.messages import API_KEYS
 from anabranch.core.wire.messages.fetch import (
     FetchableTopicResponse,
@@ -16,7 +18,7 @@ from anabranch.core.wire.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
-from anabranch.server import connection, loans
+from anabranch.server import link, loans
 from anabranch.server.loans import FileLoan, Lender
 
 VERSION = 12
@@ -74,7 +76,7 @@ async def received(client, number, file, parts, version=VERSION):
 
 def sender_of(service):
     [connection] = service.acceptor.connections
-    return connection._sender
+    return connection._link._sender
 
 
 async def stalled(service):
@@ -265,6 +267,44 @@ async def test_without_room_for_a_handle_the_transport_sends(serve, file, lender
     def full(*_arguments):
         raise OSError(errno.EMFILE, "Too many open files")
 
-    monkeypatch.setattr(connection, "LoanSender", full)
+    monkeypatch.setattr(link, "LoanSender", full)
     ask(client, 0)
     await received(client, 0, file, parts)
+
+
+async def read_slowly(client, size_bytes):
+    """Bytes that have come, a few every hundredth of a second; until the end or so many."""
+    loop, count = asyncio.get_running_loop(), 0
+    async with asyncio.timeout(SECONDS):
+        while count < size_bytes:
+            came = len(await loop.sock_recv(client, 1 << 16))
+            if not came:
+                break
+            count += came
+            await asyncio.sleep(0.01)
+    return count
+
+
+@pytest.mark.parametrize("is_lent", [True, False])
+async def test_who_reads_slowly_but_steadily_is_not_idle(serve, file, lender, is_lent):
+    """One answer takes several times `connections.max.idle.ms`; who reads no more is let go."""
+    size = 8 << 20
+    service = await serve(
+        answers(lender, file, [(0, size) if is_lent else content(file, (0, size))]),
+        connections_max_idle_ms=300,
+        socket_send_buffer_bytes=1 << 16,
+        static={"socket.send.buffer.bytes": str(1 << 16)},
+    )
+    loop = asyncio.get_running_loop()
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+        client.setblocking(False)
+        await loop.sock_connect(client, ("127.0.0.1", service.port))
+        request = frame_request(1, "slow", FetchRequest(max_bytes=0, topics=[]), VERSION)
+        await loop.sock_sendall(client, b"".join(map(bytes, request)))
+        begin = loop.time()
+        assert await read_slowly(client, size) >= size
+        assert loop.time() - begin > 4 * 0.3
+        await loop.sock_sendall(client, b"".join(map(bytes, request)))
+        await read_slowly(client, size // 4)
+        await eventually(lambda: not service.acceptor.connections)

@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from anabranch.core.access.principal import ANONYMOUS
 from anabranch.core.broker.gate import Session
-from anabranch.core.types import SIZE_BYTES, Loan, Piece
-from anabranch.server.loan_sender import LoanSender, in_memory
+from anabranch.core.types import SIZE_BYTES, Piece
+from anabranch.server.link import Link, is_of_peer
 from anabranch.server.other_protocols import SMALLEST_GREETING, other_protocol
 from anabranch.server.receive_memory import ReceiveMemory
 
@@ -57,9 +57,6 @@ one does. Without this, thousands of parked fetches could be answered at once.""
 UNANSWERED_REQUESTS = 2048
 """Parked and queued requests of one connection; no known client keeps a hundredth in flight."""
 
-JOINED_WRITE_BYTES = 16 << 10
-"""Answers up to here are joined into one buffer: cheaper than a vector of small ones."""
-
 NOTHING: deque[Any] = deque(maxlen=0)
 """What a connection holds before it holds anything: an empty deque has 760 bytes, and of thousands
 of connections most never wait for an answer."""
@@ -85,11 +82,11 @@ class Connection(asyncio.BufferedProtocol):
     """One client's connection on one listener."""
 
     __slots__ = (
-        "_admission", "_blocked_by", "_dispatcher", "_filled", "_frame", "_is_held_up", "_memory",
-        "_out", "_out_bytes", "_queue", "_queued_bytes", "_reading", "_sender", "_sending",
-        "_slots", "_tail", "_transport", "_waits_for_memory", "closing", "held_bytes", "host",
-        "identity", "is_draining", "is_touched", "last_active_ms", "listener", "promised_bytes",
-        "received_requests", "session",
+        "_admission", "_blocked_by", "_dispatcher", "_filled", "_frame", "_is_held_up", "_link",
+        "_memory", "_out", "_out_bytes", "_queue", "_queued_bytes", "_reading", "_seen_sent_bytes",
+        "_sending", "_slots", "_tail", "_transport", "_waits_for_memory", "closing", "held_bytes",
+        "host", "identity", "is_draining", "is_touched", "last_active_ms", "listener",
+        "promised_bytes", "received_requests", "session",
     )  # fmt: skip
 
     def __init__(self, admission: Admission, dispatcher: Dispatcher, memory: ReceiveMemory) -> None:
@@ -105,8 +102,9 @@ class Connection(asyncio.BufferedProtocol):
         self._slots: deque[Slot] = NOTHING
         self._blocked_by: Slot | None = None
         self._out: list[Piece] = []
-        self._sender: LoanSender | None = None
         self._out_bytes = 0
+        self._link: Link
+        self._seen_sent_bytes = 0
         self._sending = True
         self._reading = True
         self._waits_for_memory = False
@@ -128,6 +126,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the connection, or refuse it when there are too many."""
         self._transport = transport
+        self._link = Link(transport, self._lent_sent)
         peer = transport.get_extra_info("peername")
         self.host = peer[0] if peer else ""
         refusal = self._admission.admit(self)
@@ -154,9 +153,7 @@ class Connection(asyncio.BufferedProtocol):
         self._queue.clear()
         self._frame = None
         self._out.clear()
-        if self._sender is not None:
-            self._sender.stop()
-            self._sender = None
+        self._link.stop()
         self._admission.leave(self)
 
     def get_buffer(self, _size_hint: int) -> memoryview:
@@ -194,7 +191,7 @@ class Connection(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         """The peer will send no more: the loop closes the connection, or we do after what is on its
         way past the transport."""
-        if self._sender is None:
+        if not self._link.is_busy:
             return False
         self.close()
         return True
@@ -408,52 +405,31 @@ class Connection(asyncio.BufferedProtocol):
             self._send()  # the transport says pause_writing when its peer is slow
 
     def _send(self) -> None:
-        if self._sender is not None:
+        if self._link.is_busy:
             return  # what is ready follows what is on its way
-        out = self._out
-        size = self._out_bytes
-        self._out = []
-        self._out_bytes = 0
+        out, size = self._out, self._out_bytes
+        self._out, self._out_bytes = [], 0
         self._dispatcher.sent_bytes += size
-        if any(isinstance(piece, Loan) for piece in out):
-            self._send_lent(out)
-        elif size <= JOINED_WRITE_BYTES:
-            self._transport.write(b"".join(out))  # type: ignore[arg-type]
+        try:
+            self._link.send(out, size)
+        except OSError as fault:
+            self._cannot_send(fault)
         else:
-            self._transport.writelines(out)
+            self._sending = self._sending and not self._link.is_busy
 
-    def _send_lent(self, pieces: list[Piece]) -> None:
-        sender = self._sender_of(pieces)
-        try:
-            if sender is None:
-                self._transport.writelines([in_memory(piece) for piece in pieces])
-                return
-            if sender.start():
-                return
-        except OSError:  # the peer is gone, or the disk: part of the answer may have left
-            self.drop()
-            return
-        self._sender = sender
-        self._sending = False
-
-    def _sender_of(self, pieces: list[Piece]) -> LoanSender | None:
-        """Who sends them past the transport; None where the transport must: it has more to send,
-        which would be overtaken, or there is no room for another handle."""
-        if self._transport.get_write_buffer_size():
-            return None
-        try:
-            return LoanSender(self._transport, pieces, self._lent_sent)
-        except OSError:
-            return None
-
-    def _lent_sent(self, fault: str) -> None:
-        self._sender = None
-        if fault:
-            self.drop()
+    def _lent_sent(self, fault: BaseException | None) -> None:
+        if fault is not None:
+            self._cannot_send(fault)
         elif self.closing:
             self._close_transport()
         else:
             self.resume_writing()
+
+    def _cannot_send(self, fault: BaseException) -> None:
+        """Part of an answer may have left, and its length was promised."""
+        if not is_of_peer(fault):
+            self._admission.hung_up(self, f"an answer could not be sent to its end: {fault}")
+        self.drop()
 
     def _regulate(self) -> None:
         if self.closing or self.is_draining:
@@ -498,8 +474,14 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def unsent_bytes(self) -> int:
         """Answers that the peer has not taken yet."""
-        lent = 0 if self._sender is None else self._sender.left_bytes
-        return 0 if self._transport is None else lent + int(self._transport.get_write_buffer_size())
+        return self._link.unsent_bytes
+
+    def look(self, now_ms: int) -> None:
+        """Whether its peer has taken bytes since the last look: then it is as active as one that
+        sends them."""
+        sent_bytes = self._link.sent_bytes
+        if sent_bytes != self._seen_sent_bytes:
+            self._seen_sent_bytes, self.last_active_ms = sent_bytes, now_ms
 
     def hang_up(self, why: str) -> None:
         """Say why in the log, send what was promised, and close."""
@@ -518,7 +500,7 @@ class Connection(asyncio.BufferedProtocol):
     def _close_transport(self) -> None:
         if self._out:
             self._send()
-        if self._sender is None:
+        if not self._link.is_busy:
             self._transport.close()
         elif self._reading:
             self._reading = False

@@ -218,8 +218,10 @@ class Acceptor:
         self.overrides.follow(self._limits.max_connections_per_ip_overrides)
         self.largest_request_bytes = self._limits.socket_request_max_bytes
         if idle_ms > 0:
-            oldest = steady_ms() - idle_ms
+            now_ms = steady_ms()
+            oldest = now_ms - idle_ms
             for connection in tuple(self.connections):
+                connection.look(now_ms)
                 if connection.last_active_ms < oldest and not connection.is_waited_for:
                     connection.drop()
         seconds = LONGEST_IDLE_CHECK_SECONDS

@@ -29,9 +29,9 @@ class LoanSender:
     __slots__ = ("_ended", "_is_waiting", "_parts", "_sent", "_socket", "left_bytes")
 
     def __init__(
-        self, transport: Any, pieces: Sequence[Piece], ended: Callable[[str], None]
+        self, transport: Any, pieces: Sequence[Piece], ended: Callable[[BaseException | None], None]
     ) -> None:
-        """`ended` is called once, with what went wrong or "", unless `start` sends everything or
+        """`ended` is called once, with what went wrong or None, unless `start` sends everything or
         raises. Raises OSError."""
         self._socket = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
         self._socket.setblocking(False)
@@ -108,18 +108,18 @@ class LoanSender:
         if fault is None:
             self._go_on()
         else:
-            self._end(str(fault))
+            self._end(fault)
 
     def _go_on(self) -> None:
         try:
             is_all = self._send()
-        except OSError as problem:
-            self._end(str(problem))
+        except OSError as fault:
+            self._end(fault)
         else:
             if is_all:
-                self._end("")
+                self._end(None)
 
-    def _end(self, fault: str) -> None:
+    def _end(self, fault: BaseException | None) -> None:
         self.stop()
         self._ended(fault)
 
