@@ -33,7 +33,7 @@ MAKERS = re.compile(
 )
 LOCK_ADDRESS = re.compile(r"https?:|--index-url|--find-links|\bfile:")
 
-LOCKS = ("requirements.lock", "requirements-spark.lock")
+LOCKS = ("requirements.lock", "requirements-spark.lock", "requirements-docs.lock")
 
 NAMES_WHAT_KAFKA_NAMES = {"NOTICE", "LICENSE"}
 
