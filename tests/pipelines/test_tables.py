@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 import struct
 import subprocess
@@ -103,6 +104,50 @@ def test_rows_that_fit_and_dead_letters_with_their_reasons(spark, job, write_jso
         (4, b"[1]", "the value is no object but ARRAY<BIGINT>"),
         (6, b"7", "the value is no object but BIGINT"),
     ]
+
+
+def test_what_follows_a_document_makes_a_dead_letter(spark, job, write_json):
+    """Spark alone takes the first document, and drops the rest."""
+    one = job()
+    first = b'{"id": 5}'
+    behind = random.Random(5).choices(b' ]},{[":1\n\0/', k=3 * 200)
+    ends = [bytes(behind[at : at + 3]) for at in range(0, len(behind), 3)]
+    ends += [b"", b'\n{"id": 6}', b"]", b"}", b"\0", b',"end":1}', b"],{}", b'],"end":1}', b"//c"]
+    write_json(one.topic, *(first + each for each in ends))
+    whole = [at for at, each in enumerate(ends) if not each.strip(b" \n")]
+    done = run(spark, one)
+    assert rows(one.table, "_offset") == sorted(((at,) for at in whole), key=str)
+    assert done.dead_letters == len(ends) - len(whole)
+    reasons = {reason for (reason,) in rows(f"{one.table}-dead-letters", "reason")}
+    assert reasons == {"the value goes on behind its first JSON document"}
+
+
+def test_numbers_and_keys_are_kept_or_told_as_the_page_says(spark, job, write_json):
+    one = job()
+    beyond = b'{"delay": 1e400, "name": "Infinity"}'
+    write_json(
+        one.topic, beyond, b'{"delay": 1e308, "name": "1e400 is :Infinity"}', b'{"more": [-1e999]}',
+        b'{"id": 1, "id": 2}', b'{"name": 7.50}', b'{"name": {"x": [1, true]}}', b'{"id": 1.5}',
+        b'{"delay": ' + b"9" * 400 + b"}",
+    )  # fmt: skip
+    run(spark, one)
+    assert rows(one.table, "_offset", "name", "delay") == [
+        (1, "1e400 is :Infinity", 1e308), (4, "7.5", None), (5, '{"x":[1,true]}', None)
+    ]  # fmt: skip
+    assert rows(f"{one.table}-dead-letters", "_offset", "reason") == [
+        (0, "a number is beyond the range of double"),
+        (2, "a number is beyond the range of double"), (3, "the value is not JSON"),
+        (6, "does not fit: id (bigint)"), (7, "a number is beyond the range of double"),
+    ]  # fmt: skip
+
+
+def test_each_line_is_a_row_where_values_are_json_lines(spark, job, write_json):
+    for schema in (SCHEMA, None):
+        one = job(schema=schema, json_lines=True, table=f"{job().table}-{schema is None}")
+        write_json(one.topic, b'{"id": 1}\n\n{"id": 2}\r\n{"id": x}', None, b" \n", b'{"id": 3}')
+        done = run(spark, one)
+        assert rows(one.table, "id", "_offset") == [(1, 0), (2, 0), (3, 3)]
+        assert done.dead_letters == 3
 
 
 def test_a_number_that_a_tinyint_cannot_hold_is_a_dead_letter(spark, job, write_json):

@@ -85,12 +85,16 @@ def command() -> None:
     metavar="N",
     help="Maximum number of records in a micro-batch. Default: all available.",
 )
+@click.option(
+    "--json-lines", is_flag=True,
+    help="Make a row of each line of a value. Default: a value is one JSON document.",
+)
 @click.option("--follow", is_flag=True, help="Continue with new records until Ctrl-C.")
 @master_option
 @json_option
 def tables(
     bootstrap: str, topic: str, table: str, schema: str | None, dead_letters: str,
-    checkpoint: str, max_records: int | None, follow: bool, master: str,
+    checkpoint: str, max_records: int | None, json_lines: bool, follow: bool, master: str,
     as_json: bool,
 ) -> None:  # fmt: skip
     """Keep a Delta table of the JSON records of a topic, each record exactly once.
@@ -105,7 +109,7 @@ def tables(
 
     job = TableJob(
         bootstrap_servers=bootstrap, topic=topic, table=table, schema=schema,
-        dead_letters=dead_letters, checkpoint=checkpoint,
+        dead_letters=dead_letters, checkpoint=checkpoint, json_lines=json_lines,
         options={} if max_records is None else {"maxOffsetsPerTrigger": str(max_records)},
     )  # fmt: skip
     try:

@@ -60,6 +60,7 @@ DEAD_LETTER = StructType(
 )
 IDENTITY = "anabranch-table.json"
 """A file in the checkpoint: the job's name in the tables, and the table it belongs to."""
+GOES_ON = "the value goes on behind its first JSON document"
 ISOLATION = "kafka.isolation.level"
 COMMITTED = {ISOLATION: "read_committed"}
 
@@ -76,6 +77,8 @@ class TableJob:
     checkpoint: str = ""
     options: dict[str, str] = field(default_factory=dict)
     """More options of the source, as `maxOffsetsPerTrigger`."""
+    json_lines: bool = False
+    """Whether each line of a value is a document, and so a row of its own."""
 
 
 class Counted(NamedTuple):
@@ -122,7 +125,7 @@ def _started(
     prepare(dead_letters, DEAD_LETTER)
     application = _application(Path(checkpoint), table)
     source = {"startingOffsets": "earliest", **_source(job)}
-    records = spark.readStream.format("anabranch").options(**source).load()
+    records = _documents(spark.readStream.format("anabranch").options(**source).load(), job)
     rows = parsed(records, schema, grows=job.schema is None)
     writer = rows.writeStream.format(FORMAT)
     writer = writer.option("table", table).option("deadLetters", dead_letters)
@@ -137,7 +140,7 @@ def _schema(spark: SparkSession, job: TableJob) -> StructType:
     known = schema_of_table(_folders(job)[0])
     if known is not None and known.names:
         return known
-    records = spark.read.format("anabranch").options(**_source(job)).load()
+    records = _documents(spark.read.format("anabranch").options(**_source(job)).load(), job)
     return derived_schema(records, job.topic)
 
 
@@ -148,6 +151,16 @@ def counted(job: TableJob) -> Counted:
     table, dead_letters, _ = _folders(job)
     known = DeltaTable(table)
     return Counted(known.count(), DeltaTable(dead_letters).count(), known.version())
+
+
+def _documents(records: DataFrame, job: TableJob) -> DataFrame:
+    """A row for each document: the records themselves, or each of their lines that is not blank. A
+    value without such a line stays as it is, so that it becomes a dead letter."""
+    if not job.json_lines:
+        return records
+    lines = F.filter(F.split(F.col("value").cast("string"), "\n"), lambda line: F.trim(line) != "")
+    kept = F.when(F.size(lines) > 0, F.transform(lines, lambda line: line.cast("binary")))
+    return records.withColumn("value", F.explode(F.coalesce(kept, F.array("value"))))
 
 
 def parsed(records: DataFrame, schema: StructType, *, grows: bool = False) -> DataFrame:
@@ -179,11 +192,8 @@ def _names(names: Iterable[str]) -> Column:
 
 def _reason(text: Column, schema: StructType) -> Column:
     """Why a record is a dead letter; null for one that fits."""
-    variant = F.try_parse_json(text)
+    variant, as_text = _whole(text, schema)
     kind = F.schema_of_variant(variant)
-    as_text = F.from_json(
-        text, StructType([StructField(each, StringType()) for each in schema.names])
-    )
     wraps = _wraps(text, schema)
     wrong = [
         F.when(
@@ -196,8 +206,11 @@ def _reason(text: Column, schema: StructType) -> Column:
     no_column = _no_columns(schema)
     return (
         F.when(F.col("value").isNull(), F.lit("the value is null"))
+        .when(variant.isNull() & F.try_parse_json(text).isNotNull(), F.lit(GOES_ON))
         .when(variant.isNull(), F.lit("the value is not JSON"))
         .when(~kind.startswith("OBJECT"), F.concat(F.lit("the value is no object but "), kind))
+        .when(as_text.isNull(), F.lit(GOES_ON))
+        .when(_overflows(text, variant), F.lit("a number is beyond the range of double"))
         .when(
             reduce(or_, wraps.values(), F.col("_row").getField(CORRUPT).isNotNull()),
             F.concat(F.lit("does not fit: "), F.concat_ws(", ", *wrong)),
@@ -207,6 +220,34 @@ def _reason(text: Column, schema: StructType) -> Column:
             F.concat(F.lit("fields that cannot be columns: "), F.concat_ws(", ", no_column)),
         )
     )
+
+
+def _whole(text: Column, schema: StructType) -> tuple[Column, Column]:
+    """The text's document as a variant, and the fields of the schema as text; null where the text
+    is not exactly one document, and the second also where that is no object.
+
+    Spark stops at the end of the first document. What follows it would have to go on as an object
+    does for the one, and to close an array for the other: nothing does both.
+    """
+    in_object = F.try_parse_json(F.concat(F.lit('{"value":'), text, F.lit(',"end":1}')))
+    ends = F.try_variant_get(in_object, "$.end", "int").isNotNull()
+    variant = F.when(ends, F.try_variant_get(in_object, "$.value", "variant"))
+    fields = StructType([StructField(each, StringType()) for each in schema.names])
+    in_array = F.from_json(F.concat(F.lit("["), text, F.lit("]")), ArrayType(fields))
+    return variant, F.when(F.size(in_array) == 1, in_array[0])
+
+
+def _overflows(text: Column, variant: Column) -> Column:
+    """Whether a number is too large for a double: Spark reads it as infinite, and writes it as the
+    string "Infinity", so that there are more of these than came. Only texts with a long number are
+    looked at closely."""
+
+    def infinite(json: Column) -> Column:
+        strings = F.regexp_extract_all(json, F.lit(r'"(?:\\.|[^"\\])*"'), F.lit(0))
+        return F.size(F.filter(strings, lambda each: each.isin('"Infinity"', '"-Infinity"')))
+
+    is_suspect = text.rlike(r"[eE]\+?\d{3}|\d{309}")
+    return is_suspect & (infinite(F.to_json(variant)) > infinite(text))
 
 
 def _wraps(text: Column, schema: StructType) -> dict[str, Column]:
