@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from urllib.request import urlopen
 
 import click
 import psutil
@@ -19,6 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.server.three_kit import partitions_of
 
 from anabranch.cli import local_brokers
+from anabranch.cli.local_brokers import http_listeners
 from anabranch.cli.own_folder import no_leftovers, refuse_foreign
 from anabranch.cli.up import left_out, say_cluster
 from anabranch.server.one_machine import diskless_settings
@@ -36,6 +38,7 @@ def hear_interrupts():
 def up(tmp_path):
     words = [sys.executable, "-m", "anabranch", "up", "--dir", str(tmp_path / "data")]
     words += ["--port", "0", "--brokers", "3", "--racks", "a,b,c", "--json"]
+    words += ["--set", "http.listener=127.0.0.1:0"]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, preexec_fn=hear_interrupts)
     yield process
     children = psutil.Process(process.pid).children() if process.poll() is None else []
@@ -49,6 +52,9 @@ def test_three_brokers_serve_a_killed_one_comes_back_and_ctrl_c_ends_them_all(up
     ready = json.loads(up.stdout.readline())
     assert [each["rack"] for each in ready["brokers"]] == ["a", "b", "c"]
     assert len(ready["bootstrap_servers"].split(",")) == 3
+    for each in ready["brokers"]:
+        with urlopen(f"http://{each['http']}/healthz") as page:
+            assert page.status == 200
     admin = AdminClient({"bootstrap.servers": ready["bootstrap_servers"], "log_level": 0})
     admin.create_topics([NewTopic("t", 3)])["t"].result(SECONDS)
     partitions = partitions_of(admin, count=3).values()
@@ -65,6 +71,32 @@ def test_three_brokers_serve_a_killed_one_comes_back_and_ctrl_c_ends_them_all(up
     up.send_signal(signal.SIGINT)
     assert up.wait(SECONDS) == 0
     assert not [child for child in children if child.is_running()]
+
+
+def test_one_broker_keeps_a_log_and_tells_where_its_pages_are(tmp_path):
+    words = [sys.executable, "-m", "anabranch", "up", "--dir", str(tmp_path / "data")]
+    words += ["--port", "0", "--set", "http.listener=127.0.0.1:0"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, preexec_fn=hear_interrupts)
+    try:
+        said = [process.stdout.readline() for _ in range(4)]
+        assert f"log in {tmp_path / 'data' / 'broker-1.log'}." in said[0]
+        with urlopen(re.search(r"http://\S+(?=/metrics)", said[1])[0] + "/healthz") as page:
+            assert page.status == 200
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=SECONDS)
+    assert " INFO node: " in (tmp_path / "data" / "broker-1.log").read_text()
+
+
+def test_each_broker_has_pages_of_its_own():
+    asked = http_listeners("127.0.0.1:9644", 3)
+    assert asked == [f"127.0.0.1:{port}" for port in (9644, 9645, 9646)]
+    assert http_listeners("[::1]:9644", 2) == ["[::1]:9644", "[::1]:9645"]
+    free = http_listeners("127.0.0.1:0", 3)
+    assert len(set(free)) == 3
+    assert "127.0.0.1:0" not in free
+    assert http_listeners("", 2) == ["", ""]
+    assert http_listeners("nonsense", 2) == ["nonsense"] * 2
 
 
 @pytest.mark.parametrize(
@@ -223,7 +255,7 @@ def test_the_process_of_each_broker_is_told_as_the_quick_start_shows_it(capsys):
     shown = re.search(r"^broker 3 serves at .*pid (\d+).*$", QUICK_START.read_text(), re.MULTILINE)
     node = SimpleNamespace(
         node_id=3, bootstrap="127.0.0.1:9094", rack="c", pid=int(shown[1]),
-        log_dir="anabranch-data-3/broker-3",
+        log_dir="anabranch-data-3/broker-3", http="",
     )  # fmt: skip
     say_cluster(SimpleNamespace(nodes=[node], bootstrap="127.0.0.1:9092"), as_json=False)
     assert capsys.readouterr().out.splitlines()[0] == shown[0]

@@ -156,3 +156,20 @@ def test_a_missing_permission_is_named(tmp_path):
     tmp_path.chmod(0o500)
     with pytest.raises(FolderFault, match="may not be written by this user"):
         hold(config(tmp_path / "a"))
+
+
+@pytest.mark.parametrize("name", ["passwd", "notes", "a.log", "src"])
+def test_a_folder_with_other_files_alone_is_refused_and_left_as_it_was(tmp_path, name):
+    (tmp_path / name).touch()
+    with pytest.raises(
+        FolderFault, match=rf"contains other files \({re.escape(name)}\); set a new"
+    ):
+        hold(config(tmp_path))
+    assert [each.name for each in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("names", [["flights-0", "notes"], ["metadata-store.db"], ["lost+found"]])
+def test_a_folder_with_what_nodes_have_is_taken(tmp_path, names):
+    for each in names:
+        (tmp_path / each).touch()
+    hold(config(tmp_path)).release()

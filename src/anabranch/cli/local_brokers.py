@@ -35,6 +35,7 @@ ASK_AGAIN_SECONDS = 0.02
 LOG_TAIL_LINES = 15
 STORE_FILE = "metadata-store.db"
 USUAL_REPLICAS = 3
+HTTP_LISTENER = "http.listener"
 
 
 class LocalBroker:
@@ -46,6 +47,8 @@ class LocalBroker:
         self.rack = rack
         self.log_dir = os.path.join(folder, f"broker-{node_id}")
         self.output = os.path.join(folder, f"broker-{node_id}.log")
+        self.http = ""
+        """Where metrics and health are served; empty for nowhere."""
         self.settings: dict[str, str] = {}
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -200,7 +203,9 @@ class LocalBrokers:
 
         diskless = diskless_settings(folder)
         given = dict(each.partition("=")[::2] for each in settings)
-        for node, controller in zip(self.nodes, controllers, strict=True):
+        pages = http_listeners(given.get(HTTP_LISTENER, ""), len(self.nodes))
+        for node, controller, page in zip(self.nodes, controllers, pages, strict=True):
+            node.http = page
             node.settings = {
                 "node.id": str(node.node_id),
                 "log.dirs": node.log_dir,
@@ -212,7 +217,19 @@ class LocalBrokers:
                 **({"broker.rack": node.rack} if node.rack else {}),
                 **diskless,
                 **given,
+                **({HTTP_LISTENER: page} if page else {}),
             }
+
+
+def http_listeners(given: str, count: int) -> list[str]:
+    """An address for the pages of each node: the first has the port that is given, the others get
+    the next ones; with port 0 all get free ones. What is no address stays, for the node to say."""
+    host, _, text = given.rpartition(":")
+    if not host or not text.isdecimal():
+        return [given] * count
+    first = int(text)
+    ports = range(first, first + count) if first else free_ports(count)
+    return [f"{host}:{port}" for port in ports]
 
 
 def wait_free(port: int) -> None:

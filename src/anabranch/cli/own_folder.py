@@ -13,13 +13,13 @@ from pathlib import Path
 
 import click
 
+from anabranch.server.folders import MOST_NAMED, NOTHING
 from anabranch.server.one_machine import OBJECTS
 
-OURS = frozenset({"meta.properties", "metadata-store.db", "supervisor", "broker-1", OBJECTS})
+OURS = frozenset(
+    {"meta.properties", "metadata-store.db", "supervisor", "broker-1", "broker-1.log", OBJECTS}
+)
 """What `up` itself puts into its folder: one of these tells that the folder is ours."""
-NOTHING = frozenset({"lost+found", ".DS_Store"})
-"""What a file system or a desktop puts into an empty folder."""
-MOST_NAMED = 3
 
 
 def refuse_listed(folder: str) -> None:

@@ -86,7 +86,8 @@ def command() -> None:
     help="Maximum number of records in a micro-batch. Default: all available.",
 )
 @click.option(
-    "--json-lines", is_flag=True,
+    "--json-lines",
+    is_flag=True,
     help="Make a row of each line of a value. Default: a value is one JSON document.",
 )
 @click.option("--follow", is_flag=True, help="Continue with new records until Ctrl-C.")

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 DEFAULT_FOLDER = "anabranch-data"
 DEFAULT_PORT = 9092
+LOG_FILE = "broker-1.log"
+"""As several brokers have theirs."""
 
 
 @click.command(epilog="Example: anabranch up --brokers 3 --racks a,b,c --dir ./data --port 9092")
@@ -107,6 +109,7 @@ def _run(
     with no_leftovers(Path(folder)) as keep:
         own = [f"{name}={text}" for name, text in diskless_settings(folder).items()]
         config = configured(None, [*shorthand(folder, port), *own, *rack, *settings])
+        logs.keep(os.path.join(folder, LOG_FILE))
 
         def ready(node: Node) -> None:
             keep()
@@ -215,15 +218,17 @@ def say_cluster(cluster: LocalBrokers, *, as_json: bool) -> None:
     if as_json:
         brokers = [
             {"id": node.node_id, "pid": node.pid, "rack": node.rack, "port": node.port}
+            | ({"http": node.http} if node.http else {})
             for node in cluster.nodes
         ]
         click.echo(json.dumps({"bootstrap_servers": cluster.bootstrap, "brokers": brokers}))
         return
     for node in cluster.nodes:
         rack = f", rack {node.rack}" if node.rack else ""
+        page = f", metrics at http://{node.http}/metrics" if node.http else ""
         click.echo(
-            f"broker {node.node_id} serves at {node.bootstrap}{rack}, pid {node.pid}, data in "
-            f"{node.log_dir}"
+            f"broker {node.node_id} serves at {node.bootstrap}{rack}{page}, pid {node.pid}, "
+            f"data in {node.log_dir}"
         )
     click.echo(f"bootstrap.servers={cluster.bootstrap}")
     click.echo("Stop them with Ctrl-C.")
@@ -236,6 +241,7 @@ def say_json(node: Node) -> None:
         "pid": os.getpid(),
         "rack": node.config.rack,
         "port": int(node.bootstrap_servers.rsplit(":", 1)[1]),
+        **({"http": node.http_address} if node.http_address else {}),
     }
     click.echo(json.dumps({"bootstrap_servers": node.bootstrap_servers, "brokers": [broker]}))
 
@@ -243,6 +249,9 @@ def say_json(node: Node) -> None:
 def say_text(node: Node) -> None:
     """Where clients find it, and how to stop it."""
     folders = ", ".join(node.config.log_dirs)
-    click.echo(f"Node {node.config.node_id} serves, data in {folders}.")
+    log = os.path.join(node.config.log_dirs[0], LOG_FILE)
+    click.echo(f"Node {node.config.node_id} serves, data in {folders}, log in {log}.")
+    if node.http_address:
+        click.echo(f"Metrics at http://{node.http_address}/metrics.")
     click.echo(f"bootstrap.servers={node.bootstrap_servers}")
     click.echo("Stop it with Ctrl-C.")

@@ -3,9 +3,10 @@
 What: every folder of `log.dirs` and the one of the metadata log holds a lock file while the node
 runs (`.lock`) and says whose it is (`meta.properties`, KIP-631: cluster, node and directory id). A
 fresh folder needs no format step. Rules kept: nothing is written into a folder before all of them
-were found to be ours; a folder of another node, of another cluster, or of an older format is
-refused in one line; one that its disk refuses is left out while another of `log.dirs` works, unless
-it is the folder of the metadata log. Source of that: KIP-112, Kafka's LogManager.
+were found to be ours; a folder of another node, of another cluster, or of an older format is refused in
+one line, and so is a fresh one that holds other things alone; one that its disk refuses is left out
+while another of `log.dirs` works, unless it is the folder of the metadata log. Source of
+that: KIP-112, Kafka's LogManager.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import base64
 import errno
 import fcntl
 import os
+import re
 import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -35,6 +37,14 @@ if TYPE_CHECKING:
 LOG = logger("folders")
 
 LOCK = ".lock"
+NOTHING = frozenset({LOCK, "lost+found", ".DS_Store"})
+"""What a file system, a desktop or a start that failed puts into an empty folder."""
+KNOWN = re.compile(
+    r"meta\.properties|.+-\d+(\.[0-9a-f]+-(delete|stray|future))?|.+-checkpoint|bootstrap\.checkpoint"
+    r"|metadata-store\.db.*|\.kafka_cleanshutdown|diskless-objects|diskless\.db.*|supervisor|broker-1\.log"
+)
+"""What a node, Kafka's or ours, has in its folder: one of these tells that it is one."""
+MOST_NAMED = 3
 THE_STORE = "the metadata store", "metadata.store.url"
 THE_CONTROLLERS = "the controllers", "controller.quorum.bootstrap.servers"
 """Who said which cluster this is, and the setting that names them."""
@@ -85,6 +95,7 @@ class HeldFolders:
         """Make the folders if need be, lock them, and read whose they are. Raises FolderFault."""
         for path in dict.fromkeys((*self._log_dirs, self._metadata_log_dir)):
             try:
+                refuse_foreign(path)
                 self._locks.append(lock(path))
                 self.metas[path] = self._read(path)
             except UnusableFolder as fault:
@@ -160,6 +171,20 @@ def hold(config: NodeConfig) -> HeldFolders:
         held.release()
         raise
     return held
+
+
+def refuse_foreign(path: str) -> None:
+    """Raise FolderFault for a folder that holds only things of others."""
+    try:
+        names = sorted({*os.listdir(path)} - NOTHING)
+    except OSError:  # it is to be made, or the lock tells
+        return
+    if names and not any(map(KNOWN.fullmatch, names)):
+        shown = ", ".join(names[:MOST_NAMED]) + (", …" if len(names) > MOST_NAMED else "")
+        raise FolderFault(
+            f"folder {path} contains other files ({shown}); set a new or an empty folder in "
+            "log.dirs"
+        )
 
 
 def lock(path: str) -> int:

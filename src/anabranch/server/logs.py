@@ -4,8 +4,9 @@ What: `logger("name")` gives an `EventLog` whose calls take a short sentence and
 lines are for people (`time LEVEL name: sentence key=value`), JSON lines for programs. Why not the
 format strings of the standard library: a value that is named can be searched for.
 
-Rule kept: nothing on the data path logs. Not here: where the lines go; standard error, always.
-`LogLevels` lends the loggers to Kafka's admin clients under Kafka's names of levels (KIP-412).
+Rule kept: nothing on the data path logs. Where the lines go: standard error, and a file where
+`keep` names one. `LogLevels` lends the loggers to Kafka's admin clients under Kafka's names of
+levels (KIP-412).
 """
 
 from __future__ import annotations
@@ -158,3 +159,15 @@ def configure(level: str = "info", form: str = "text") -> None:
     root.handlers[:] = [handler]
     root.setLevel(LEVELS[level])
     root.propagate = False
+
+
+def keep(path: str) -> None:
+    """Append the node's events from INFO on to a file, too; the level of standard error stays.
+    Raises OSError."""
+    root = logging.getLogger(ROOT)
+    for each in root.handlers:
+        each.setLevel(root.level)
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setFormatter(TextLines())
+    root.addHandler(handler)
+    root.setLevel(min(root.level, logging.INFO))
