@@ -3,10 +3,10 @@
 What: every folder of `log.dirs` and the one of the metadata log holds a lock file while the node
 runs (`.lock`) and says whose it is (`meta.properties`, KIP-631: cluster, node and directory id). A
 fresh folder needs no format step. Rules kept: nothing is written into a folder before all of them
-were found to be ours; a folder of another node, of another cluster, or of an older format is refused in
-one line, and so is a fresh one that holds other things alone; one that its disk refuses is left out
-while another of `log.dirs` works, unless it is the folder of the metadata log. Source of
-that: KIP-112, Kafka's LogManager.
+were found to be ours; a folder of another node, of another cluster, or of an older format is
+refused in one line, and so is a fresh one that holds other things alone; one that its disk refuses
+is left out while another of `log.dirs` works, unless it is the folder of the metadata log. Source
+of that: KIP-112, Kafka's LogManager.
 """
 
 from __future__ import annotations
