@@ -9,14 +9,13 @@ import pytest
 
 from anabranch.client import admin, ranges
 from anabranch.client.cluster import Cluster
-from anabranch.client.fetch import fetch
+from anabranch.client.fetch import fetch, whole_batches
 from anabranch.client.produce import produce
 from anabranch.client.ranges import (
     RangeLost,
     ReadingStalled,
     ReadOptions,
     read_range,
-    whole_batches,
 )
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.wire.batch import walk

@@ -20,15 +20,22 @@ class Committed:
 
     def __init__(self, aborted: Iterable[tuple[int, int]]) -> None:
         self._coming = sorted((first, producer) for producer, first in aborted)[::-1]
-        self._aborting: set[int] = set()
+        self._aborting: dict[int, int] = {}
+
+    @property
+    def left(self) -> tuple[tuple[int, int], ...]:
+        """The aborted transactions whose marker has not come: (producer id, first offset)."""
+        coming = ((producer, first) for first, producer in self._coming)
+        return (*self._aborting.items(), *coming)
 
     def shows(self, header: BatchHeader, records: Buffer, position: int) -> bool:
         """Whether the batch at `position` has records for a reader of committed ones."""
         while self._coming and self._coming[-1][0] <= header.last_offset:
-            self._aborting.add(self._coming.pop()[1])
+            first, producer = self._coming.pop()
+            self._aborting[producer] = first
         if header.is_control:
             if _ends_a_transaction(records, position):
-                self._aborting.discard(header.producer_id)
+                self._aborting.pop(header.producer_id, None)
             return False
         return not (header.is_transactional and header.producer_id in self._aborting)
 

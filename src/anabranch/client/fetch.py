@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from struct import Struct
 from typing import Any, NamedTuple
 
 from anabranch.client.cluster import Cluster, check, no_leader
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.types import ZERO_TOPIC_ID, Buffer, TopicId
+from anabranch.core.wire.batch import BATCH_OVERHEAD, PREFIX
 from anabranch.core.wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -26,6 +28,9 @@ from anabranch.core.wire.messages.list_offsets import (
 
 BY_NAME = 12
 """The newest Fetch version that names topics."""
+_START = Struct(">qi").unpack_from
+_DELTA = Struct(">i").unpack_from
+DELTA_AT = 23
 NOT_READY = frozenset({ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.OFFSET_NOT_AVAILABLE})
 """A new leader does not know yet where its log ends for readers (KIP-207)."""
 
@@ -163,3 +168,19 @@ async def list_offsets(
         return dict(sorted(found.items()))
 
     return await cluster.retrying(attempt)
+
+
+def whole_batches(records: Buffer) -> tuple[int, int]:
+    """(bytes of the whole batches in a fetched record set, the offset that follows the last one).
+
+    (0, -1) when there is none. Only lengths are read; a length that cannot be ends the walk.
+    """
+    end, position, last = len(records), 0, -1
+    while end - position >= BATCH_OVERHEAD:
+        length = _START(records, position)[1]
+        if length < BATCH_OVERHEAD - PREFIX or position + PREFIX + length > end:
+            break
+        last, position = position, position + PREFIX + length
+    if last < 0:
+        return 0, -1
+    return position, _START(records, last)[0] + _DELTA(records, last + DELTA_AT)[0] + 1

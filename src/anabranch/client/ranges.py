@@ -14,15 +14,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from struct import Struct
 from typing import NamedTuple
 
 from anabranch.client.cluster import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Cluster, may_help
 from anabranch.client.connection import ConnectionLost
-from anabranch.client.fetch import Fetched, fetch, list_offsets
+from anabranch.client.fetch import Fetched, fetch, list_offsets, whole_batches
+from anabranch.client.fetch_ahead import FetchAhead, after
 from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.partition import READ_COMMITTED
 from anabranch.core.types import EARLIEST, LATEST, ZERO_TOPIC_ID, Buffer
-from anabranch.core.wire.batch import BATCH_OVERHEAD, PREFIX
 
 PART_BYTES = (2 << 20) - (64 << 10)
 """Asked for at a time: an answer of that size still fits into a buffer that is used again."""
@@ -30,10 +30,6 @@ WAIT_MS = 500
 PATIENCE_SECONDS = 120.0
 GONE_SECONDS = 10.0
 """A topic that no broker knows for so long is deleted: a new one is known in less."""
-
-_START = Struct(">qi").unpack_from
-_DELTA = Struct(">i").unpack_from
-DELTA_AT = 23
 
 UNKNOWN = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
 
@@ -70,6 +66,9 @@ class ReadOptions:
     part_bytes: int = PART_BYTES
     wait_ms: int = WAIT_MS
     patience_seconds: float = PATIENCE_SECONDS
+    ahead_bytes: int = 0
+    """Of parts that are asked for at a time: several fetches are in flight where it is more than
+    two of `part_bytes`, so that a partition far away gives more than one part a round trip."""
 
 
 @dataclass
@@ -95,13 +94,14 @@ class _Range:
     def missing(self) -> str:
         return f"offsets {self.offset} to {self.until - 1}"
 
-    async def part(self) -> Fetched:
-        """Ask the leader once. Raises ApiError, ConnectionLost, RangeLost."""
+    async def part(self, offset: int) -> Fetched:
+        """Ask the leader once for what begins at `offset`. Raises ApiError, ConnectionLost,
+        RangeLost."""
         if self.leader is None:
             self.leader = await self._find_leader()
         reading = self.reading
         answers = await fetch(
-            self.cluster, self.topic, {self.partition: self.offset},
+            self.cluster, self.topic, {self.partition: offset},
             leaders={self.partition: self.leader}, max_wait_ms=reading.wait_ms,
             max_bytes=reading.part_bytes, partition_max_bytes=reading.part_bytes,
             isolation_level=reading.isolation_level, topic_id=self.topic_id or ZERO_TOPIC_ID,
@@ -122,6 +122,26 @@ class _Range:
                 return each.leader_id
         why = f"There is no partition {self.place}."
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why)
+
+    def taken(self, answer: Fetched, asked: int) -> Part:
+        """The whole batches of an answer, from the wanted offset on. Raises ReadingStalled."""
+        size, next_offset = whole_batches(answer.records)
+        if next_offset <= self.offset:
+            raise ReadingStalled(
+                f"{self.place}: what broker {self.leader} sent for offset {self.offset} is not a "
+                "complete record batch; its copy of the log is damaged there. If another replica "
+                "has it whole, make that broker the leader and read again; else begin behind it."
+            )
+        records: Buffer = memoryview(answer.records)[:size]
+        aborted = answer.aborted
+        if asked < self.offset:
+            records, aborted = after(records, aborted, self.offset)
+        return Part(records, next_offset, aborted)
+
+    def end_of(self, answer: Fetched) -> int:
+        """Where the records end that the leader gives to this reader."""
+        is_committed = self.reading.isolation_level == READ_COMMITTED
+        return answer.last_stable_offset if is_committed else answer.high_watermark
 
     def moved_to(self, offset: int) -> None:
         """The range is read up to `offset`."""
@@ -201,39 +221,28 @@ async def read_range(
     `topic_id` is the topic that the offsets were counted in, where that is known. Raises RangeLost,
     ReadingStalled, ApiError for what trying again cannot help.
     """
-    state = _Range(cluster, topic, partition, topic_id, until, reading or ReadOptions(), start)
-    while state.offset < until:
-        try:
-            answer = await state.part()
-            if not len(answer.records):
-                await state.check_end(answer)
+    reading = reading or ReadOptions()
+    state = _Range(cluster, topic, partition, topic_id, until, reading, start)
+    in_flight = max(1, reading.ahead_bytes // reading.part_bytes)
+    ahead = FetchAhead(state.part, until, in_flight, reading.part_bytes)
+    try:
+        while state.offset < until:
+            try:
+                answer, asked = await ahead.next_answer(state.offset)
+                if not len(answer.records):
+                    ahead.drop()
+                    await state.check_end(answer)
+                    continue
+            except (ApiError, ConnectionLost) as fault:
+                ahead.drop()
+                await state.failed(fault)
                 continue
-        except (ApiError, ConnectionLost) as fault:
-            await state.failed(fault)
-            continue
-        size, next_offset = whole_batches(answer.records)
-        if next_offset <= state.offset:
-            raise ReadingStalled(
-                f"{state.place}: what broker {state.leader} sent for offset {state.offset} is not "
-                "a complete record batch; its copy of the log is damaged there. If another replica "
-                "has it whole, make that broker the leader and read again; else begin behind it."
-            )
-        records = memoryview(answer.records)[:size]
-        yield Part(records, next_offset, answer.aborted)
-        state.moved_to(next_offset)  # only now: the consumer's time is no silence of the brokers
-
-
-def whole_batches(records: Buffer) -> tuple[int, int]:
-    """(bytes of the whole batches in a fetched record set, the offset that follows the last one).
-
-    (0, -1) when there is none. Only lengths are read; a length that cannot be ends the walk.
-    """
-    end, position, last = len(records), 0, -1
-    while end - position >= BATCH_OVERHEAD:
-        length = _START(records, position)[1]
-        if length < BATCH_OVERHEAD - PREFIX or position + PREFIX + length > end:
-            break
-        last, position = position, position + PREFIX + length
-    if last < 0:
-        return 0, -1
-    return position, _START(records, last)[0] + _DELTA(records, last + DELTA_AT)[0] + 1
+            part = state.taken(answer, asked)
+            ahead.learn(
+                part.next_offset, offsets=part.next_offset - state.offset,
+                size_bytes=len(part.records), end=state.end_of(answer),
+            )  # fmt: skip
+            yield part
+            state.moved_to(part.next_offset)  # only now: the consumer's time is no silence
+    finally:
+        ahead.drop()

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from anabranch.client.ranges import whole_batches
+from anabranch.client.fetch import whole_batches
 from anabranch.core.types import Buffer
 from anabranch.core.wire.batch import BatchHeader, crc_is_valid, read_header
 

@@ -15,8 +15,8 @@ from typing import NamedTuple
 from anabranch.client.admin import ResourceKind, describe_configs
 from anabranch.client.cluster import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Cluster
 from anabranch.client.connection import ConnectionLost
-from anabranch.client.fetch import Fetched, fetch, list_offsets
-from anabranch.client.ranges import PART_BYTES, Part, whole_batches
+from anabranch.client.fetch import Fetched, fetch, list_offsets, whole_batches
+from anabranch.client.ranges import PART_BYTES, Part
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.partition import READ_COMMITTED
 from anabranch.core.types import EARLIEST, LATEST
