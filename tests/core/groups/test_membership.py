@@ -381,3 +381,25 @@ def test_an_id_that_was_given_to_a_dynamic_member_joins_as_no_static_one(world):
     assert world.join(given, instance_id="j").error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert world.group().static_members == {"i": static.member_id}
     assert list(world.group().members) == [static.member_id]
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_a_member_is_limited_by_each_protocol_and_not_by_the_sum_of_all(world, count):
+    """Only what it says under the chosen protocol becomes part of the group's record (KAFKA-2017);
+    clients offer several, each with all their topics."""
+    most = world.broker.config.message_max_bytes
+    large = {name: bytes(most - 1000) for name in ("range", "a", "b", "c")[:count]}
+    joined = world.enter(protocols=large)
+    assert (joined.error_code, joined.protocol_name) == (0, "range")
+    synced = world.sync(joined.member_id, joined.generation_id, {joined.member_id: b"A"})
+    assert (synced.error_code, synced.assignment) == (0, b"A")
+
+
+def test_a_protocol_that_no_record_of_the_group_could_hold_is_refused(world):
+    most = world.broker.config.message_max_bytes
+    for protocols in (
+        {"small": b"", "large": bytes(most)},
+        {f"p{n}": bytes(most // 2) for n in range(20)},
+    ):
+        assert world.join(protocols=protocols).error_code == ErrorCode.INVALID_REQUEST
+        assert world.state() == "none"

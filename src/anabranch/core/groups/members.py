@@ -41,6 +41,8 @@ UNKNOWN_MEMBER = ""
 
 MOST_PROTOCOLS = 100
 """Ways to assign that one member may offer; clients have four."""
+MOST_OFFERED = 8
+"""Of `message.max.bytes`: what a member says under all of them together, which stays in memory."""
 
 MOST_IDS_GIVEN = 10_000
 """Member ids of one group that were given out and not joined with, each until its session's time is
@@ -101,12 +103,18 @@ def join(coordinator: Groups, asked: Join, now_ms: int) -> JoinGroupResponse | A
 
 
 def _is_storable(coordinator: Groups, asked: Join) -> bool:
-    """Whether what the member says could ever be part of its group's record.
+    """Whether what the member says under any protocol, which may be the one that is chosen, could
+    be part of its group's record (KAFKA-2017).
 
     Kafka keeps it in memory and fails when the group is to be written.
     """
-    said = sum(len(name) + len(metadata) for name, metadata in asked.protocols)
-    return len(asked.protocols) <= MOST_PROTOCOLS and said <= coordinator.config.message_max_bytes
+    most_bytes = coordinator.config.message_max_bytes
+    sizes = [len(name) + len(metadata) for name, metadata in asked.protocols]
+    return (
+        len(sizes) <= MOST_PROTOCOLS
+        and max(sizes, default=0) < most_bytes
+        and sum(sizes) <= MOST_OFFERED * most_bytes
+    )
 
 
 def _has_room(coordinator: Groups, group: Group, member_id: str) -> bool:
