@@ -11,12 +11,17 @@ from aiokafka.admin.config_resource import ConfigResource as AioResource
 from aiokafka.admin.config_resource import ConfigResourceType as AioType
 from confluent_kafka import KafkaError, TopicPartition
 from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
     NewPartitions,
     NewTopic,
     OffsetSpec,
+    ResourcePatternType,
     ResourceType,
 )
 from kafka import TopicPartition as PythonPartition
@@ -37,6 +42,21 @@ def code_of(futures):
     with pytest.raises(confluent_kafka.KafkaException) as refused:
         result(futures)
     return refused.value.args[0].code()
+
+
+def test_security_is_disabled_for_clients_that_ask_for_acls(node, admin):
+    """MirrorMaker's synchronisation of ACLs knows this answer; any other one ends it."""
+    any_topic = AclBindingFilter(
+        ResourceType.TOPIC, None, ResourcePatternType.ANY, None, None, AclOperation.ANY,
+        AclPermissionType.ANY,
+    )  # fmt: skip
+    rule = AclBinding(
+        ResourceType.TOPIC, "t", ResourcePatternType.LITERAL, "User:a", "*", AclOperation.READ,
+        AclPermissionType.ALLOW,
+    )  # fmt: skip
+    assert admin.describe_acls(any_topic).result(SECONDS) == []  # as of Apache Kafka
+    assert code_of(admin.create_acls([rule])) == KafkaError.SECURITY_DISABLED
+    assert code_of(admin.delete_acls([any_topic])) == KafkaError.SECURITY_DISABLED
 
 
 def test_confluent_topics(node, admin):

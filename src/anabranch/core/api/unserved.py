@@ -12,9 +12,6 @@ from types import MappingProxyType
 UNSERVED = MappingProxyType(
     {
         17: "SaslHandshake",
-        29: "DescribeAcls",
-        30: "CreateAcls",
-        31: "DeleteAcls",
         34: "AlterReplicaLogDirs",
         36: "SaslAuthenticate",
         38: "CreateDelegationToken",
