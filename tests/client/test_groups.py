@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from anabranch.client import every_broker
@@ -132,3 +134,10 @@ async def test_what_was_answered_is_listed_though_nothing_more_is(fault):
 async def test_who_may_not_ask_for_the_topic_still_gets_the_groups():
     cluster = TwoBrokers(topic=ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "no"))
     assert await listed(cluster) == (["of-1", "of-2"], [])
+
+
+async def test_a_cluster_without_groups_answers_at_once(monkeypatch):
+    """No topic of offsets, and nothing listed that shows that there is one."""
+    monkeypatch.setattr(every_broker, "PASS_OVER_SECONDS", 3600)
+    cluster = TwoBrokers({1: [()], 2: [()]})
+    assert await asyncio.wait_for(listed(cluster), 5) == ([], [])

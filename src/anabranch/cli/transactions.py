@@ -100,7 +100,7 @@ def list_(
         found = await transactions.list_transactions(
             cluster, states=states, longer_than_ms=longer_than_ms, pattern=pattern
         )
-        return found, await transactions.silent_coordinators(cluster)
+        return found, await transactions.silent_coordinators(cluster, found)
 
     (found, faults), silent = ask(bootstrap, work, timeout_seconds=timeout_seconds)
     if as_json:

@@ -80,18 +80,28 @@ def still_loading(code: int, *, of: str = "") -> ApiError | None:
     return None
 
 
-async def coordinating(cluster: Cluster, topic: str) -> list[MetadataResponsePartition]:
+async def coordinating(
+    cluster: Cluster, topic: str, *, exists: bool
+) -> list[MetadataResponsePartition]:
     """The partitions of a topic whose leaders are coordinators. Empty while there is none, or where
-    the client may not ask."""
+    the client may not ask. A broker that does not know the topic is believed at once, unless it
+    `exists`, as what was listed shows: then its metadata is old."""
+    nothing = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+
+    async def attempt() -> list[MetadataResponsePartition]:
+        try:
+            return (await cluster.topic(topic)).partitions
+        except ApiError as fault:
+            if exists or fault.code not in nothing:
+                raise
+            return []
+
     try:
-        found = await cluster.retrying(lambda: cluster.topic(topic), seconds=PASS_OVER_SECONDS)
+        return await cluster.retrying(attempt, seconds=PASS_OVER_SECONDS)
     except ApiError as fault:
-        if fault.code in (
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-        ):  # fmt: skip
+        if fault.code in nothing:
             return []
         raise
-    return found.partitions
 
 
 def said(fault: Fault, name: str) -> str:

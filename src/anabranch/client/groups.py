@@ -90,14 +90,14 @@ async def list_groups(cluster: Cluster) -> Groups:
 
     told, faults = await ask_every_broker(cluster, ask)
     groups = {group.group_id: group for group in told}
-    missing = await _missing(cluster, faults)
+    missing = await _missing(cluster, faults, exists=bool(groups))
     return Groups([groups[name] for name in sorted(groups)], missing)
 
 
-async def _missing(cluster: Cluster, faults: dict[int, Fault]) -> dict[str, Fault]:
+async def _missing(cluster: Cluster, faults: dict[int, Fault], *, exists: bool) -> dict[str, Fault]:
     """Whose groups are missing: of the brokers that cannot answer, those that coordinate some."""
     try:
-        partitions = await coordinating(cluster, OFFSETS_TOPIC)
+        partitions = await coordinating(cluster, OFFSETS_TOPIC, exists=exists)
     except (ApiError, ConnectionLost) as fault:
         return {**{f"broker {each}": faults[each] for each in sorted(faults)}, OFFSETS_TOPIC: fault}
     leaders = {each.leader_id for each in partitions} or faults.keys()

@@ -147,11 +147,11 @@ def _described(state: TransactionState, broker_id: int) -> Described:
     )
 
 
-async def silent_coordinators(cluster: Cluster) -> dict[Place, Fault]:
+async def silent_coordinators(cluster: Cluster, lists: Lists) -> dict[Place, Fault]:
     """The partitions of transactional ids whose coordinator cannot answer, and why: a broker lists
     the ids that it could load, and says nothing of the others. Empty where the client may not ask
     (TOPIC_AUTHORIZATION_FAILED)."""
-    partitions = await coordinating(cluster, TRANSACTION_TOPIC)
+    partitions = await coordinating(cluster, TRANSACTION_TOPIC, exists=bool(lists.ids))
     places = [(TRANSACTION_TOPIC, each.partition_index) for each in partitions]
     faults = (await ask_partitions(cluster, places, seconds=PASS_OVER_SECONDS)).faults
     return {
@@ -213,7 +213,7 @@ async def find_hanging(
 
 async def _silent(cluster: Cluster, lists: Lists) -> dict[str, Fault]:
     """The coordinators that cannot answer: who they are, with a sentence, and why."""
-    partitions = await silent_coordinators(cluster)
+    partitions = await silent_coordinators(cluster, lists)
     return {
         **{said(fault, f"broker {each}"): fault for each, fault in lists.faults.items()},
         **{
