@@ -23,6 +23,7 @@ from anabranch.sim.checks.violation import Violation
 from anabranch.sim.diskless import DisklessPerformer
 from anabranch.sim.diskless_plan import EVERY, FIRST_SEED, OF_EACH
 from anabranch.sim.life import draw_plan
+from anabranch.sim.objects import HANG_US
 from anabranch.sim.plan import BY_NAME
 from anabranch.sim.processes import Process, State
 from anabranch.sim.remote import LOST, UNANSWERED, RemoteFaults
@@ -90,6 +91,16 @@ def test_calls_get_lost_are_done_unanswered_or_late():
         assert ("key" in scene.remotes.objects.objects) is at_once
         scene.world.run(scene.world.now_us + 61_000_000)
         assert ("key" in scene.remotes.objects.objects) is in_the_end
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+def test_a_put_that_hangs_is_answered_as_late_as_a_call_ends(is_done):
+    scene = Scene()
+    objects = scene.remotes.objects
+    objects.hangs["node-1"] = lambda _: is_done
+    assert not scene.made(partial(objects.put, "node-1", "key", [b"x"]), HANG_US / 1e6 - 1)
+    scene.world.run(scene.world.now_us + 2_000_000)
+    assert ("key" in objects.objects) is is_done
 
 
 def test_a_put_never_replaces():
@@ -217,7 +228,7 @@ def test_one_seed_of_eight_has_diskless_topics_and_the_others_are_as_they_were()
     assert having == [n for n in range(FIRST_SEED, 2 * FIRST_SEED) if n % EVERY == OF_EACH]
     kinds = {fault.kind for seed in range(4, 4_000, 8) for fault in draw_plan(seed).faults}
     assert {"objects-away", "coordinator-flaky", "writer-lingers", "crash-after-put"} <= kinds
-    assert {"sleep-after-put", "objects-away-for-minutes"} <= kinds
+    assert {"sleep-after-put", "objects-away-for-minutes", "puts-hang"} <= kinds
 
 
 def test_where_a_diskless_topic_is_made_again_no_fault_has_clients_name_topics_by_name():

@@ -31,6 +31,11 @@ DISKLESS: tuple[Exported, ...] = (
     ),
     Exported("anabranch_diskless_put_bytes_total", COUNTER, "Bytes of objects that were stored."),
     Exported(
+        "anabranch_diskless_puts_repeated_total",
+        COUNTER,
+        "Uploads that were started a second time because the first one was late.",
+    ),
+    Exported(
         "anabranch_diskless_commit_seconds",
         SUMMARY,
         "Committed objects, and the time to commit them.",

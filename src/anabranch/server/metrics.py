@@ -143,6 +143,7 @@ def samples_of_diskless(counts: Mapping[str, float]) -> Iterator[Sample]:
             age_seconds = counts[f"last_{step}_age_ms"] / 1000
             yield f"{prefix}last_{step}_age_seconds", (), age_seconds
     yield prefix + "put_bytes_total", (), counts["put_bytes"]
+    yield prefix + "puts_repeated_total", (), counts["puts_repeated"]
     yield prefix + "batches_total", (), counts["batches"]
     yield prefix + "failed_objects_total", ("put",), counts["failed"]
     yield prefix + "failed_objects_total", ("commit",), counts["refused"]

@@ -167,6 +167,9 @@ class DisklessPerformer:
 
         self.remotes.objects.put(name, effect.object_key, effect.buffers, told)
 
+    def _end_puts(self, effect: does.EndPuts) -> None:
+        """A call that was made may be done, and answered: the machine does not listen to it."""
+
     def _commit(self, effect: does.CommitObject) -> None:
         if self._process is not self.node:
             self.remotes.met.add("two-writers")
@@ -267,6 +270,7 @@ def _hopping(performer: DisklessPerformer, told: Callable[[Any], None]) -> Calla
 _TABLE: dict[type, Callable[[DisklessPerformer, Any], None]] = {
     does.PrepareObjects: DisklessPerformer._prepare,
     does.PutObject: DisklessPerformer._put,
+    does.EndPuts: DisklessPerformer._end_puts,
     does.CommitObject: DisklessPerformer._commit,
     does.AskOutcome: DisklessPerformer._outcome,
     does.RefuseObjects: DisklessPerformer._refuse,

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from anabranch.sim.hanging_puts import HangingPuts
 from anabranch.sim.processes import State
 from anabranch.sim.remote import Remote, RemoteFaults
 
@@ -27,6 +28,7 @@ MOST_SLOW_US = 3_000_000
 MOST_LATE_US = 30_000_000
 MOST_JUMP_MS = 900_000
 """Longer than any lease."""
+MOST_HANGING = 10
 SLEEP_MS = 700_000
 """Of a broker that sleeps beyond its lease: the coordinator's clock goes on by so much."""
 
@@ -48,6 +50,7 @@ class DisklessFaults:
             "writer-lingers": self._linger,
             "crash-after-put": self._crash_after_put,
             "sleep-after-put": self._sleep_after_put,
+            "puts-hang": self._hang,
         }
         for remote in (self.remotes.objects, self.remotes.coordinator):
             table |= self._of(remote)
@@ -71,6 +74,7 @@ class DisklessFaults:
             performer.end()
         self._lingering.clear()
         self.remotes.after_put.clear()
+        self.remotes.objects.hangs.clear()
 
     def _note(self, fault: Fault, who: str, text: str = "") -> None:
         self.world.note("fault", who, f"{fault.kind} {text}".rstrip())
@@ -144,6 +148,17 @@ class DisklessFaults:
         return _nothing
 
     # Of writers.
+
+    def _hang(self, fault: Fault) -> Undo | None:
+        """The first put of each of the next objects hangs; some are done in the end."""
+        node = self._aimed(fault)
+        if node is None:
+            return None
+        count = 1 + fault.other % MOST_HANGING
+        self._note(fault, node.name, str(count))
+        objects = self.remotes.objects
+        hanging = HangingPuts(objects, node, count, is_done=fault.strength < 0.5)
+        return hanging.end
 
     def _linger(self, fault: Fault) -> Undo | None:
         """The node crashes, and its process writes on; the next one starts."""

@@ -45,6 +45,9 @@ MORE_SINCE = 200
 that are made again twice."""
 MINUTES_US = (70 * SECOND_US, 150 * SECOND_US)
 """How long the store, or the coordinator, is away where that takes minutes."""
+HANGS = "puts-hang"
+HANGS_SINCE = 1_000
+"""From this seed on, puts hang in some."""
 IDLE_SINCE = 800
 """From this seed on, some have producers that are idle until the coordinator forgets them."""
 ONLY_LATE = 3
@@ -78,6 +81,8 @@ def with_diskless(plan: Plan) -> Plan:
         plan = _with_more(plan, diskless, Random(f"{seed}/more-diskless"))
     if seed >= IDLE_SINCE:
         plan = _with_idle_producers(plan, Random(f"{seed}/idle-producers"))
+    if seed >= HANGS_SINCE:
+        plan = _with_hanging_puts(plan, Random(f"{seed}/hanging-puts"))
     kept = _that_keep_ids_apart(plan)
     return replace(plan, faults=tuple(sorted(kept, key=lambda fault: fault.at_us)))
 
@@ -166,6 +171,15 @@ def _with_idle_producers(plan: Plan, random: Random) -> Plan:
     ]  # fmt: skip
     operations = sorted((*diskless.operations, *rests), key=lambda operation: operation.at_us)
     return replace(plan, diskless=replace(diskless, operations=tuple(operations)))
+
+
+def _with_hanging_puts(plan: Plan, random: Random) -> Plan:
+    """Brokers have connections to the store that are dead."""
+    if random.random() < 0.6:
+        return plan
+    lasts_us = (5 * SECOND_US, 20 * SECOND_US)
+    faults = [_fault(random, HANGS, random.randrange(*lasts_us)) for _ in range(3)]
+    return replace(plan, faults=(*plan.faults, *faults))
 
 
 def _config(random: Random) -> dict[str, str]:

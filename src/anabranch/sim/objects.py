@@ -15,6 +15,10 @@ from anabranch.core.types import Buffer
 from anabranch.sim.remote import Done, Remote
 from anabranch.sim.world import World
 
+HANG_US = 30_000_000
+"""How long a put hangs: as long as a broker waits for a call."""
+HANGING = "hanging"
+
 
 class Stored(NamedTuple):
     """One object."""
@@ -31,6 +35,8 @@ class SimObjects(Remote):
         self.objects: dict[str, Stored] = {}
         self.on_put: list[Callable[[str], None]] = []
         self.on_delete: list[Callable[[str], None]] = []
+        self.hangs: dict[str, Callable[[str], bool | None]] = {}
+        """Of a caller: whether its put of an object hangs, see `hanging_puts.py`."""
 
     def put(self, caller: str, key: str, buffers: Sequence[Buffer], done: Done) -> None:
         """See ObjectStore."""
@@ -45,7 +51,15 @@ class SimObjects(Remote):
             for told in self.on_put:
                 told(key)
 
-        self.call(caller, "put", act, done)
+        hangs = self.hangs.get(caller)
+        is_done = hangs(key) if hangs else None
+        if is_done is None:
+            self.call(caller, "put", act, done)
+            return
+        self.met["put", HANGING] += 1
+        if is_done:
+            self.world.after(HANG_US, self._carry_out, act)
+        self.world.after(HANG_US, done, self.unanswered())
 
     def read(self, caller: str, key: str, ranges: Sequence[tuple[int, int]], done: Done) -> None:
         """See ObjectStore."""

@@ -335,7 +335,9 @@ class Diskless:
         if not self.is_on:
             return {}
         counts = self.writing.counts
-        names = ("puts", "put_bytes", "put_ms", "commits", "commit_ms", "batches")
+        names = (
+            "puts", "puts_repeated", "put_bytes", "put_ms", "commits", "commit_ms", "batches",
+        )  # fmt: skip
         found: dict[str, float] = {name: getattr(counts, name) for name in names}
         for name in ("put", "commit"):
             last_ms = getattr(counts, f"last_{name}_ms")

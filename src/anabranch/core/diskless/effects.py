@@ -6,6 +6,7 @@ made side by side; the machine itself keeps them in order where order counts.
 
     PrepareObjects  coordinator.prepare    -> list[Prepared]
     PutObject       store.put              -> None
+    EndPuts         every put of an object is given up; neither they nor this have an answer
     CommitObject    coordinator.commit     -> Committed
     AskOutcome      coordinator.outcome    -> Committed
     RefuseObjects   coordinator.refuse     -> None
@@ -42,6 +43,12 @@ class PutObject(msgspec.Struct, frozen=True, eq=False):
     object_key: str
     buffers: Sequence[Buffer]
     byte_size: int
+
+
+class EndPuts(msgspec.Struct, frozen=True, eq=False):
+    """Puts of an object that are still under way are of no use any more."""
+
+    object_id: int
 
 
 class CommitObject(msgspec.Struct, frozen=True, eq=False):
@@ -107,6 +114,7 @@ class ReadObject(msgspec.Struct, frozen=True, eq=False):
 Effect: TypeAlias = (
     PrepareObjects
     | PutObject
+    | EndPuts
     | CommitObject
     | AskOutcome
     | RefuseObjects

@@ -9,6 +9,9 @@ which they were cut, so that each partition has the order of arrival.
               ▼                         ▼
             failed                   ASKING ──▶ done, failed, or COMMITTING again
 
+A put that takes much longer than usual is made a second time, under the same name, and the first
+success counts: one connection that hangs does not hold up the objects behind it.
+
 When an object is cut: at once when the buffer is full; else when `interval_ms` have passed since
 the last one that was not full, and with an interval of 0 when no such one is under way.
 
@@ -33,6 +36,7 @@ from anabranch.core.diskless.effects import (
     AskOutcome,
     CommitObject,
     Effect,
+    EndPuts,
     PrepareObjects,
     PutObject,
     ReadOn,
@@ -60,6 +64,14 @@ LEASE_LEFT_MS = 120_000
 PUT_ATTEMPTS = 3
 RETRY_MS, MOST_RETRY_MS = 50, 2_000
 """Pause after a call that failed, doubled each time up to the second one."""
+LATE_MS, MOST_LATE_MS, LATE_FACTOR = 1_000, 10_000, 4
+"""A put is late after so many times what one usually takes, within these bounds. Each further time
+it waits twice as long."""
+USUAL_MS, USUAL_SHARE = 500, 8
+"""What a put is thought to take before the first one; each changes that by its share."""
+MOST_REPEATED = MOST_UPLOADS
+"""Puts that are made again and have no answer yet: a store that is slow as a whole has at most
+twice its work, and then the usual time grows."""
 PATIENCE_MS = 20_000
 """How long a batch waits for an id: its client gives up soon, and would find it doubled."""
 
@@ -83,6 +95,7 @@ class Upload:
         "encoded",
         "is_full",
         "prepared",
+        "puts",
         "since_ms",
         "stage",
         "tickets",
@@ -97,8 +110,10 @@ class Upload:
         self.is_full = is_full
         self.stage = Stage.PUTTING
         self.attempts = 0
+        self.puts = 0
+        """How many of it are under way."""
         self.due_ms = NEVER_MS
-        """When the call that failed is made again."""
+        """When the call that failed, or is late, is made again."""
         self.since_ms = 0
         self.commit: Commit | None = None
 
@@ -121,11 +136,11 @@ class WritingCounts:
 
     __slots__ = (
         "batches", "commit_ms", "commits", "failed", "last_commit_ms", "last_put_ms", "put_bytes",
-        "put_ms", "puts", "refused",
+        "put_ms", "puts", "puts_repeated", "refused",
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self.puts = self.put_bytes = self.put_ms = 0
+        self.puts = self.put_bytes = self.put_ms = self.puts_repeated = 0
         self.commits = self.commit_ms = self.batches = 0
         self.failed = self.refused = 0
         self.last_put_ms = self.last_commit_ms = -1
@@ -160,6 +175,7 @@ class DisklessWriter:
         """The broker epoch for which ids are being asked."""
         self._prepare_due_ms, self._prepare_attempts = 0, 0
         self._unfull_ms = -NEVER_MS
+        self._usual_put_ms = USUAL_MS
         self._is_over = False
         """Whether nothing is committed any more."""
         self._was_crowded = False
@@ -255,6 +271,8 @@ class DisklessWriter:
             return  # nobody waits for it
         if isinstance(effect, PrepareObjects):
             self._prepared(result, now_ms)
+        elif isinstance(effect, PutObject) and not self._is_put_awaited(effect.object_id):
+            pass  # another put of this object has succeeded before, or none is to any more
         elif not isinstance(effect, RefuseObjects):
             object_id = (
                 effect.commit.object_id
@@ -343,15 +361,35 @@ class DisklessWriter:
 
     def _call(self, upload: Upload, now_ms: int) -> None:
         """Make the call that an object's stage is about."""
-        upload.since_ms = now_ms
-        prepared = upload.prepared
         if upload.stage is Stage.PUTTING:
-            encoded = upload.encoded
-            self._effects.append(PutObject(*prepared[:2], encoded.buffers, encoded.byte_size))
-        elif upload.stage is Stage.COMMITTING:
+            self._begin_put(upload, now_ms)
+            return
+        upload.since_ms = now_ms
+        if upload.stage is Stage.COMMITTING:
             self._effects.append(CommitObject(self._commit_of(upload)))
         else:
-            self._effects.append(AskOutcome(*prepared[:2]))
+            self._effects.append(AskOutcome(*upload.prepared[:2]))
+
+    def _begin_put(self, upload: Upload, now_ms: int) -> None:
+        """Put an object, for the first time, after a failure, or because it is late."""
+        late_ms = min(max(LATE_MS, LATE_FACTOR * self._usual_put_ms), MOST_LATE_MS)
+        upload.due_ms = now_ms + (late_ms << upload.puts)
+        if upload.puts:
+            repeated = sum(each.puts - 1 for each in self.uploads if each.puts)
+            if repeated >= MOST_REPEATED:
+                return
+            self.counts.puts_repeated += 1
+        upload.puts += 1
+        upload.since_ms = now_ms
+        prepared, encoded = upload.prepared, upload.encoded
+        self._effects.append(PutObject(*prepared[:2], encoded.buffers, encoded.byte_size))
+
+    def _end_puts(self, upload: Upload) -> None:
+        """What is under way beside the put that counted need not end."""
+        upload.due_ms = NEVER_MS
+        if upload.puts:
+            upload.puts = 0
+            self._effects.append(EndPuts(upload.prepared.object_id))
 
     def _commit_of(self, upload: Upload) -> Commit:
         if upload.commit is None:
@@ -373,19 +411,32 @@ class DisklessWriter:
     def _upload(self, object_id: int) -> Upload:
         return next(each for each in self.uploads if each.prepared.object_id == object_id)
 
+    def _is_put_awaited(self, object_id: int) -> bool:
+        return any(
+            each.prepared.object_id == object_id and each.stage is Stage.PUTTING
+            for each in self.uploads
+        )
+
     def _put(self, upload: Upload, _result: Any, now_ms: int) -> None:
         upload.stage = Stage.STORED
+        upload.puts -= 1
+        self._end_puts(upload)
+        took_ms = now_ms - upload.since_ms
+        self._usual_put_ms += (took_ms - self._usual_put_ms) // USUAL_SHARE
         counts = self.counts
         counts.puts += 1
         counts.put_bytes += upload.encoded.byte_size
-        counts.put_ms += now_ms - upload.since_ms
+        counts.put_ms += took_ms
         counts.last_put_ms = now_ms
         self._on_stored(upload)
 
     def _put_failed(self, upload: Upload, fault: StorageFault, now_ms: int) -> None:
+        upload.puts -= 1
         if isinstance(fault, ObjectTaken):  # it is another's, and stays
             self.counts.failed += 1
             self._give_up(upload, ErrorCode.KAFKA_STORAGE_ERROR)
+        elif upload.puts:
+            pass  # another one may succeed
         elif upload.attempts < PUT_ATTEMPTS - 1:
             upload.retry(now_ms)
         else:
@@ -408,6 +459,7 @@ class DisklessWriter:
             upload.stage = Stage.COMMITTING
             upload.retry(now_ms)
         elif answer.state is CommitState.REFUSED:
+            self._stock.clear()  # the coordinator's clock was set forward: they are over, too
             self.counts.refused += 1
             self._give_up(upload, ErrorCode.KAFKA_STORAGE_ERROR)
         elif len(answer.verdicts) != len(upload.tickets):  # so late that they are forgotten
@@ -436,6 +488,7 @@ class DisklessWriter:
 
     def _give_up(self, upload: Upload, code: ErrorCode) -> None:
         self.uploads.remove(upload)
+        self._end_puts(upload)
         for ticket in upload.tickets:
             self._fail(ticket, code)
 

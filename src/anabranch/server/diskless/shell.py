@@ -75,6 +75,8 @@ class DisklessShell:
         self._is_refused = False
         """Whether the coordinator was found to be an older copy."""
         self._tasks: set[asyncio.Task[None]] = set()
+        self._puts: dict[int, set[asyncio.Task[None]]] = {}
+        """By object."""
         self._timer: asyncio.TimerHandle | None = None
         self._due_ms = NEVER_MS
         self._stopping = self._is_leaving = False
@@ -139,8 +141,10 @@ class DisklessShell:
         for effect in machine.take_effects():
             if isinstance(effect, does.ReadOn):
                 asyncio.get_running_loop().call_soon(self._read_on)
+            elif isinstance(effect, does.EndPuts):
+                self._end_puts(effect.object_id)
             else:
-                self._start(self._make(effect))
+                self._begin_call(effect)
         if machine.older is not None and not self._is_refused:
             self._ask_nothing_more(self._stores, machine.older)
         if machine.why_deposed != self._why_deposed:
@@ -162,10 +166,29 @@ class DisklessShell:
 
     # Calls.
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _begin_call(self, effect: does.Effect) -> None:
+        task = self._start(self._make(effect))
+        if isinstance(effect, does.PutObject):
+            self._puts.setdefault(effect.object_id, set()).add(task)
+            task.add_done_callback(partial(self._put_ended, effect.object_id))
+
+    def _put_ended(self, object_id: int, task: asyncio.Task[None]) -> None:
+        puts = self._puts.get(object_id, set())
+        puts.discard(task)
+        if not puts:
+            self._puts.pop(object_id, None)
+
+    def _end_puts(self, object_id: int) -> None:
+        """All that are under way; the one that has succeeded is this very step."""
+        for task in self._puts.pop(object_id, ()):
+            if task is not asyncio.current_task():
+                task.cancel()
 
     async def _make(self, effect: does.Effect) -> None:
         assert self._stores is not None

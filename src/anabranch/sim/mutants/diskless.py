@@ -98,6 +98,36 @@ MUTANTS = (
         "::test_what_lies_side_by_side_is_read_in_parts",
     ),
     Mutant(
+        name="diskless-put-that-hangs-is-waited-for",
+        rule="a put that hangs is made again before its call is over",
+        module=f"{DISKLESS}.writer",
+        old="        upload.due_ms = now_ms + (late_ms << upload.puts)\n",
+        new="        upload.due_ms = NEVER_MS\n",
+        seed=1000001004,
+        caught_by="D8",
+    ),
+    Mutant(
+        name="diskless-failed-put-ends-the-others",
+        rule="a put that failed gives up no object of which another put is under way",
+        module=f"{DISKLESS}.writer",
+        old="        elif upload.puts:\n            pass  # another one may succeed\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/diskless/test_writer.py"
+        "::test_a_put_that_failed_often_waits_for_the_one_under_way",
+    ),
+    Mutant(
+        name="diskless-ids-that-are-over-are-tried",
+        rule="object ids are not used after the coordinator has refused one of them",
+        module=f"{DISKLESS}.writer",
+        old="            self._stock.clear()  # the coordinator's clock was set forward:"
+        " they are over, too\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/diskless/test_writer.py"
+        "::test_ids_that_are_over_by_the_coordinators_clock_fail_once",
+    ),
+    Mutant(
         name="slow-store-read-twice",
         rule="only some of the reads that are late are made twice",
         module="anabranch.server.diskless.shell",
