@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from random import Random
 
 import pytest
@@ -20,7 +21,12 @@ from anabranch.core.controller.cluster_state import ClusterState
 from anabranch.core.controller.controller import Controller
 from anabranch.core.controller.diskless import figures, reconciler
 from anabranch.core.controller.diskless.racks import DEGRADED, HEALTHY, UNAVAILABLE, Racks
-from anabranch.core.controller.diskless.reconciliation import next_step, wish
+from anabranch.core.controller.diskless.reconciliation import (
+    UNLED,
+    next_step,
+    placement,
+    wish,
+)
 from anabranch.core.controller.history import MOST_A_DECISION
 from anabranch.core.metadata.batches import decode_batches
 from anabranch.core.metadata.committed_log import CommittedLog
@@ -193,6 +199,56 @@ def test_an_unregistered_rack_is_waited_for_and_then_forgotten():
     check_all(world)
 
 
+def preferred_counts(world, *brokers):
+    """How many lists each broker is the first of."""
+    firsts = Counter(row[0] for row in rows(world))
+    return [firsts[each] for each in brokers]
+
+
+def led_counts(world, *brokers):
+    leaders = Counter(partition.leader for partition in world.image.topic("t").partitions.values())
+    return [leaders[each] for each in brokers]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.lists(st.sampled_from([1, 2, 3]), min_size=1, max_size=2, unique=True),
+                min_size=1, max_size=3))  # fmt: skip
+@example([[3], [2, 3]])
+def test_racks_that_were_gone_lead_again(visits):
+    """Whichever racks went for longer than the threshold, and in whatever order they return."""
+    world = racked_world(1, 2, 3)
+    diskless(world, partitions=12)
+    for number, gone in enumerate(visits):
+        stay = [each for each in (1, 2, 3) if each not in gone]
+        live(world, THRESHOLD_MS + 40_000, *stay)
+        assert preferred_counts(world, *stay) == [12 // len(stay)] * len(stay)
+        for broker_id in gone:
+            world.register(broker_id, incarnation=10 + number, rack=RACKS[broker_id])
+            stay.append(broker_id)
+            live(world, 4_000, *stay)
+        assert preferred_counts(world, 1, 2, 3) == [4, 4, 4]
+    said = [each for each in world.reasons if each.code == "DISKLESS_PREFERRED_LEADER_CHANGED"]
+    assert said
+    live(world, 320_000, 1, 2, 3)
+    assert led_counts(world, 1, 2, 3) == [4, 4, 4], "the balance of preferred leaders has run"
+    offset = world.image.offset
+    live(world, 320_000, 1, 2, 3)
+    assert world.image.offset == offset
+    check_all(world)
+
+
+def test_a_list_that_an_operator_ordered_keeps_its_order():
+    world = racked_world(1, 2, 3)
+    diskless(world, partitions=6)
+    for index in range(6):
+        assert reassign(world, "t", index, [2, 1, 3]) == (0, None)
+    live(world, 5_000, 1, 2, 3)
+    fail_over(world)
+    live(world, 20_000, 1, 2)
+    live(world, 20_000, 1, 2, 3)
+    assert rows(world) == [(2, 1, 3)] * 6
+
+
 # Time
 
 
@@ -322,6 +378,43 @@ def test_with_auto_reconcile_off_drift_stays_and_is_said_once():
     set_config(world, RECONCILE, "true")
     live(world, 2_000, 1, 2, 3)
     assert racks_of(rows(world)[0]) == ["a", "b", "c"]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sets(st.integers(1, 6)), st.sets(st.integers(1, 6)), st.integers(1, 3))
+@example({4}, set(), 3)
+def test_with_auto_reconcile_off_a_living_broker_of_its_racks_leads(survivors, closed, width):
+    """Whoever dies and whoever is cordoned; or it is said why nobody leads."""
+    world = racked_world(1, 2, 3, 4, 5, 6, **{RECONCILE.replace(".", "_"): "false"})
+    diskless(world)
+    assert reassign(world, "t", 0, [1, 2, 3][:width]) == (0, None)
+    live(world, 3_000, 1, 2, 3, 4, 5, 6)
+    (before,) = rows(world)
+    for broker_id in closed:
+        cordon(world, broker_id)
+    for broker_id in {1, 2, 3, 4, 5, 6} - survivors:
+        world.beat(broker_id, want_fence=True)
+    live(world, 4_000, *sorted(survivors))
+    partition = world.partition("t")
+    if survivors.isdisjoint(before):
+        racks = {RACKS[each] for each in before}
+        able = {each for each in survivors - closed if RACKS[each] in racks}
+        assert (partition.leader in able) if able else (partition.leader == -1)
+        came = set(partition.replicas) - set(before)
+        assert len(came) == bool(able)
+        assert racks_of(partition.replicas) == racks_of(before)
+        view = placement(partition.replicas, partition.leader, Racks(world.image), reconciles=False)
+        assert (UNLED in view.sentences) == (not able)
+        told = [each.sentence for each in world.reasons if each.code == "DISKLESS_FROZEN"]
+        assert able or "1 diskless partition(s) have no leader" in told[-1]
+    else:
+        assert rows(world) == [before], "nothing else moves"
+        assert partition.leader in survivors
+    check_all(world)
+    offset = world.image.offset
+    live(world, 10_000, *sorted(survivors))
+    assert [rows(world), world.partition("t").leader] == [[partition.replicas], partition.leader]
+    assert world.image.offset - offset < 30, "only absences are written"
 
 
 # What was written before
@@ -629,7 +722,7 @@ def unsettled(world):
     for topic in world.image.topics_by_id.values():
         for partition in topic.partitions.values():
             row, leader = partition.replicas, partition.leader
-            found.append(next_step(row, leader, wish(row, leader, racks), racks, {}))
+            found.append(next_step(row, leader, wish(row, leader, racks), racks, {}, {}))
     return [step for step in found if step is not None]
 
 

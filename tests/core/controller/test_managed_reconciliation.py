@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import permutations, product
 
 import pytest
@@ -148,7 +149,7 @@ def test_every_partition_comes_to_one_replica_a_rack_step_by_step_and_stays():
             partition = partition_on(row, racks)
             for steps in range(LONGEST):  # noqa: B007
                 wanted = wish(partition.replicas, partition.leader, racks)
-                step = next_step(partition.replicas, partition.leader, wanted, racks, carried)
+                step = next_step(partition.replicas, partition.leader, wanted, racks, carried, {})
                 seen = placement(partition.replicas, partition.leader, racks, reconciles=True)
                 if step is None:
                     break
@@ -168,12 +169,28 @@ def test_every_partition_comes_to_one_replica_a_rack_step_by_step_and_stays():
             assert (seen.rack_coverage == 100) == (full and bool(racks.target))
 
 
+PREFERRED = [{1: 9, 2: 1, 3: 4, 4: 4}, {1: 0, 2: 3, 3: 7, 4: 1}]
+
+
+def test_no_step_leaves_a_living_replica_preferred_by_two_fewer_partitions():
+    for (states, racks), preferred, row in product(IMAGES, PREFERRED, ROWS):
+        leader = partition_on(row, racks).leader
+        step = next_step(row, leader, wish(row, leader, racks), racks, {}, preferred)
+        if step is None:
+            continue
+        after = Counter(preferred)
+        after[row[0]] -= 1
+        after[step.row[0]] += 1
+        living = [after[each] for each in step.row if each in racks.living]
+        assert not living or after[step.row[0]] - min(living) <= 1, (states, row, step)
+
+
 def test_one_replica_in_each_living_rack_never_moves_whoever_carries_more():
     racks = Racks(image_of((LIVES, LIVES, LIVES, LIVES)))
     for row in permutations((2, 3, 4)):
         for leader in row:
             wanted = wish(row, leader, racks)
-            assert next_step(row, leader, wanted, racks, {2: 100}) is None
+            assert next_step(row, leader, wanted, racks, {2: 100}, {}) is None
 
 
 def test_a_replacement_takes_the_place_in_the_list():
@@ -182,7 +199,7 @@ def test_a_replacement_takes_the_place_in_the_list():
     found = []
     while True:
         wanted = wish(partition.replicas, partition.leader, racks)
-        step = next_step(partition.replicas, partition.leader, wanted, racks, {})
+        step = next_step(partition.replicas, partition.leader, wanted, racks, {}, {})
         if step is None:
             break
         found.append(step.row)
@@ -193,14 +210,14 @@ def test_a_replacement_takes_the_place_in_the_list():
 def test_the_leader_stays_where_it_can():
     racks = Racks(image_of((LIVES, LIVES, LIVES, LIVES)))
     wanted = wish((1, 2, 3, 4), 2, racks)
-    assert next_step((1, 2, 3, 4), 2, wanted, racks, {}).row == (2, 3, 4)
+    assert next_step((1, 2, 3, 4), 2, wanted, racks, {}, {}).row == (2, 3, 4)
 
 
 def test_a_cordoned_leader_goes_after_the_others():
     racks = Racks(image_of((CORDONED, LIVES, LIVES, LIVES)))
     rows, row, leader = [], (1, 2, 9, 3, 4), 1
     for _ in range(2):
-        step = next_step(row, leader, wish(row, leader, racks), racks, {})
+        step = next_step(row, leader, wish(row, leader, racks), racks, {}, {})
         row = step.row
         rows.append(row)
     assert rows == [(1, 2, 3, 4), (2, 3, 4)]

@@ -103,6 +103,7 @@ def diskless_life() -> World:
     world = racked_world(1, 2, 3)
     diskless(world, "d")
     live(world, 320_000, 1, 2)
+    diskless(world, "e", partitions=4)
     world.register(7, rack="d")
     live(world, 2_000, 1, 2, 7)
     set_config(world, "diskless.managed.rf.auto.reconcile", "false")
@@ -112,6 +113,9 @@ def diskless_life() -> World:
     )
     world.commit([leaderless])
     live(world, 2_000, 1, 2)
+    world.register(4, rack="a")
+    world.beat(1, want_fence=True)
+    live(world, 2_000, 2, 4)
     return world
 
 
@@ -189,6 +193,7 @@ def test_nothing_is_said_without_a_code_of_the_table(told: World) -> None:
         "removed; "
         "effective replication factor 2",
         "d-0 loses the replica on broker 3, because rack c is unavailable",
+        "e-3 prefers broker 7 as its leader instead of broker 1: it is preferred by more partitions",
         "1 diskless partition(s) come closer to one replica in each rack; no records move",
     ],
 )

@@ -22,7 +22,13 @@ class Scene:
     def __init__(self) -> None:
         self.now_ms = 0
         self.brokers = {each: Broker(1, fenced=False, leaving=False) for each in RACKS}
-        model: Any = SimpleNamespace(brokers=self.brokers, place=lambda _key: "t-0")
+        self.partitions: dict[Any, Partition] = {}
+        model: Any = SimpleNamespace(
+            brokers=self.brokers,
+            partitions=self.partitions,
+            place=lambda _key: "t-0",
+            is_diskless=lambda _key: True,
+        )
         self.checks = ManagedChecks(model)
         self.checks.racks, self.checks.threshold_ms = RACKS, THRESHOLD_MS
         self.checks.now_ms = lambda: self.now_ms
@@ -74,3 +80,18 @@ def test_the_threshold_counts_from_the_decision_that_a_slow_store_commits(slow_m
         return
     with pytest.raises(Violation, match=r"^R1: Replica 2 replaces one"):
         scene.move((1, 4), (1, 4, 2))
+
+
+@pytest.mark.parametrize("first", [1, 4])
+def test_r1_a_replica_that_comes_leads_its_share(first: int) -> None:
+    scene = Scene()
+    before = partition((1,), 0)
+    now = partition((first, 5 - first), 1)
+    scene.partitions.update({(b"t" * 16, index): before for index in range(3)})
+    scene.partitions[KEY] = now
+    scene.checks.begins({KEY: before})
+    if first == 4:
+        scene.checks.look(KEY, before, now)
+        return
+    with pytest.raises(Violation, match=r"^R1: Broker 1 is the first of 3 lists"):
+        scene.checks.look(KEY, before, now)

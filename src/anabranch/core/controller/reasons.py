@@ -57,6 +57,8 @@ class Code(StrEnum):
     DISKLESS_RECONCILED = "DISKLESS_RECONCILED"
     DISKLESS_REPLICA_ADDED = "DISKLESS_REPLICA_ADDED"
     DISKLESS_REPLICA_REMOVED = "DISKLESS_REPLICA_REMOVED"
+    DISKLESS_PREFERRED_LEADER_CHANGED = "DISKLESS_PREFERRED_LEADER_CHANGED"
+    DISKLESS_REPLICA_REPLACED = "DISKLESS_REPLICA_REPLACED"
     DISKLESS_REPLICAS_REPAIRED = "DISKLESS_REPLICAS_REPAIRED"
     DISKLESS_FROZEN = "DISKLESS_FROZEN"
 
@@ -104,6 +106,10 @@ CODES: Mapping[Code, str] = {
     Code.DISKLESS_REPLICA_ADDED: "A diskless partition got a replica in a rack; no records move.",
     Code.DISKLESS_REPLICA_REMOVED: "A replica of a diskless partition was removed; no records "
     "move.",
+    Code.DISKLESS_PREFERRED_LEADER_CHANGED: "Another replica of a diskless partition is preferred "
+    "to lead, so that brokers lead evenly.",
+    Code.DISKLESS_REPLICA_REPLACED: "A diskless partition without a living replica got one, "
+    "although auto-reconcile is off.",
     Code.DISKLESS_REPLICAS_REPAIRED: "A diskless partition was recorded like a classic one.",
     Code.DISKLESS_FROZEN: "Diskless partitions are not changed, because auto-reconcile is off.",
     Code.CONTROLLER_REGISTERED: "A controller registered with its address and supported features.",

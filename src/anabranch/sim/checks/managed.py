@@ -2,13 +2,15 @@
 
 What: epochs never go back, and a change of leader raises the leader epoch. A replica comes where no
 living one of its rack is; a living one goes only where its rack has another, and a dead one when
-its broker has been away for the threshold, or no replica lives. The last one never goes. What an
-operator asked for needs no other reason. At rest each rack has one (`unplaced`). Source:
+its broker has been away for the threshold, or no replica lives. The last one never goes. A change
+leaves the preferred leader one that leads, of those that live, no more lists than another and one.
+What an operator asked for needs no other reason. At rest each rack has one (`unplaced`). Source:
 decision 0059. Not here: one state alone (`metadata.py`).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 from anabranch.core.types import TopicPartition
@@ -29,6 +31,8 @@ class ManagedChecks:
         self.threshold_ms = 0
         self.asked: set[tuple[TopicPartition, tuple[int, ...]]] = set()
         """Replicas that an operator asked for."""
+        self._firsts: Counter[int] = Counter()
+        """Lists by the broker that is the first of them, before each change of a batch."""
         self._away_since: dict[int, int] = {}
         self._told_ms: dict[int, int] = {}
         """When a controller last decided that a broker goes away."""
@@ -48,6 +52,16 @@ class ManagedChecks:
                 since_ms = told_ms if now_ms - told_ms <= SLOWEST_COMMIT_MS else now_ms
                 self._away_since.setdefault(broker_id, since_ms)
 
+    def begins(self, before: Mapping[Key, Partition | None]) -> None:
+        """A batch was applied; `before` is what it touched, in the order of its records."""
+        self._firsts.clear()
+        if not any(map(self.model.is_diskless, before)):
+            return
+        for key, now in self.model.partitions.items():
+            partition = before.get(key, now)
+            if partition is not None:
+                self._firsts.update(partition.replicas[:1])
+
     def look(self, key: Key, before: Partition | None, now: Partition) -> None:
         """Raise a Violation where a partition's new state cannot be."""
         if before is None or before is now:
@@ -55,6 +69,9 @@ class ManagedChecks:
         wrong = _went_wrong(before, now)
         if not wrong and (self.model.place(key), now.replicas) not in self.asked:
             wrong = self._moved(before.replicas, now.replicas)
+            wrong = wrong or self._is_uneven(before.replicas, now.replicas)
+        self._firsts.subtract(before.replicas[:1])
+        self._firsts.update(now.replicas[:1])
         if wrong:
             told = {"partition": self.model.place(key), "before": before, "now": tuple(now)}
             raise Violation("R1", wrong, told)
@@ -76,6 +93,18 @@ class ManagedChecks:
                 return f"Replica {broker_id} lives, is its rack's only one, and went."
             if not beside and not self._rack_is_gone(broker_id):
                 return f"Replica {broker_id} went before its rack was away for the threshold."
+        return ""
+
+    def _is_uneven(self, before: tuple[int, ...], now: tuple[int, ...]) -> str:
+        """Whether a change of the replicas leaves a living one behind that leads too few lists."""
+        if set(before) == set(now):
+            return ""
+        leads = self._firsts[now[0]] + 1 - (before[0] == now[0])
+        for broker_id in filter(self._lives, now):
+            if leads - self._firsts[broker_id] + (broker_id == before[0]) > 1:
+                return (
+                    f"Broker {now[0]} is the first of {leads} lists, broker {broker_id} of fewer."
+                )
         return ""
 
     def _beside(self, broker_id: int, replicas: Iterable[int]) -> set[int]:

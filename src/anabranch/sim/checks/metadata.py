@@ -112,6 +112,7 @@ class MetadataChecks:
         self._remember(changes, end_offset)
         self._check_brokers(changes)
         self.managed.brokers_changed()
+        self.managed.begins(changes.partitions)
         touched = dict(changes.partitions)
         for broker_id in changes.brokers:
             for key in model.keys_of.get(broker_id, ()):

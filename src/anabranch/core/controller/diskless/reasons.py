@@ -6,7 +6,7 @@ Rule kept: a sentence is made from state alone and names the cause, as in
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from anabranch.core.controller.diskless.racks import RackState
@@ -86,7 +86,14 @@ def was_stepped(
 ) -> Iterator[Reason]:
     """A step of one partition, and whom it made leader."""
     details = {"partition": place, "from": list(before.replicas), "to": list(step.row)}
-    if step.came:
+    if step.came and step.went:
+        sentence = (
+            f"{place} had no living replica: broker {step.came[0]} replaces broker {step.went[0]} "
+            f"of rack {racks.rack_of[step.came[0]]}, although diskless.managed.rf.auto.reconcile "
+            "is false"
+        )
+        yield Reason(Code.DISKLESS_REPLICA_REPLACED, sentence, details)
+    elif step.came:
         names = ", ".join(f"{each} (rack {racks.rack_of[each]})" for each in step.came)
         sentence = f"{place} gets a replica on broker {names}, the least loaded of the rack"
         yield Reason(Code.DISKLESS_REPLICA_ADDED, sentence, details)
@@ -94,7 +101,23 @@ def was_stepped(
         names = ", ".join(f"{each}, {_why(each, racks)}" for each in step.went)
         sentence = f"{place} loses the replica on broker {names}"
         yield Reason(Code.DISKLESS_REPLICA_REMOVED, sentence, details)
+    yield from _prefers(place, before, step, details)
     yield from _leads(place, before, record, "its replicas changed")
+
+
+def _prefers(
+    place: str, before: PartitionImage, step: Step, details: Mapping[str, object]
+) -> Iterator[Reason]:
+    """That another replica is the preferred leader now."""
+    was, now = before.replicas[0], step.row[0]
+    if was == now or (step.came and step.went):
+        return
+    because = "it was removed" if was in step.went else "it is preferred by more partitions"
+    yield Reason(
+        Code.DISKLESS_PREFERRED_LEADER_CHANGED,
+        f"{place} prefers broker {now} as its leader instead of broker {was}: {because}",
+        details,
+    )
 
 
 def was_repaired(
@@ -109,14 +132,21 @@ def was_repaired(
     yield from _leads(place, before, record, "one of its replicas is alive")
 
 
-def frozen_reason(count: int) -> Reason:
-    """That nothing is done although something should be."""
-    return Reason(
-        Code.DISKLESS_FROZEN,
-        f"{count} diskless partition(s) do not have one replica in each rack, and "
-        "diskless.managed.rf.auto.reconcile is false",
-        {"count": count},
-    )
+def frozen_reason(count: int, unled: int) -> Reason:
+    """That nothing is done although something should be; `unled` have no leader."""
+    said = []
+    if count:
+        said.append(
+            f"{count} diskless partition(s) do not have one replica in each rack, and "
+            "diskless.managed.rf.auto.reconcile is false"
+        )
+    if unled:
+        said.append(
+            f"{unled} diskless partition(s) have no leader, because no broker of their replicas' "
+            "racks can get a replica"
+        )
+    details = {"count": count, "without_leader": unled}
+    return Reason(Code.DISKLESS_FROZEN, "; ".join(said), details)
 
 
 def _why(broker_id: int, racks: Racks) -> str:

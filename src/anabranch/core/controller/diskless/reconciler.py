@@ -3,7 +3,8 @@
 What: every so often it counts how long brokers are unreachable (`absence.py`), sees which racks
 have changed (`racks.py`), and makes the next steps of partitions that are not as they should be
 (`reconciliation.py`), at most `diskless.managed.rf.max.moves.per.sec` of them a second. With
-`diskless.managed.rf.auto.reconcile` off it makes none, and says so.
+`diskless.managed.rf.auto.reconcile` off it makes none, and says so; only a partition of which no
+replica lives still gets a living one in its racks, since nobody could use it.
 
 Why a list of partitions to look at, and not a look at all of them: a broker that dies concerns what
 it had, and nothing concerns a million partitions but a rack that comes or goes. Rules kept: every
@@ -39,6 +40,7 @@ from anabranch.core.controller.diskless.reconciliation import (
     Step,
     Wish,
     next_step,
+    rescue,
     wish,
 )
 from anabranch.core.controller.history import MOST_A_DECISION
@@ -79,6 +81,8 @@ MOST_SAID = MOST_A_DECISION - 1
 MOST_SAID_OF_MANY = 3
 """The same where more batches follow: a rack that comes may change thousands of partitions a
 second, each a line in the log."""
+NOTHING_FROZEN = 0, 0
+"""Partitions that are not changed while auto-reconcile is off, and those without a leader."""
 
 
 def batch_of(moves_per_sec: int) -> int:
@@ -130,7 +134,7 @@ class ReconcilerDuty:
         self._swept: set[str] = set()
         """Racks that every partition was looked at for since they came."""
         self._reconciles = True
-        self._said_frozen = 0
+        self._said_frozen = NOTHING_FROZEN
         self._degraded_at_ms: dict[str, int] = {}
         """Since when racks are seen without capacity in this term."""
 
@@ -276,17 +280,20 @@ class ReconcilerDuty:
             else:
                 self.unsteady[key] = moves
         self._pace.spend(len(look.records))
-        return look.result() or self._frozen()
+        return look.result() or self._frozen(state)
 
-    def _frozen(self) -> Result[None] | None:
+    def _frozen(self, state: ClusterState) -> Result[None] | None:
         """Say that nothing is done, when that has changed."""
         if self.todo:
             return None
-        frozen = 0 if self._reconciles else sum(self.unsteady.values())
-        was, self._said_frozen = self._said_frozen, frozen
-        if frozen in (0, was):
+        frozen, unled = 0, 0
+        if not self._reconciles:
+            frozen = sum(self.unsteady.values())
+            unled = sum(1 for key in state.leaderless if key in state.diskless.keys)
+        was, self._said_frozen = self._said_frozen, (frozen, unled)
+        if self._said_frozen in (NOTHING_FROZEN, was):
             return None
-        return Result((NoOpRecord(),), None, (frozen_reason(frozen),))
+        return Result((NoOpRecord(),), None, (frozen_reason(frozen, unled),))
 
 
 def _loses(broker_id: int, before: Racks, after: Racks) -> bool:
@@ -321,6 +328,7 @@ class _Look:
         self._most_said = most_said
         self._reconciles = reconciles
         self._carried = Counter(state.replica_count)
+        self._preferred = Counter(state.preferred_count)
 
     def at(self, key: PartitionKey) -> bool | None:
         """Look at a partition, and make its next step; None when it is as it should be, else
@@ -330,24 +338,32 @@ class _Look:
             return None
         partition = state.partition(key)
         wanted = self._wish(partition.replicas, partition.leader)
-        step = next_step(partition.replicas, partition.leader, wanted, racks, self._carried)
-        row = step.row if step is not None and self._reconciles else partition.replicas
+        step = next_step(
+            partition.replicas, partition.leader, wanted, racks, self._carried, self._preferred
+        )
+        made = step
+        if not self._reconciles:
+            made = rescue(partition.replicas, wanted, racks, self._carried)
+        row = partition.replicas if made is None else made.row
         record = change_diskless(*key, partition, row, racks.living.__contains__)
         if record is not None and len(self.records) >= self._allowed:
             self.is_full = True
         elif record is not None:
             self.records.append(record)
-            made = step if self._reconciles else None
             if made is not None:
-                for broker_id in made.came:
-                    self._carried[broker_id] += 1
-                for broker_id in made.went:
-                    self._carried[broker_id] -= 1
+                self._count(partition.replicas, made)
             if len(self.records) <= self._most_said:
                 self._say(key, partition, made, record)
         if step is not None:
             return True
         return False if wanted.wait or wanted.is_held else None
+
+    def _count(self, before: Row, made: Step) -> None:
+        """What a step changes for those after it."""
+        self._carried.update(made.came)
+        self._carried.subtract(made.went)
+        self._preferred.subtract(before[:1])
+        self._preferred.update(made.row[:1])
 
     def _wish(self, row: Row, leader: int) -> Wish:
         wanted = self._wishes.get((row, leader))
@@ -372,5 +388,5 @@ class _Look:
         """The batch, None without records."""
         if not self.records:
             return None
-        reasons = (summary(len(self.records)), *self._reasons)
+        reasons = (summary(len(self.records)), *self._reasons[:MOST_SAID])
         return Result(tuple(self.records), None, reasons, atomic=False)

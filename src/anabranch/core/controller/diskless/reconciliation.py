@@ -11,7 +11,9 @@ should replace, and racks that should have one; `next_step` makes one change of 
   replica of the partition lives;
 - first what comes is added, then what goes is removed, and the leader last;
 - a replica that moves inside its rack takes the place of the one before in the list, so that the
-  preferred leader stays in its rack.
+  preferred leader stays in its rack;
+- where a step leaves the brokers preferred by uneven numbers of partitions, another replica is
+  preferred (`preferred.py`): so a rack that returns leads again.
 
 Every step comes nearer to the end and a partition that is as it should be has none, so that
 reconciliation goes quiet. No bytes move. Source: decision 0059. Not here: when and how many
@@ -25,6 +27,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
+from anabranch.core.controller.diskless.preferred import evened
 from anabranch.core.controller.diskless.racks import DEGRADED, HEALTHY, UNAVAILABLE, Racks
 
 Row = tuple[int, ...]
@@ -94,10 +97,24 @@ class Step(NamedTuple):
 
 
 def next_step(
-    row: Row, leader: int, wanted: Wish, racks: Racks, carried: Mapping[int, int]
+    row: Row,
+    leader: int,
+    wanted: Wish,
+    racks: Racks,
+    carried: Mapping[int, int],
+    preferred: Mapping[int, int],
 ) -> Step | None:
     """The next change, None when there is none to make; `carried` are the replicas that each broker
-    has, over all topics."""
+    has, `preferred` the partitions that it is the preferred leader of, over all topics."""
+    step = _change(row, leader, wanted, racks, carried)
+    if step is None:
+        return None
+    return step._replace(row=evened(step.row, row, racks.living, preferred))
+
+
+def _change(
+    row: Row, leader: int, wanted: Wish, racks: Racks, carried: Mapping[int, int]
+) -> Step | None:
     if wanted.add or wanted.replace:
         return _add(row, wanted, racks, carried)
     if wanted.keep == row:
@@ -105,6 +122,16 @@ def next_step(
     extras = [each for each in row if each not in wanted.keep]
     going = tuple(each for each in extras if each != leader) or tuple(extras)
     return Step(tuple(each for each in row if each not in going), (), going)
+
+
+def rescue(row: Row, wanted: Wish, racks: Racks, carried: Mapping[int, int]) -> Step | None:
+    """The change that is made although nothing is reconciled: where no replica lives, a living
+    broker of its rack takes the place of the first that can be replaced. None elsewhere."""
+    if not wanted.replace or not racks.living.isdisjoint(row):
+        return None
+    dead = wanted.replace[0]
+    broker_id = least_loaded(racks.rack_of[dead], racks, carried)
+    return Step(tuple(broker_id if each == dead else each for each in row), (broker_id,), (dead,))
 
 
 def _add(row: Row, wanted: Wish, racks: Racks, carried: Mapping[int, int]) -> Step:
@@ -189,8 +216,14 @@ def _is_crowded(wanted: Wish, racks: Racks) -> bool:
     return len(set(names)) < len(names)
 
 
+UNLED = (
+    "it has no leader: none of its replicas is on a living broker, and no broker of their racks "
+    "can get one; start one of them, or remove its cordon"
+)
+
+
 def _sentences(row: Row, wanted: Wish, racks: Racks, *, reconciles: bool) -> list[str]:
-    said = []
+    said = [UNLED] if racks.living.isdisjoint(row) and not wanted.replace else []
     off = "" if reconciles else ", but diskless.managed.rf.auto.reconcile is false"
     for name in wanted.add:
         said.append(f"rack {name} has no replica and gets one{off}")
