@@ -1,11 +1,19 @@
 """Metadata: who is there, who leads, what is created on the way."""
 
+from itertools import product
+
 import pytest
+from immutables import Map
+from msgspec.structs import replace
 from tests.core.api.in_memory_node import Denying, InMemoryNode, broker_image
 
 from anabranch.core.access.authorize import NOT_ASKED, Operation, ResourceType
 from anabranch.core.errors import ErrorCode
 from anabranch.core.types import ZERO_TOPIC_ID
+from anabranch.core.wire.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    TopicRequest,
+)
 from anabranch.core.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 
@@ -185,3 +193,50 @@ def test_a_topic_s_partitions_are_made_once_an_image(node):
     assert first is second
     node.change("t", leader_epoch=4)
     assert ask(node, "t").topics[0].partitions[0].leader_epoch == 4
+
+
+FOLDERS = {1: b"a" * 16, 2: b"b" * 16, 3: b"c" * 16}
+LIES_IN = {  # where the metadata says that a replica lies -> whether it is there (KIP-858)
+    "a folder that works": (lambda broker_id: FOLDERS[broker_id], True),
+    "a folder that failed": (lambda _: b"x" * 16, False),
+    "no known folder": (lambda _: bytes(16), True),
+    "a lost folder": (lambda _: (1).to_bytes(16), False),
+    "a migrating folder": (lambda _: (2).to_bytes(16), True),
+}
+
+
+@pytest.mark.parametrize("describes", [False, True])
+def test_replicas_in_failed_folders_are_offline(node, describes):
+    """Each of three replicas anywhere, in partitions of the same brokers."""
+    places = [*product(LIES_IN.values(), repeat=3)]
+    node.topic(partitions=len(places), replicas=(1, 2, 3))
+    for broker_id, folder in FOLDERS.items():
+        leaderless(node, replace(broker_image(broker_id), log_dirs=(folder,)))
+    image = node.broker.image
+    topic = image.topic("t")
+    partitions = {
+        index: replace(topic.partitions[index], directories=tuple(map(told, (1, 2, 3), place)))
+        for index, place in enumerate(places)
+    }
+    topic = replace(topic, partitions=Map(partitions))
+    node.broker.image = replace(image, topics_by_id=Map({topic.topic_id: topic}))
+    if describes:
+        named = [TopicRequest(name="t")]
+        [answered] = node.send(DescribeTopicPartitionsRequest(topics=named), 0).topics
+    else:
+        [answered] = ask(node, "t").topics
+    assert len(answered.partitions) == len(places)
+    for place, partition in zip(places, answered.partitions, strict=True):
+        gone = [broker_id for broker_id, (_, is_there) in zip((1, 2, 3), place) if not is_there]
+        assert partition.offline_replicas == gone
+
+
+def told(broker_id, place):
+    return place[0](broker_id)
+
+
+def test_replicas_of_a_broker_that_registered_no_folders_are_not_offline(node):
+    node.topic(replicas=(1, 2))
+    node.change("t", directories=(b"x" * 16, b"x" * 16))
+    leaderless(node, broker_image(2))
+    assert ask(node, "t").topics[0].partitions[0].offline_replicas == []

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from anabranch.core.diskless.client_zone import NO_ZONE, racks_of, shown, zone_of
 from anabranch.core.diskless.topics import is_diskless
 from anabranch.core.errors import ErrorCode
+from anabranch.core.metadata.directories import emptied
 from anabranch.core.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from anabranch.core.types import NO_LEADER
 from anabranch.core.wire.messages.metadata import MetadataResponsePartition
@@ -145,7 +146,10 @@ class MetadataCache:
         alike: dict[Hashable, tuple[MetadataResponsePartition, bool]] = {}
         partitions, local = [], 0
         for index, state in sorted(topic.partitions.items()):
-            brokers = state.leader, state.replicas, state.isr, state.observers, state.missing
+            brokers = (
+                state.leader, state.replicas, state.isr, state.observers, state.missing,
+                state.directories,
+            )  # fmt: skip
             found = alike.get(brokers)
             if found is None:
                 found = alike[brokers] = _look(image, state, view, racks)
@@ -203,11 +207,7 @@ def partition_view(
         leader_epoch=state.leader_epoch,
         replica_nodes=replicas,
         isr_nodes=isr,
-        offline_replicas=offline_replicas(
-            image,
-            (*state.replicas, *awaited_replicas(state), *state.observers),
-            view.listener,
-        ),
+        offline_replicas=offline_replicas(image, state, view.listener, state.observers),
     )
 
 
@@ -233,9 +233,19 @@ def reachable_leader(
     return state.leader, ErrorCode.NONE
 
 
-def offline_replicas(image: MetadataImage, replicas: tuple[int, ...], listener: str) -> list[int]:
-    """Replicas whose broker is gone or fenced, or cannot be reached on this listener."""
-    return [broker for broker in replicas if not _alive(image, broker, listener)]
+def offline_replicas(
+    image: MetadataImage, state: PartitionImage, listener: str, observers: Sequence[int] = ()
+) -> list[int]:
+    """Replicas whose broker is gone or fenced, or cannot be reached on this listener, and those
+    that lie in a folder of it that failed (KIP-858)."""
+    named = (*state.replicas, *awaited_replicas(state), *observers)
+    lost = emptied(image, state)
+    return [
+        broker
+        for broker in named
+        if not _alive(image, broker, listener)
+        or (broker in lost and image.brokers[broker].log_dirs)
+    ]
 
 
 def listed_brokers(

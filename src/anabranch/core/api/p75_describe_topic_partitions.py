@@ -150,9 +150,7 @@ def _partition(
         isr_nodes=list(state.isr),
         eligible_leader_replicas=list(state.elr),
         last_known_elr=list(state.last_known_elr),
-        offline_replicas=offline_replicas(
-            broker.image, (*state.replicas, *awaited_replicas(state)), view.listener
-        ),
+        offline_replicas=offline_replicas(broker.image, state, view.listener),
     )
 
 
