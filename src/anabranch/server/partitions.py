@@ -81,7 +81,7 @@ class PartitionShell(Performer):
         """Follow a new image."""
         if self.hosting.is_stopping:
             return  # the next start follows it
-        self.hosting.follow(moved.image, moved.published, moved.deleted_before)
+        self.hosting.follow(moved.image, moved.published, moved.deleted_before, moved.deleted_ids)
         self.run()
         self._broker.image = moved.image
 

@@ -77,7 +77,7 @@ class HostingPerformer:
     def publish(self, moved: Act) -> list[TopicPartition]:
         """Follow a new image; which partitions were touched."""
         image = moved.image
-        self.machine.follow(image, moved.published, moved.deleted_before)
+        self.machine.follow(image, moved.published, moved.deleted_before, moved.deleted_ids)
         self._run()
         self.broker.image = image
         if self.machine.logs.compacted:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from random import Random
 
 from immutables import Map
@@ -128,9 +129,14 @@ class Stage:
         self.topics[name] = replace(topic, partitions=topic.partitions.set(index, state))
         return MetadataDelta(changed_partitions={topic.topic_id: (index,)})
 
-    def publish(self, delta: MetadataDelta | None = None, *deleted_before: str) -> None:
+    def publish(
+        self,
+        delta: MetadataDelta | None = None,
+        *deleted_before: str,
+        deleted_ids: Collection[TopicId] = (),
+    ) -> None:
         """Follow what the metadata says now."""
-        self.hosting.follow(self.image, delta, frozenset(deleted_before))
+        self.hosting.follow(self.image, delta, frozenset(deleted_before), frozenset(deleted_ids))
         self.run()
         self.broker.image = self.image
 

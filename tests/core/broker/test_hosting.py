@@ -326,6 +326,50 @@ def test_no_power_cut_brings_an_older_log_back_beside_one_in_another_folder(seed
     assert stage.partitions.get(*PLACE).log.end_offset == 0
 
 
+@pytest.mark.parametrize("folders", [1, 3])
+@pytest.mark.parametrize("is_made_again", [False, True])
+@pytest.mark.parametrize("is_told", [False, True])
+def test_what_was_deleted_while_the_broker_was_away_is_removed(is_told, is_made_again, folders):
+    """In whichever folders it lies; what no record tells of stays, and what never went does."""
+    stage = Stage()
+    for name in ("t", "u"):
+        stage.publish(stage.create(name))
+    stage.append(PLACE)
+    stage.sync()
+    (gone,) = stage.delete("t").deleted_topics
+    here = stage.folder_of(PLACE)
+    copies = {each for each in FOLDERS if each != here}
+    for path in sorted(copies)[: folders - 1]:
+        for name in list(stage.files.contents):
+            if name.startswith(f"{here}/{PLACE}/"):
+                copied = bytearray(stage.files.contents[name])
+                stage.files.contents[path + name[len(here) :]] = copied
+        stage.files.folders |= {path, f"{path}/{PLACE}"}
+    if is_made_again:
+        stage.create("t")
+    stage.start()
+    stage.publish(deleted_ids=[gone.topic_id] if is_told else [])
+    assert stage.count(does.DeleteLog) == (folders if is_told else 0)
+    assert stage.count(does.SetAside) == (folders if is_made_again and not is_told else 0)
+    assert stage.partitions.get("u", 0) is not None
+    if is_told:
+        assert not stage.hosting.logs.found
+    if is_made_again:
+        assert stage.partitions.get(*PLACE).log.end_offset == 0
+
+
+def test_a_topic_that_the_metadata_has_is_not_removed_whatever_is_told():
+    stage = Stage()
+    stage.publish(stage.create("t"))
+    topic_id = stage.topics["t"].topic_id
+    stage.append(PLACE)
+    stage.sync()
+    stage.start()
+    stage.publish(deleted_ids=[topic_id])
+    assert stage.count(does.DeleteLog) == 0
+    assert stage.partitions.get(*PLACE).log.end_offset == 1
+
+
 def test_a_replica_that_moved_away_meanwhile_is_set_aside():
     stage = Stage()
     stage.publish(stage.create("t"))

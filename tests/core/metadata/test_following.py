@@ -425,9 +425,33 @@ def test_a_broker_hears_which_topics_went_before_it_acts(
     node.catch_up(served)
     seen = set() if by_snapshot and not is_known else {"t1", "t2"}
     assert [each.deleted_before for each in node.acted] == [seen]
+    ids = {topic_id(1), topic_id(2)} if seen else set()
+    assert [each.deleted_ids for each in node.acted] == [ids]
     served.commit(removal(3))
     node.catch_up(served)
     assert not node.acted[-1].deleted_before, "the delta tells"
+
+
+@pytest.mark.parametrize("lives", [1, 2])
+def test_a_broker_that_stopped_before_it_acted_hears_again_what_went(
+    served: Served, node: Node, lives: int
+) -> None:
+    """Its copy has the removal already; what lies in its folders was not removed yet. Only ids are
+    told of what the copy had: a name may have been given again long ago."""
+    served.commit(topic(1), topic(3))
+    node.catch_up(served)
+    for _ in range(lives):
+        node.restart()
+        if served.image.topic("t1"):
+            served.commit(removal(1), topic(2), removal(2))
+        node.catch_up(served)
+        assert not node.acted
+    node.restart()
+    node.step(Registered(9))
+    served.commit(registration(9))
+    node.catch_up(served)
+    assert [each.deleted_ids for each in node.acted] == [{topic_id(1), topic_id(2)}]
+    assert [each.deleted_before for each in node.acted] == [set()]
 
 
 def test_the_registration_may_be_told_after_the_metadata(served: Served, node: Node) -> None:

@@ -27,7 +27,7 @@ class ImageBuilder:
         self.touched: dict[TopicId, dict[int, None]] = {}
         self.created: dict[TopicId, None] = {}
         self.deleted: list[TopicImage] = []
-        self.passing: list[str] = []
+        self.passing: list[TopicImage] = []
         self.configs: set[ConfigKey] = set()
         self.brokers: set[int] = set()
         self.scalars: dict[str, Any] = {}

@@ -186,13 +186,13 @@ class MetadataDelta(msgspec.Struct, frozen=True):
     """What a batch of records touched, and nothing else.
 
     `changed_partitions` has an entry for every topic of which partitions were made or changed,
-    also for created ones. `deleted_topics` are given as they were before; `passing_topics` are the
-    names of those that were created and deleted since.
+    also for created ones. `deleted_topics` are given as they were before; `passing_topics` were
+    created and deleted since.
     """
 
     created_topics: tuple[TopicId, ...] = ()
     deleted_topics: tuple[TopicImage, ...] = ()
-    passing_topics: tuple[str, ...] = ()
+    passing_topics: tuple[TopicImage, ...] = ()
     changed_partitions: Mapping[TopicId, tuple[int, ...]] = Map()
     changed_configs: frozenset[ConfigKey] = frozenset()
     changed_brokers: frozenset[int] = frozenset()

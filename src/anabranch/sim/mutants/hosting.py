@@ -127,8 +127,29 @@ MUTANTS = (
         module=HOSTED_LOGS,
         old="place.topic in self.deleted_before or ",
         new="",
-        seed=68010004,
-        caught_by="L5",
+        seed=NO_SCHEDULE,
+        caught_by=f"{HOSTING_TESTS}"
+        "::test_a_log_without_a_name_may_be_that_of_a_topic_which_was_seen_to_go[t-False-0]",
+    ),
+    Mutant(
+        name="deleted-topic-stays-on-disk",
+        rule="a log of a topic that was deleted while its broker was away is removed",
+        module=HOSTED_LOGS,
+        old="topic_id in self.deleted_ids and ",
+        new="False and ",
+        seed=NO_SCHEDULE,
+        caught_by=f"{HOSTING_TESTS}"
+        "::test_what_was_deleted_while_the_broker_was_away_is_removed[True-False-1]",
+    ),
+    Mutant(
+        name="deletion-forgotten-by-a-restart",
+        rule="a broker that stops before it acts hears of deletions again",
+        module="anabranch.core.metadata.following.copy",
+        old="                self.deleted_ids.update(topic.topic_id for topic in gone)\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/metadata/test_following.py"
+        "::test_a_broker_that_stopped_before_it_acted_hears_again_what_went[1]",
     ),
     Mutant(
         name="orphan-adopted-by-what-comes-later",

@@ -182,8 +182,8 @@ MUTANTS = (
         name="passing-topic-forgotten",
         rule="a topic that was created and deleted before a broker acts has gone as others have",
         module="anabranch.core.metadata.following.following",
-        old="            self._deleted.update(delta.passing_topics)\n",
-        new="",
+        old="for topic in (*delta.deleted_topics, *delta.passing_topics):",
+        new="for topic in delta.deleted_topics:",
         seed=NO_SCHEDULE,
         caught_by="tests/core/metadata/test_following.py"
         "::test_a_broker_hears_which_topics_went_before_it_acts[False-False]",

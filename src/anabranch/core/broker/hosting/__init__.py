@@ -11,7 +11,7 @@
 5. Hand `take_touched` to replication: the partitions whose replica came, went or changed.
 6. Have `cleaner` look for logs to compact, and perform the passes that it begins.
 
-    hosting.follow(image, delta, deleted_before)
+    hosting.follow(image, delta, deleted_before, deleted_ids)
     while hosting.advance(now_ms):
         for effect in hosting.take_effects():
             hosting.step(perform(effect), now_ms)

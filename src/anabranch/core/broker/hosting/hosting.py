@@ -36,7 +36,12 @@ from anabranch.core.log.upkeep import look_after, take_future
 from anabranch.core.metadata.image import RESOURCE_TOPIC, MetadataDelta, MetadataImage
 from anabranch.core.replication.replica import Replica
 from anabranch.core.settings.topic import log_config
-from anabranch.core.types import CLUSTER_METADATA_TOPIC, UNKNOWN_BROKER_EPOCH, TopicPartition
+from anabranch.core.types import (
+    CLUSTER_METADATA_TOPIC,
+    UNKNOWN_BROKER_EPOCH,
+    TopicId,
+    TopicPartition,
+)
 
 if TYPE_CHECKING:
     from anabranch.core.broker.hosting.host import Host
@@ -76,12 +81,15 @@ class Hosting:
         image: MetadataImage,
         delta: MetadataDelta | None,
         deleted_before: frozenset[str] = frozenset(),
+        deleted_ids: frozenset[TopicId] = frozenset(),
     ) -> None:
         """Follow a new image; `delta` None stands for everything in it, and is the first:
-        `deleted_before` are names of topics that went before it, see `Act`."""
+        `deleted_before` are names of topics that went before it, `deleted_ids` their ids, see
+        `Act`."""
         if self.is_stopping:
             return  # the next process follows it
         self.logs.deleted_before |= deleted_before
+        self.logs.deleted_ids |= deleted_ids
         if not self._is_open:
             self._is_open = True
             self._work.append(self._open_folders())

@@ -3,7 +3,8 @@
 What: the standing of each partition (`states.py`), what changes it, and what the performer has to
 do then. At most one log is being opened. Rules kept: a log of an older topic id, or of a replica
 that moved away, is set aside and not removed, because metadata may have been restored from an old
-copy; what the metadata does not know stays where it is; neither an empty log nor an older copy
+copy; what the metadata does not know stays where it is, but goes where the metadata log tells that
+its topic was deleted; neither an empty log nor an older copy
 takes the place of one that is away while others may count on that. Not here: following images
 (`hosting.py`).
 """
@@ -79,6 +80,8 @@ class Logs:
         self.found: dict[TopicPartition, tuple[Found, ...]] = {}
         self.deleted_before: frozenset[str] = frozenset()
         """Topics that went before the first image: a log without a name may be of one of them."""
+        self.deleted_ids: frozenset[TopicId] = frozenset()
+        """Topics of whose deletion the log tells, until all was followed."""
         self.flushed_late: dict[TopicPartition, Replica] = {}
         self.compacted: dict[TopicPartition, Replica] = {}
         self.touched: list[TopicPartition] = []
@@ -120,10 +123,20 @@ class Logs:
         for place, found in sorted(self.found.items()):
             for each in found:
                 self._sort_out(image, place, each)
+        self.deleted_ids = frozenset()
+
+    def _is_deleted(self, image: MetadataImage, found: Found) -> bool:
+        """Whether a log is of a topic of which it is certain that it was deleted."""
+        topic_id = found.topic_id
+        return topic_id in self.deleted_ids and topic_id not in image.topics_by_id
 
     def _sort_out(self, image: MetadataImage, place: TopicPartition, found: Found) -> None:
         topic = image.topic(place.topic)
         known = image.partition(place.topic, place.partition)
+        if self._is_deleted(image, found):
+            self._no_more_found(place, found)
+            self._effects.append(DeleteLog(found.path, place))
+            return
         if known and topic is not None and found.topic_id == topic.topic_id:
             if not self._partitions.is_placed_here(known):
                 self._no_more_found(place, found)
@@ -180,6 +193,9 @@ class Logs:
             self._partitions.older.add(place)
             return
         for each in others:
+            if self._is_deleted(image, each):
+                self._effects.append(DeleteLog(each.path, place))
+                continue
             is_second = found is not None and each.topic_id == topic_id
             self._set_aside(each.path, place, SECOND_COPY if is_second else ANOTHER_TOPIC)
         if found is None and not is_new and self._is_missing(assignment, others):

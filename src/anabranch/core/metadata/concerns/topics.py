@@ -60,7 +60,7 @@ def _remove_topic(builder: ImageBuilder, record: records.RemoveTopicRecord) -> N
     builder.touched.pop(topic_id, None)
     if topic_id in builder.created:
         del builder.created[topic_id]
-        builder.passing.append(topic.name)
+        builder.passing.append(topic)
     else:
         builder.deleted.append(topic)
     key = (RESOURCE_TOPIC, topic.name)

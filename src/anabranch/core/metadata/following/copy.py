@@ -37,6 +37,7 @@ from anabranch.core.types import (
     METADATA_TOPIC_ID,
     Buffer,
     PartitionIndex,
+    TopicId,
     TopicPartition,
 )
 from anabranch.core.wire.batch import read_header, walk
@@ -59,6 +60,8 @@ class MetadataCopy:
         self.log = log
         self.image = image
         self.bytes_since_snapshot = 0
+        self.deleted_ids: set[TopicId] = set()
+        """Topics of whose deletion the log behind the newest snapshot told when it was opened."""
         self._reading = reading
 
     @classmethod
@@ -219,7 +222,9 @@ class MetadataCopy:
         for batch in batches:
             end = position + batch.header.size_bytes
             if batch.header.next_offset > self.image.next_offset:
-                self.image, _ = self._reading.replay(self.image, (batch,), data[position:end])
+                self.image, delta = self._reading.replay(self.image, (batch,), data[position:end])
+                gone = (*delta.deleted_topics, *delta.passing_topics)
+                self.deleted_ids.update(topic.topic_id for topic in gone)
             position = end
         return batches[-1].header.next_offset
 

@@ -14,6 +14,7 @@ import msgspec
 if TYPE_CHECKING:
     from anabranch.core.log.files import DiskFull
     from anabranch.core.metadata.image import MetadataDelta, MetadataImage
+    from anabranch.core.types import TopicId
     from anabranch.core.wire.messages.fetch import FetchRequest, FetchResponse
     from anabranch.core.wire.messages.fetch_snapshot import (
         FetchSnapshotRequest,
@@ -137,6 +138,9 @@ class Act(msgspec.Struct, frozen=True, eq=False):
     deleted_before: frozenset[str] = frozenset()
     """The first time: names of topics that were deleted since the copy was opened. What lies here
     under such a name may be of another topic than that which has it now."""
+    deleted_ids: frozenset[TopicId] = frozenset()
+    """The first time: ids of topics of whose deletion the log tells, also where the copy had it:
+    the process before may have ended before it removed them."""
 
 
 class WriteSnapshot(msgspec.Struct, frozen=True, eq=False):

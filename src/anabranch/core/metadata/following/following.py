@@ -341,16 +341,19 @@ class Following:
         if self._acts:
             self._effects.append(Act(image, delta, published=delta))
         elif self._is_broker:
-            self._deleted.update(topic.name for topic in delta.deleted_topics)
-            self._deleted.update(delta.passing_topics)
+            for topic in (*delta.deleted_topics, *delta.passing_topics):
+                self._deleted.add(topic.name)
+                self.copy.deleted_ids.add(topic.topic_id)
             self._begin_to_act(image)
 
     def _begin_to_act(self, image: MetadataImage) -> None:
         own = image.brokers.get(self._node_id) if self._is_broker else None
         if own is not None and own.epoch == self._broker_epoch:
             self._acts = True
-            deleted, self._deleted = frozenset(self._deleted), set()
-            self._effects.append(Act(image, everything(image), None, deleted))
+            deleted, ids = frozenset(self._deleted), frozenset(self.copy.deleted_ids)
+            self._deleted.clear()
+            self.copy.deleted_ids.clear()
+            self._effects.append(Act(image, everything(image), None, deleted, ids))
 
     def _registered(self, event: Registered) -> None:
         self._broker_epoch = event.broker_epoch
