@@ -157,3 +157,12 @@ def test_the_answer_fits_every_version(version):
     again = decode(DescribeConfigsResponse, wire, version)
     assert [len(each.configs) for each in again.results] == [len(each.configs) for each in results]
     assert again.results[1].configs[0].synonyms == results[1].configs[0].synonyms
+
+
+def test_the_wildcard_of_throttled_replicas_is_explained():
+    [topic] = describe((TOPIC, "flights"), include_documentation=True)
+    told = {each.name: each.documentation for each in topic.configs}
+    for name in ("leader", "follower"):
+        sentence = told[f"{name}.replication.throttled.replicas"]
+        assert "* for all replicas of the topic" in sentence
+        assert "PARTITION:BROKER" in sentence
