@@ -381,6 +381,72 @@ def test_after_an_unknown_outcome_it_resigns_and_reads_again(done: bool) -> None
     assert node.controller.log.end_offset == store.end_offset
 
 
+@pytest.mark.parametrize("has_more", [False, True])
+@pytest.mark.parametrize("is_asking", [False, True])
+@pytest.mark.parametrize("is_deposed", [False, True])
+def test_who_was_deposed_acknowledges_nothing(
+    is_deposed: bool, is_asking: bool, has_more: bool
+) -> None:
+    """Also what it finds done already: by its own log it may be, and its successor's differs. A
+    renewal that was asked for before the decision proves nothing."""
+    store = Store()
+    node = Node(store).started()
+    if has_more:
+        node.decide(1)
+        append = only_call(node, effects.Append)
+        node.step(store.do(node, append))
+    renewal = None
+    if is_asking:
+        node.now_ms += RENEW_MS
+        node.tick()
+        renewal = store.do(node, only_call(node, effects.RenewLease))
+    if is_deposed:
+        store.held = replace(store.held, epoch=store.held.epoch + 1, holder=2)
+    node.step(events.Decide(Result((), "done already"), 5))
+    if renewal is not None:
+        node.step(renewal)
+    node.tick()
+    assert 5 not in node.answered
+    assert node.tenure.owed == [5]
+    node.go()
+    assert (5 in node.answered, 5 in node.refused) == (not is_deposed, is_deposed)
+    assert node.tenure.owed == []
+
+
+@pytest.mark.parametrize("is_committed", [False, True])
+def test_what_writes_nothing_stands_on_what_was_planned_too(is_committed: bool) -> None:
+    store = Store()
+    node = Node(store).started()
+    node.decide(1)
+    append = only_call(node, effects.Append)
+    node.step(events.Decide(Result((), "stands on the topic"), 2))
+    node.tick()
+    node.step(store.do(node, only_call(node, effects.RenewLease)))
+    assert node.answered == []
+    outcome = store.do(node, append) if is_committed else failed(append)
+    node.step(outcome)
+    assert node.answered == ([1, 2] if is_committed else [])
+    assert node.refused == ([] if is_committed else [1, 2])
+
+
+def test_what_is_routine_asks_no_store() -> None:
+    """Heartbeats come from each broker all the time, and promise nothing."""
+    node = Node(Store()).started()
+    for number in range(3):
+        node.step(events.Decide(Result((), "still there", is_routine=True), number))
+    assert node.answered == [0, 1, 2] and node.calls == []
+
+
+def test_one_renewal_confirms_all_that_waits_for_it() -> None:
+    node = Node(Store()).started()
+    for number in range(3):
+        node.step(events.Decide(Result((), "done already"), number))
+    node.tick()
+    assert [type(each) for each in node.calls] == [effects.RenewLease]
+    node.go()
+    assert node.answered == [0, 1, 2]
+
+
 def test_a_decision_that_writes_nothing_is_no_append() -> None:
     """The silence of a broker that was fenced before this term is confirmed, and costs nothing."""
     store = Store()

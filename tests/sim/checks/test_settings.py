@@ -216,16 +216,9 @@ class Asking:
         wanted: Alteration,
         *made: ConfigRecord,
         code: ErrorCode = ErrorCode.NONE,
-        deposed: bool = False,
     ) -> None:
-        """One change: what is committed, and what the operator hears; perhaps a controller acts
-        that does not know yet that it was deposed."""
+        """One change: what is committed, and what the operator hears."""
         hears = self.checks.asked(wanted)
-        if deposed:
-            node = self.stage.nodes[1]
-            node.controller = SimpleNamespace(active=True, epoch=0)
-            self.stage.metadata.look(node)
-            node.controller.active = False
         if made:
             self.stage.commit(*made)
         said = SimpleNamespace(error_code=code, error_message="")
@@ -350,13 +343,3 @@ def test_texts_are_read_by_rules_of_the_checkers_own():
     ]  # fmt: skip
     assert entries(" delete ,, compact") == ["delete", "compact"]
     assert deletes(None, "0", None) and not deletes("", "0", None) and not deletes(None, "-1", "-1")
-
-
-def test_who_was_deposed_and_does_not_know_may_find_nothing_to_change():
-    """Seed 70040485: somebody else took the lease, and a setting was made under the next
-    controller that the one before was asked to take back."""
-    asking = Asking()
-    asking.stage.commit(setting("retention.ms", "6"))
-    change = wanted("retention.ms", None, DELETE)
-    asking.answer(change, deposed=True)
-    assert violated(lambda: asking.answer(change)) == "S2", "it knows by now"

@@ -30,6 +30,8 @@ class Result(Generic[ResponseT]):
 
     `atomic` says that the records must be committed as one batch or not at all; `more_follow` that
     nobody waits for them, and that the next ones come in a moment and may share their append.
+    Where nothing is written, the store first confirms the lease, unless it `is_routine`: an answer
+    that promises nothing, and comes too often to ask the store each time.
     """
 
     records: tuple[MetadataRecord, ...]
@@ -37,3 +39,4 @@ class Result(Generic[ResponseT]):
     reasons: tuple[Reason, ...] = ()
     atomic: bool = True
     more_follow: bool = False
+    is_routine: bool = False

@@ -76,8 +76,6 @@ class MetadataChecks:
         self._followed: dict[int, MetadataImage] = {}
         self._decided: dict[int, int] = {}
         self._deposed: set[tuple[int, int]] = set()
-        self.deposed_looks = 0
-        """Events of nodes whose controller was active after another had taken the lease."""
         self.rewound = False
         self.copied: set[int] = set()
         """Brokers that came back on an older copy, or whose place a process on a copy took."""
@@ -342,7 +340,6 @@ class MetadataChecks:
             self._in_trouble[node.node_id, key] = node.broker.broker_epoch
         controller = node.controller
         if controller.active and controller.epoch < self.model.epoch:
-            self.deposed_looks += 1
             if (node.node_id, controller.epoch) not in self._deposed:
                 self._deposed.add((node.node_id, controller.epoch))
                 self.marks.hit("controller-deposed")

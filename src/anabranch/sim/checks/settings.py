@@ -91,7 +91,6 @@ class SettingsChecks:
     def asked(self, wanted: Alteration) -> Callable[[Any], None]:
         """A change is about to be asked for; who judges its answer."""
         since, before = len(self._model.changed), self._value(wanted)
-        looks = self._metadata.deposed_looks
 
         def answered(response: Any) -> None:
             if response is None or self._metadata.rewound:
@@ -109,9 +108,7 @@ class SettingsChecks:
             elif code == ErrorCode.NONE and wanted.topic not in self._made_again:
                 held = [before, *(each.value for each in self._model.changed[since:]
                                   if (each.resource, each.name) == _key(wanted))]  # fmt: skip
-                # Where nothing is to be written, no store tells a controller that it was deposed.
-                deposed = self._metadata.deposed_looks > looks
-                if not deposed and not any(_fits(wanted, each) for each in held):
+                if not any(_fits(wanted, each) for each in held):
                     sentence = "A change was acknowledged, and is not in the metadata log."
                     raise Violation("S2", sentence, {**told, "held": held})
 

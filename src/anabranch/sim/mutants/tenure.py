@@ -8,6 +8,15 @@ TENURE = "anabranch.core.controller.tenure"
 
 MUTANTS = (
     Mutant(
+        name="deposed-controller-acknowledges",
+        rule="a controller acknowledges nothing before the store has confirmed its lease",
+        module="anabranch.core.controller.tenure.decisions",
+        old="        if needed == before and not result.is_routine:\n",
+        new="        if False:\n",
+        seed=70040485,
+        caught_by="S2",
+    ),
+    Mutant(
         name="unknown-append-taken-for-committed",
         rule="after an append of unknown outcome a controller resigns and reads again",
         module=f"{TENURE}.term",

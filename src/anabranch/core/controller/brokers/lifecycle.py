@@ -284,7 +284,7 @@ def heartbeat(
         records, why = go_offline(consequences, broker, failed)
     if not records:
         records, why = change_room(consequences, broker, request)
-    return Result(tuple(records), response, (*why, *consequences.reasons))
+    return Result(tuple(records), response, (*why, *consequences.reasons), is_routine=True)
 
 
 def _shutdown_seen(state: ClusterState, sessions: Sessions, broker_id: int) -> bool:

@@ -2,7 +2,9 @@
 
 Owns what is planned, under way and waited for (`Appends`). Rules kept: no answer leaves before
 everything that it stands on is committed; an answer of the store counts from when it was asked for;
-only decisions of which more follow wait for these, and only while nobody waits for them.
+only decisions of which more follow wait for these, and only while nobody waits for them; where
+nothing is written, the answer waits until the store has confirmed the lease by a renewal that was
+asked for afterwards: a controller that was deposed and does not know it acknowledges nothing.
 Not here: what an append of unknown outcome leads to (`term.py`), what is decided (`controller`).
 """
 
@@ -37,17 +39,44 @@ class Decisions:
         self._snapshots = snapshots
         self._appends = Appends()
         self._due_ms = NEVER_MS
+        self._unconfirmed: list[WaitingAnswer] = []
+        """Answers that wait for a renewal of the lease that is yet to be asked for."""
+        self._confirming: list[WaitingAnswer] = []
+        """Those that wait for the one under way."""
 
     def decide(self, event: events.Decide, now_ms: int) -> None:
-        """Plan it; the answer leaves at once where nothing is to be committed before it."""
+        """Plan it; the answer leaves when what it stands on is committed or confirmed."""
         controller, result = self._controller, event.result
+        before = controller.image.next_offset
         self.plan(result, now_ms)
         needed = controller.image.next_offset
-        if controller.log.end_offset >= needed:
-            self._state.do(effects.Answer(event.ticket, result.response))
+        answer = WaitingAnswer(needed, event.ticket, result.response)
+        if needed == before and not result.is_routine:
+            self._unconfirmed.append(answer)
+            self._state.call_ms = min(self._state.call_ms, now_ms)
         else:
-            self._appends.waiting.append(WaitingAnswer(needed, event.ticket, result.response))
+            self._answer(answer, now_ms)
+
+    def _answer(self, answer: WaitingAnswer, now_ms: int) -> None:
+        """It leaves now, or when everything that it stands on is committed."""
+        if self._controller.log.end_offset >= answer.offset:
+            self._state.do(effects.Answer(answer.ticket, answer.response))
+        else:
+            self._appends.waiting.append(answer)
             self._due_ms = min(self._due_ms, now_ms)
+
+    def renewing(self) -> None:
+        """A renewal of the lease is asked for: what was decided before stands on its answer."""
+        self._confirming += self._unconfirmed
+        self._unconfirmed = []
+
+    def renewed(self, now_ms: int) -> None:
+        """The store has confirmed the lease."""
+        confirmed, self._confirming = self._confirming, []
+        for each in confirmed:
+            self._answer(each, now_ms)
+        if self._unconfirmed:
+            self._state.call_ms = now_ms
 
     def refuse(self, event: events.Decide, _now_ms: int) -> None:
         """This node does not decide."""
@@ -108,19 +137,25 @@ class Decisions:
     def drop(self) -> None:
         """Forget what is not committed; those who wait are refused."""
         self._due_ms = NEVER_MS
-        for each in self._appends.drop():
+        for each in self._take_waiting():
             self._state.do(effects.Refuse(each.ticket))
 
     @property
     def owed(self) -> list[Any]:
         """The tickets of those who wait for an answer."""
-        return [each.ticket for each in self._appends.waiting]
+        waiting = (*self._appends.waiting, *self._confirming, *self._unconfirmed)
+        return [each.ticket for each in waiting]
+
+    def _take_waiting(self) -> list[WaitingAnswer]:
+        waiting = [*self._appends.drop(), *self._confirming, *self._unconfirmed]
+        self._confirming, self._unconfirmed = [], []
+        return waiting
 
     def statistics(self) -> dict[str, int]:
         """Numbers for the metrics page, of all terms of this process."""
         appends = self._appends
         return {
-            "waiting": len(appends.waiting),
+            "waiting": len(self.owed),
             "elections_total": appends.elections_total,
             "unclean_elections_total": appends.unclean_elections_total,
             "elections_ms_total": appends.elections_ms_total,

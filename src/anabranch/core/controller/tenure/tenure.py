@@ -145,6 +145,7 @@ class Tenure:
         elif state.phase is not Phase.STOPPED:
             state.call_ms = now_ms + state.timing.renew_ms
             if not state.is_calling(effects.RenewLease):
+                self.term.decisions.renewing()
                 state.call(effects.RenewLease(state.held.lease, now_ms))
 
     def leave(self, _event: events.Leave, _now_ms: int) -> None:

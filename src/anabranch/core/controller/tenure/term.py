@@ -78,6 +78,7 @@ class Term:
         state.held.lease = event.lease
         state.held.confirm(event.asked.asked_ms)
         state.call_ms = now_ms + state.timing.renew_ms
+        self.decisions.renewed(now_ms)
 
     def look_at_doubt(self, now_ms: int) -> None:
         """Have the store say whether the lease is still held, when somebody has seen more than this
