@@ -183,7 +183,7 @@ def _records(
         validate_broker_configs(values, per_broker=name != CLUSTER_DEFAULT)
     _check_exists(image, resource_type, name)
     if resource_type == RESOURCE_TOPIC:
-        values = unchanged(name, before, values, broker)
+        values = unchanged(name, before, values)
         changed = _changed(before, values)
     if SETTING in changed and SETTING in values:
         _check_racks(image, values[SETTING])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
+from functools import lru_cache
 
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.settings.broker import BrokerConfig
@@ -18,6 +19,8 @@ from anabranch.core.settings.resources import CLIENT_METRICS_SETTINGS, GROUP_SET
 from anabranch.core.settings.setting import ConfigFault, Scope, Setting, Type, Value, parse
 from anabranch.core.settings.topic import broker_default
 
+CHECKED = 64
+"""Sets of settings that are known to be right: each may have values of 32 KB."""
 MAX_VALUE_SIZE_BYTES = 32_767
 """Longest text of one setting, the longest string of the metadata record (Kafka's limit)."""
 
@@ -125,12 +128,18 @@ def validate_topic_configs(
     nulls = sorted(name for name, text in values.items() if text is None)
     if nulls:
         raise ConfigFault(f"Null value not supported for topic configs: {','.join(nulls)}")
-    texts = {name: text for name, text in values.items() if text is not None}
-    for name in texts:
+    texts = tuple((name, text) for name, text in values.items() if text is not None)
+    for name, _ in texts:
         if name not in TOPIC_SETTINGS:
             raise ConfigFault(f"Unknown topic config name: {name}", name=name)
-    parsed = {name: parse(TOPIC_SETTINGS[name], text) for name, text in sorted(texts.items())}
-    _refuse_contradictions(parsed, broker or BrokerConfig.of())
+    _validate(texts, broker or BrokerConfig.of())
+
+
+@lru_cache(maxsize=CHECKED)
+def _validate(texts: tuple[tuple[str, str], ...], broker: BrokerConfig) -> None:
+    """Settings that are given to thousands of topics at once are checked once."""
+    parsed = {name: parse(TOPIC_SETTINGS[name], text) for name, text in sorted(texts)}
+    _refuse_contradictions(parsed, broker)
 
 
 def _refuse_contradictions(parsed: Mapping[str, object], broker: BrokerConfig) -> None:

@@ -49,19 +49,16 @@ def new_topic_configs(
     return made
 
 
-def unchanged(
-    name: str, before: Mapping[str, str], values: Mapping[str, str], broker: BrokerConfig
-) -> Mapping[str, str]:
+def unchanged(name: str, before: Mapping[str, str], values: Mapping[str, str]) -> Mapping[str, str]:
     """The settings after a change, `diskless.enable` spelled as at creation; refuses one after
     which a topic would be another kind, or could not be diskless."""
-    topic = TopicConfig.of(values, broker)
-    was_diskless = makes_diskless(before)
-    if topic.diskless_enable and not was_diskless:
+    was_diskless, is_diskless = makes_diskless(before), makes_diskless(values)
+    if is_diskless and not was_diskless:
         raise _refusal(
             f"Topic {name} is not diskless, and {DISKLESS} is for new topics only. Create another "
             "topic with it and copy the records."
         )
-    if was_diskless and not topic.diskless_enable:
+    if was_diskless and not is_diskless:
         raise _refusal(f"Topic {name} is diskless: {DISKLESS} cannot be changed or removed.")
     if not was_diskless:
         return values
