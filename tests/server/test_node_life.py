@@ -186,7 +186,12 @@ def test_a_used_port_is_said(process, tmp_path):
 
 def test_a_folder_in_use_is_said(process, tmp_path):
     node = process().ready()
-    assert "is in use by another node" in one_line(process(port=free_port()))
+    second = process(port=free_port())
+    line = one_line(second)
+    assert f"is in use by another node, process {node.process.pid} (" in line
+    _, said = second.ended()
+    assert "the start was given up node=1" in said
+    assert "stopped" not in said  # it would be read as if the running one had
     assert acknowledged(node.bootstrap, 10) == list(range(10))
 
 

@@ -29,6 +29,7 @@ from anabranch.core.log.checkpoints import (
 )
 from anabranch.core.types import parse_topic_id
 from anabranch.server.files import make_folder, replace_file
+from anabranch.server.lock_holder import holder
 from anabranch.server.logs import logger
 
 if TYPE_CHECKING:
@@ -198,10 +199,11 @@ def lock(path: str) -> int:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # nodes of one process too
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the lock that Kafka takes
     except OSError:
+        known = holder(descriptor)
         os.close(descriptor)
         raise FolderFault(
-            f"folder {path} is in use by another node; stop that node, or set another folder in "
-            "log.dirs"
+            f"folder {path} is in use by another node{known and f', {known}'}; stop that node, or "
+            "set another folder in log.dirs"
         ) from None
     return descriptor
 

@@ -355,7 +355,8 @@ class Node:
         finally:
             if self._folders is not None:
                 self._folders.release()
-        LOG.info("stopped", node=self.config.node_id)
+        what = "stopped" if self.started_seconds else "the start was given up"
+        LOG.info(what, node=self.config.node_id)
         if faults:
             raise faults[0]
 
