@@ -218,7 +218,6 @@ class BrokerRole:
         self.broker.take_config(image, delta, BrokerConfig.with_dynamic)
         self.assignments.follow(image, published)
         self.partitions.publish(moved)
-        self.diskless.topics_deleted(topic.topic_id for topic in delta.deleted_topics)
         self.dispatcher.begin()
         self.broker.take_image(delta, published, self.dispatcher.now_ms)
         self.dispatcher.settle()

@@ -4,8 +4,10 @@ What: a run of some minutes in which brokers commit objects and store manifests,
 garbage collection remove what is old, topics are deleted, and brokers combine manifests by turns or
 at the same time. Calls get lost, are done late or without an answer; processes die between any two
 steps and write on as if they lived; a listing leaves out manifests; the newest checkpoint is cut or
-overwritten. From time to time, and at the end, the coordinator is "lost": what a restore makes of
-the store must be what it would make of all manifests that ever were. Why a world of its own: a
+overwritten; objects of records are gone. From time to time, and at the end, the coordinator is
+"lost": what a restore makes of the store must be what it would make of all manifests that ever
+were, no row may name an object that is gone, and no partition begins earlier. Why a world of its
+own: a
 schedule of the cluster lasts for seconds, and this is a matter of hours. Rule kept: nothing is
 decided here that the brokers decide (`core/diskless/combination.py`); the data path is not part of
 it, so that objects are stored and committed at once.
@@ -13,6 +15,7 @@ it, so that objects are stored and committed at once.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -54,7 +57,7 @@ from anabranch.core.diskless.manifests import (
 from anabranch.core.diskless.objects import ObjectTaken
 from anabranch.core.diskless.pause import Pause
 from anabranch.core.diskless.restoration import Rebuilt, rebuild
-from anabranch.core.diskless.rows import Batch, Commit, CommitState, LogKey, NewLogs, Run
+from anabranch.core.diskless.rows import Batch, Change, Commit, CommitState, LogKey, NewLogs, Run
 from anabranch.core.errors import StorageFault
 from anabranch.core.types import TopicId
 from anabranch.sim.chains import Chain, Told
@@ -72,6 +75,8 @@ PACE = CombiningPace(
 BROKERS, TOPICS, PARTITIONS = 3, 4, 2
 LENGTH_US, CALM_US = 420_000_000, 150_000_000
 CHECK_US = 10_000_000
+NOTED_AFTER = 4
+"""Checks until what moved is in a manifest."""
 MOST_MANIFESTS = 60
 """In the store when all is calm: those of the tail and of three rounds, with room."""
 SOME_BATCHES = 4
@@ -183,17 +188,20 @@ class CombiningRun:
         """All manifests that ever were in the store."""
         self.ends: list[StorageFault | None] = []
         """Of rounds: their faults."""
-        self.damaged = self._were_present = 0
+        self.damaged = self.lost = self._were_present = 0
         self.checks = 0
         self._faults, self._epoch, self._topics = faults, 0, 0
         self._sequences: dict[tuple[LogKey, int], int] = {}
         self._silent: dict[LogKey, int] = {}
         self._calm = False
+        self._starts: deque[dict[LogKey, int]] = deque(maxlen=NOTED_AFTER)
+        """What the coordinator said at the last checks, while nothing fails."""
         self.objects.on_put.append(self._put)
         self.coordinator.memory.take_control(1)
         for _ in range(TOPICS):
             self._make_topic()
         self.brokers = [Broker(self, number) for number in range(BROKERS)]
+        self.coordinator.memory.listen(self._hear)
         for broker in self.brokers:
             broker.start()
 
@@ -207,6 +215,7 @@ class CombiningRun:
             self._later(5_000_000, 40_000_000, self._crash)
             self._later(5_000_000, 30_000_000, self._fail)
             self._later(10_000_000, 60_000_000, self._damage)
+            self._later(20_000_000, 90_000_000, self._lose)
         for at_us in range(CHECK_US, LENGTH_US, CHECK_US):
             self.world.run(at_us)
             self.check()
@@ -261,13 +270,12 @@ class CombiningRun:
         return [each for each in self.brokers if not each.is_over]
 
     def _commit(self) -> None:
-        living = self._living()
-        if not living:
+        living, now_us = self._living(), self.world.now_us
+        spoken = [key for key in self._keys() if self._silent.get(key, 0) <= now_us]
+        if not living or not spoken:
             return
         broker, memory = self.chance.choice(living), self.coordinator.memory
         [prepared] = memory.prepare(broker.number, broker.epoch, 1, 60_000)
-        now_us = self.world.now_us
-        spoken = [key for key in self._keys() if self._silent.get(key, 0) <= now_us]
         keys = sorted(self.chance.choices(spoken, k=self.chance.randint(1, SOME_BATCHES)))
         batches = [self._batch(key, 30 + BATCH_SIZE * at) for at, key in enumerate(keys)]
         commit = Commit(*prepared[:2], OBJECT_SIZE, broker.number, broker.epoch, tuple(batches))
@@ -297,10 +305,12 @@ class CombiningRun:
         offset = high if silent else self.chance.randint(0, high)
         if silent:
             self._silent[key] = self.world.now_us + SILENT_US
-        [state] = memory.delete_before([(key, offset)])
-        if state is not None and self.chance.random() < 0.8:  # a broker may die before it notes it
-            notes = self.chance.choice(living).notes
-            notes.shortened(key, state.start_offset, self.world.steady_ms)
+        memory.delete_before([(key, offset)])
+
+    def _hear(self, changes: list[Change]) -> None:
+        """The watches of those that live."""
+        for broker in self._living():
+            broker.notes.heard(changes, self.world.steady_ms)
 
     def _collect(self) -> None:
         memory = self.coordinator.memory
@@ -314,8 +324,6 @@ class CombiningRun:
         gone = self.chance.choice(sorted(self.names))
         del self.names[gone]
         self.coordinator.memory.delete_topics(1, [gone])
-        for broker in self._living():
-            broker.notes.deleted(gone, self.world.steady_ms)
         self._make_topic()
 
     def _present(self) -> dict[str, int]:
@@ -365,6 +373,13 @@ class CombiningRun:
     def _heal(self, remote: SimObjects | SimCoordinator) -> None:
         remote.faults = RemoteFaults()
 
+    def _lose(self) -> None:
+        """An object is gone, whatever rows name it."""
+        present = sorted(self._present())
+        if present and not self._calm:
+            self.objects.objects.pop(self.chance.choice(present))
+            self.lost += 1
+
     def _damage(self) -> None:
         """The newest checkpoint is cut or overwritten, root or part, if the one before is whole."""
         roots = self._roots()
@@ -412,6 +427,19 @@ class CombiningRun:
         wanted = rebuild([self.archive[key] for key in sorted(self.archive)], present)
         found = rebuild(self.manifests(), present, self.checkpoint())
         self._compare(wanted, found, present)
+        if self._calm:
+            self._check_starts(found)
+
+    def _check_starts(self, found: Rebuilt) -> None:
+        """Whoever moved a start, and died: others have noted it."""
+        states = dict(zip(self._keys(), self.coordinator.memory.states(self._keys()), strict=True))
+        restored = {log.key: log.state.start_offset for log in found.contents.logs}
+        if len(self._starts) == NOTED_AFTER:
+            for key, start_offset in self._starts[0].items():
+                if key in states and restored.get(key, 0) < start_offset:
+                    details = {"key": key, "was": start_offset, "restored": restored.get(key)}
+                    raise Violation("starts", "A restore goes back before a start.", details)
+        self._starts.append({key: state.start_offset for key, state in states.items() if state})
 
     def _compare(self, wanted: Rebuilt, found: Rebuilt, present: dict[str, int]) -> None:
         def same(what: str, one: Any, other: Any) -> None:
@@ -425,6 +453,8 @@ class CombiningRun:
         same("ends", *ends)
         starts = [{log.key: log.state.start_offset for log in each} for each in logs]
         runs = [self._alive(each.contents.runs, lambda run: run.key) for each in (wanted, found)]
+        absent = {run.object_key for run in found.contents.runs} - present.keys()
+        same("objects that are gone, and have rows", set(), absent)
         same("runs that no manifest has", set(runs[1]) - set(runs[0]), set())
         for log, state in zip(logs[0], truth, strict=True):
             assert state is not None

@@ -9,7 +9,7 @@ kept: nothing is decided here. Not here: garbage, retention, rows (`diskless_upk
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anabranch.core.diskless import effects as does
@@ -17,7 +17,7 @@ from anabranch.core.diskless.admission import Admitted, Refused, Register, Step,
 from anabranch.core.diskless.broker import Diskless
 from anabranch.core.diskless.pause import Pause
 from anabranch.core.diskless.reads import FarRead
-from anabranch.core.diskless.rows import Change
+from anabranch.core.diskless.rows import Change, LogKey
 from anabranch.core.errors import StorageFault
 from anabranch.core.types import NEVER_MS
 from anabranch.sim.chains import Chain, Told
@@ -50,6 +50,9 @@ class DisklessPerformer:
         self._watches = 0
         self._timer: Timer | None = None
         self._timer_ms = NEVER_MS
+        self.noted: dict[LogKey, int] = {}
+        """Starts that manifests of this process would have."""
+        self.machine.note_changes = self._note
         self._is_begun = False
         self._rings, self._rang_us = 0, -1
 
@@ -57,6 +60,16 @@ class DisklessPerformer:
     def is_alive(self) -> bool:
         """Whether its process still runs."""
         return self._process.life == self._life
+
+    def _note(self, changes: Sequence[Change]) -> None:
+        for key, state, _ in changes:
+            if state is not None:
+                self.noted[key] = max(state.start_offset, self.noted.get(key, 0))
+
+    def unnoted(self) -> list[LogKey]:
+        """Partitions that are known to begin later than what was noted."""
+        known = ((key, each.start_offset) for key, each in self.machine.by_key.items())
+        return [key for key, start in known if start > self.noted.get(key, 0)]
 
     def start(self) -> None:
         """The process speaks now."""
@@ -242,9 +255,13 @@ class DisklessPerformer:
         coordinator = self.remotes.coordinator
         coordinator.watch(self.name, hear, self._broken, _hopping(self, told))
 
+    def told(self, changes: list[Change]) -> None:
+        """Partitions moved: what the watch tells, or a round of retention."""
+        self._step(lambda: self.machine.changed(changes))
+
     def _hear(self, changes: list[Change]) -> None:
         if self.is_alive:
-            self._hop(lambda: self._step(lambda: self.machine.changed(changes)))
+            self._hop(lambda: self.told(changes))
         elif self._watch is not None:
             self._watch.close()
 

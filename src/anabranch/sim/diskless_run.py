@@ -139,8 +139,16 @@ class DisklessRun:
                 sentence = "Objects are left that nothing points to."
                 raise Violation("orphans", sentence, {"objects": orphans[:5]})
             self.world.run(self.world.now_us + LOOK_US)
+        self._check_notes()
         self.clients.end()
         self._mark()
+
+    def _check_notes(self) -> None:
+        """Each start that a broker knows is in its manifests: a restore must not go back."""
+        for node in self.cluster.nodes.values():
+            if node.diskless is not None and (unnoted := node.diskless.unnoted()):
+                sentence = "A broker knows where partitions begin and has not noted it."
+                raise Violation("unnoted", sentence, {"node": node.name, "keys": unnoted[:5]})
 
     def _mark(self) -> None:
         """What was met together with crashes."""

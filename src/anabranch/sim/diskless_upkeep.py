@@ -32,7 +32,7 @@ from anabranch.core.diskless.garbage_rounds import (
 )
 from anabranch.core.diskless.keys import object_prefix
 from anabranch.core.diskless.pause import Pause
-from anabranch.core.diskless.retention_rounds import Expire, Step, rounds
+from anabranch.core.diskless.retention_rounds import Expire, Shortened, Step, rounds
 from anabranch.core.errors import StorageFault
 from anabranch.sim.chains import Chain, Told
 from anabranch.sim.coordinator import MARK
@@ -90,6 +90,9 @@ class Upkeep:
                 self._pause(pause_ms, told)
             case Expire():
                 self._make(self._expire(step), told)
+            case Shortened(change):
+                self.performer.told([change])
+                told(None)
             case _:
                 told(None)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from struct import pack_into
 
 import pytest
@@ -11,7 +12,7 @@ from anabranch.core.api.p02_list_offsets import MOST_FAR_BYTES
 from anabranch.core.diskless import effects as does
 from anabranch.core.diskless.broker import MOST_DELETED, WATCH_PAUSE_MS
 from anabranch.core.diskless.coordinator import CoordinatorAway, OlderCopy
-from anabranch.core.diskless.manifests import ManifestLog
+from anabranch.core.diskless.manifests import ManifestLog, decode_manifest
 from anabranch.core.diskless.objects import ObjectsAway
 from anabranch.core.diskless.rows import VERDICTS_KEPT_MS, LogKey, NewLogs, Wanted
 from anabranch.core.errors import ErrorCode
@@ -691,6 +692,39 @@ def test_records_behind_offsets_that_a_restore_left_out_are_read_and_found_by_ti
         assert list_offset(two, START_MS + at) == (NONE, first, START_MS + first)
 
 
+@pytest.mark.parametrize("first_lost", range(6))
+def test_a_consumer_gets_to_the_end_where_a_restore_found_no_records(cluster, first_lost):
+    """The last ones are gone: an empty batch leads past them, and what comes later is read."""
+    one = cluster.node()
+    topic_id = cluster.topic()
+    for at in range(6):
+        produced(one, batch(b"%d" % at))
+    del cluster.coordinator._logs[LogKey(topic_id, 0)].runs[first_lost:]
+    two = cluster.node()
+    cluster.nodes.remove(one)
+    two.topic("t", 1, configs={"diskless.enable": "true"})
+    there = [b"%d" % at for at in range(first_lost)]
+    assert consumed(two, 0, 6) == there
+    assert produced(two, batch(b"later")) == (NONE, 6)
+    assert consumed(two, 0, 7) == [*there, b"later"]
+
+
+def consumed(node, offset, end):
+    """The values of all records up to an end, as a consumer that passes empty batches gets them."""
+    values = []
+    for _ in range(20):
+        code, found, high_watermark = got(response := fetch(node, offset))
+        assert (code, high_watermark) == (NONE, end)
+        values += [value for _, value in found]
+        (partition,) = response.responses[0].partitions
+        batches = [header for _, header in walk(partition.records)]
+        assert found or [each.record_count for each in batches] == [0]
+        offset = batches[-1].next_offset
+        if offset == end:
+            return values
+    raise AssertionError(f"still at {offset}")
+
+
 def test_offsets_are_listed_as_they_are_now_and_exactly_by_time(cluster):
     one, two = cluster.node(), cluster.node()
     cluster.topic()
@@ -818,6 +852,48 @@ def test_records_are_deleted_before_an_offset(cluster):
     partition.offset = 9
     (topic,) = two.ask(DeleteRecordsRequest(topics=topics, timeout_ms=1000), 2).topics
     assert topic.partitions[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+@pytest.mark.parametrize("told_by", ["watch", "answer", "question", "measurement"])
+def test_a_start_is_noted_by_every_broker_that_learns_of_it_and_before_it_is_told(cluster, told_by):
+    """Whatever failed: the call has no answer, or the watch is broken."""
+    nodes = [cluster.node(), cluster.node()]
+    topic_id = cluster.topic()
+    notes = [ManifestLog("cluster", number, 7, {topic_id: "t"}.get) for number in range(2)]
+    for node, noting in zip(nodes, notes, strict=True):
+        node.diskless.note_changes = partial(ManifestLog.heard, noting, now_ms=0)
+    produced(nodes[0], batch(b"a", b"b", b"c"))
+    for node in nodes:
+        assert list_offset(node, -2) == (NONE, 0, -1)
+    partition = DeleteRecordsPartition(partition_index=0, offset=2)
+    topics = [DeleteRecordsTopic(name="t", partitions=[partition])]
+    wait = nodes[0].ask(DeleteRecordsRequest(topics=topics, timeout_ms=1000), 2)
+    if told_by != "watch":
+        for node in nodes:
+            node.break_watch()
+    nodes[0].perform(nodes[0].next(does.DeleteBefore), answer=told_by == "answer")
+    key = LogKey(topic_id, 0)
+    for node in nodes:
+        if told_by == "question":
+            node.open_watch()
+            node.settle()
+        elif told_by == "measurement":
+            node.diskless.measured([key], cluster.coordinator.states([key]))
+    (topic,) = nodes[0].polled(wait).topics
+    assert topic.partitions[0].low_watermark == 2
+    for noting in notes[: 1 if told_by == "answer" else 2]:
+        frozen = noting.tick(0, at_once=True)
+        assert decode_manifest(frozen.content, frozen.key).starts == [(key, 2)]
+
+
+def test_a_topic_that_is_deleted_is_noted_by_every_broker_that_hears_of_it(cluster):
+    node = cluster.node()
+    topic_id = cluster.topic(partitions=3)
+    noting = ManifestLog("cluster", 1, 7, {}.get)
+    node.diskless.note_changes = partial(ManifestLog.heard, noting, now_ms=0)
+    cluster.coordinator.delete_topics(1, [topic_id])
+    frozen = noting.tick(0, at_once=True)
+    assert decode_manifest(frozen.content, frozen.key).deleted == [topic_id]
 
 
 def test_records_of_many_partitions_are_deleted_in_few_calls_one_after_the_other(cluster):

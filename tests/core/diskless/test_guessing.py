@@ -14,6 +14,7 @@ import pytest
 
 from anabranch.core.diskless.commit import SEQUENCES, Producer, ProducerKey, Written
 from anabranch.core.diskless.contents import Contents, HeldLog
+from anabranch.core.diskless.findings import Kind
 from anabranch.core.diskless.guessed_offsets import append_unknown
 from anabranch.core.diskless.manifests import NotedObject, Offsets
 from anabranch.core.diskless.restoration import Rebuilt
@@ -47,7 +48,7 @@ def rebuilt(known: list[Batch]) -> Rebuilt:
         for each in known
     ]
     log = HeldLog(KEY, "t", LogState(0, END))
-    return Rebuilt(Contents([log], [], [], producers, 0), [], set(), set(), {})
+    return Rebuilt(Contents([log], [], [], producers, 0), [], set(), set())
 
 
 def noted(object_id: int, batch: Batch, base_offset: int = -1) -> NotedObject:
@@ -70,7 +71,8 @@ def test_a_producers_batches_keep_their_order(first: int, known_count: int) -> N
         before = [noted(1, each, 98) for each in known]
         for objects in left(batches[known_count:]):
             unknown = [noted(number, each) for number, each in enumerate(objects, 2)]
-            appended = append_unknown(rebuilt(known), before, unknown)
+            appended, findings = append_unknown(rebuilt(known), before, unknown)
+            assert findings == []
             placed = sorted(
                 (base_offset, batch) for one in appended for batch, base_offset in one.batches
             )
@@ -84,7 +86,22 @@ def test_others_are_put_in_the_order_of_their_objects() -> None:
     early, late = written(0, BATCHES)[:2]
     for order in permutations([late, *plain, early]):
         unknown = [noted(number, each) for number, each in enumerate(order, 2)]
-        appended = append_unknown(rebuilt([]), [], unknown)
+        appended = append_unknown(rebuilt([]), [], unknown).objects
         offsets = {batch: offset for one in appended for batch, offset in one.batches}
         assert offsets[early] < offsets[late]
         assert sorted(plain, key=offsets.__getitem__) == [each for each in order if each in plain]
+
+
+@pytest.mark.parametrize("first", [0, 5, SEQUENCES - 2, SEQUENCES - 3])
+def test_what_would_come_behind_a_later_batch_of_its_producer_is_left_out_and_told(
+    first: int,
+) -> None:
+    for rises_before in range(1, BATCHES + 1):
+        batches = written(first, rises_before)
+        for number, last in enumerate(batches):
+            unknown = [noted(at, each) for at, each in enumerate(batches, 2) if each is not last]
+            appended, findings = append_unknown(rebuilt([last]), [noted(1, last, 98)], unknown)
+            placed = [batch for one in appended for batch, _ in one.batches]
+            assert placed == batches[number + 1 :]
+            assert [each.kind for each in findings] == [Kind.RECORDS_LEFT_OUT] * number
+            assert all(each.place == "t-0" and "producer 50" in each.detail for each in findings)

@@ -14,7 +14,6 @@ from anabranch.core.diskless.layout import DamagedObject
 from anabranch.core.diskless.manifests import (
     INTERVAL_MS,
     MOST_WAITING,
-    RESTORED,
     Manifest,
     ManifestLog,
     NotedObject,
@@ -23,8 +22,16 @@ from anabranch.core.diskless.manifests import (
 )
 from anabranch.core.diskless.memory_coordinator import MemoryCoordinator
 from anabranch.core.diskless.restoration import gather, rebuild
-from anabranch.core.diskless.rows import Batch, Commit, LogKey, LogState, NewLogs, Wanted
-from anabranch.core.errors import StorageFault
+from anabranch.core.diskless.rows import (
+    Batch,
+    Change,
+    Commit,
+    LogKey,
+    LogState,
+    NewLogs,
+    Wanted,
+)
+from anabranch.core.errors import ErrorCode, StorageFault
 from anabranch.core.types import ZERO_TOPIC_ID, TopicId
 
 TOPICS = [TopicId(bytes([number]) * 16) for number in (7, 3)]
@@ -44,7 +51,11 @@ class Cluster:
         self.notes = [ManifestLog("cluster", each, 9, NAMES.get) for each in range(BROKERS)]
         self.stored: dict[str, bytes] = {}
         self.present: dict[str, int] = {}
+        self.contents: dict[str, Commit] = {}
+        self.acknowledged: list[tuple[str, Batch, int]] = []
+        """Objects, batches in them, and the offsets that they got."""
         self.sequences: dict[tuple[LogKey, int], int] = {}
+        self.tables.listen(self.hear)
         for broker in range(BROKERS):
             self.tables.register(broker, 9)
 
@@ -71,15 +82,26 @@ class Cluster:
             each._replace(byte_offset=at) for each, at in zip(batches, positions, strict=True)
         ]
         commit = Commit(*prepared[:2], 900, broker, 9, tuple(batches))
-        self.present[commit.object_key] = 900
-        self.notes[broker].committed(commit, self.tables.commit(commit), self.now_ms)
+        self.present[commit.object_key], self.contents[commit.object_key] = 900, commit
+        answer = self.tables.commit(commit)
+        self.notes[broker].committed(commit, answer, self.now_ms)
+        self.acknowledged += (
+            (commit.object_key, batch, verdict.base_offset)
+            for batch, verdict in zip(batches, answer.verdicts, strict=True)
+            if verdict.code == ErrorCode.NONE and not verdict.is_duplicate
+        )
+
+    def hear(self, changes: list[Change]) -> None:
+        """What the watch tells every broker."""
+        for notes in self.notes:
+            notes.heard(changes, self.now_ms)
 
     def shorten(self, chance: random.Random) -> None:
         key = chance.choice(KEYS)
         [state] = self.tables.states([key])
-        offset = chance.randint(0, state.high_watermark)
-        [state] = self.tables.delete_before([(key, offset)])
-        self.notes[chance.randrange(BROKERS)].shortened(key, state.start_offset, self.now_ms)
+        if state is not None:
+            offset = chance.randint(0, state.high_watermark)
+            self.tables.delete_before([(key, offset)])
 
     def collect(self, chance: random.Random) -> None:
         for object_id, key in self.tables.to_delete(0, 100):
@@ -88,9 +110,12 @@ class Cluster:
 
     def store_manifests(self) -> None:
         for notes in self.notes:
-            while frozen := notes.tick(self.now_ms, at_once=True):
-                self.stored[frozen.key] = frozen.content
-                notes.stored(frozen)
+            self.store_those_of(notes)
+
+    def store_those_of(self, notes: ManifestLog) -> None:
+        while frozen := notes.tick(self.now_ms, at_once=True):
+            self.stored[frozen.key] = frozen.content
+            notes.stored(frozen)
 
     def manifests(self):
         return [decode_manifest(self.stored[key], key) for key in sorted(self.stored)]
@@ -216,7 +241,11 @@ def test_an_object_that_is_gone_from_the_head_moves_the_start_and_elsewhere_is_a
     rebuilt = rebuild(cluster.manifests(), {keys[0]: 900, keys[2]: 900})
     [finding] = rebuilt.findings
     assert finding.kind is Kind.OBJECT_MISSING and "offsets 10 to 20" in finding.detail
-    assert rebuilt.contents.logs[0].state[:2] == (0, 30)
+    assert rebuilt.contents.logs[0].state == (0, 30, 200)
+    assert [run.base_offset for run in rebuilt.contents.runs] == [0, 20]
+    rebuilt = rebuild(cluster.manifests(), {keys[0]: 900})
+    assert [each.kind for each in rebuilt.findings] == [Kind.OBJECT_MISSING] * 2
+    assert rebuilt.contents.logs[0].state == (0, 30, 100)  # offsets are not given again
 
 
 def test_two_coordinators_of_one_cluster_cannot_be_merged():
@@ -235,7 +264,7 @@ def test_topics_that_were_deleted_stay_away():
     chance, cluster = random.Random(4), Cluster()
     for _ in range(8):
         cluster.commit(chance)
-    cluster.notes[1].deleted(TOPICS[0], cluster.now_ms)
+    cluster.tables.delete_topics(1, [TOPICS[0]])
     cluster.store_manifests()
     contents = rebuild(cluster.manifests(), cluster.present).contents
     assert {log.key.topic_id for log in contents.logs} == {TOPICS[1]}
@@ -276,44 +305,13 @@ def test_objects_that_no_manifest_names_are_appended_whole_and_without_repeats(s
     rebuilt = rebuild(cluster.manifests(), cluster.present)
     unknown = [one for key, one in everything.items() if key not in rebuilt.known]
     noted, _ = gather(cluster.manifests())
-    appended = append_unknown(rebuilt, noted, unknown)
+    appended = append_unknown(rebuilt, noted, unknown).objects
     ends = {log.key: log.state.high_watermark for log in rebuilt.contents.logs}
     for one in appended:
         for batch, base_offset in one.batches:
             assert base_offset == ends.get(batch.key, 0)
             ends[batch.key] = base_offset + batch.record_count
     assert ends == {key: state.high_watermark for key, state in truth.items() if key in ends}
-
-
-@settings(max_examples=150)
-@given(st.integers(0, 1 << 32), st.integers(1, 30))
-def test_offsets_between_others_are_filled_by_the_brokers_that_had_them(seed, steps):
-    """Brokers store manifests at their own times, and one never does: what it had lies between."""
-    chance, cluster = random.Random(seed), Cluster()
-    silent = chance.randrange(BROKERS)
-    for _ in range(steps):
-        cluster.commit(chance)
-        if chance.random() < 0.3:
-            cluster.store_manifests()
-    cluster.store_manifests()
-    full = cluster.manifests()
-    cluster.stored = {
-        key: held for key, held in cluster.stored.items() if f"/manifests/{silent}/" not in key
-    }
-    truth = rebuild(full, cluster.present).contents
-    rebuilt = rebuild(cluster.manifests(), cluster.present)
-    unknown = [one for each in full for one in each.objects if one.object_key not in rebuilt.known]
-    noted, _ = gather(cluster.manifests())
-    bare = [
-        one._replace(batches=[each._replace(base_offset=-1) for each in one.batches])
-        for one in unknown
-    ]
-    appended = append_unknown(rebuilt, noted, bare)
-    guess = Manifest("cluster", RESTORED, 1, 0, appended, [], [], dict(NAMES))
-    again = rebuild([*cluster.manifests(), guess], cluster.present)
-    assert {each.kind for each in again.findings} <= {Kind.OFFSETS_GUESSED}
-    assert again.contents.logs == truth.logs
-    assert again.contents.runs == truth.runs
 
 
 def test_manifests_come_at_most_ten_seconds_apart_and_again_until_stored():

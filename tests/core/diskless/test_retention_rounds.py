@@ -11,7 +11,13 @@ from anabranch.core.diskless import retention_rounds
 from anabranch.core.diskless.coordinator import CoordinatorAway
 from anabranch.core.diskless.pause import Pause
 from anabranch.core.diskless.retention import MOST_RUNS, Limits, to_look_over
-from anabranch.core.diskless.retention_rounds import AskStates, Expire, RoundEnded, rounds
+from anabranch.core.diskless.retention_rounds import (
+    AskStates,
+    Expire,
+    RoundEnded,
+    Shortened,
+    rounds,
+)
 from anabranch.core.diskless.rows import LogState
 
 INTERVAL = {"log.retention.check.interval.ms": "7000"}
@@ -32,6 +38,8 @@ class Coordinator:
             return CoordinatorAway("away")
         if isinstance(step, AskStates):
             return [self.state(key) for key in step.keys]
+        if isinstance(step, Shortened):
+            return None
         key = step.limits.key
         deleted = min(self.runs[key], step.most_runs)
         self.runs[key] -= deleted
@@ -91,14 +99,16 @@ def test_a_round_deletes_all_that_may_go_unless_a_call_fails(node, keys, data):
             assert asked == keys
             assert all(len(each.keys) <= at_once for each in steps if isinstance(each, AskStates))
             assert all(runs.get(each.limits.key) for each in steps if isinstance(each, Expire))
+            told = {each.change.key for each in steps if isinstance(each, Shortened)}
+            assert told == {each.limits.key for each in steps if isinstance(each, Expire)}
 
 
 def test_a_round_that_failed_is_followed_by_the_next_one(node, keys):
-    coordinator = Coordinator(dict.fromkeys(keys, 1), fails={2})
+    coordinator = Coordinator(dict.fromkeys(keys, 1), fails={3})
     chain = rounds(node.broker)
     assert next(chain, None) == Pause(7000)
     assert [type(each) for each in one_round(chain, coordinator)] == [
-        AskStates, Expire, Expire, RoundEnded,
+        AskStates, Expire, Shortened, Expire, RoundEnded,
     ]  # fmt: skip
     assert next(chain, None) == Pause(7000)
     assert one_round(chain, coordinator)[-1] == RoundEnded()

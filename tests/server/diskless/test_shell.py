@@ -11,9 +11,8 @@ from tests.core.api.in_memory_node import InMemoryNode
 from anabranch.core.diskless import admission
 from anabranch.core.diskless.coordinator import Deposed
 from anabranch.core.diskless.objects import ObjectsAway
-from anabranch.core.diskless.retention import Limits
-from anabranch.core.diskless.retention_rounds import Expire
-from anabranch.core.diskless.rows import LogKey
+from anabranch.core.diskless.retention_rounds import Shortened
+from anabranch.core.diskless.rows import Change, LogKey, LogState
 from anabranch.server.diskless.rows import LogRowsShell
 from anabranch.server.diskless.shell import DisklessShell, Hedges, hedged
 
@@ -137,18 +136,14 @@ async def test_retention_goes_on_after_a_round_failed_in_whatever_way():
     retaining.cancel()
 
 
-async def test_what_retention_deletes_is_noted():
-    state, noted = SimpleNamespace(start_offset=5), []
-
-    async def expire(key, **_limits):
-        return state, 1
-
-    shell = DisklessShell(SimpleNamespace(diskless=None), *[lambda: None] * 3)
-    shell._stores = SimpleNamespace(coordinator=SimpleNamespace(expire=expire))
-    shell._upkeep = SimpleNamespace(shortened=lambda *given: noted.append(given))
-    key = LogKey(b"0" * 16, 0)
-    assert await shell._look_over(Expire(Limits(key, -1, 9))) == (state, 1)
-    assert noted == [(key, 5)]
+async def test_what_retention_deletes_is_told_to_the_broker():
+    told = []
+    broker = SimpleNamespace(diskless=SimpleNamespace(changed=told.extend), steady_ms=0)
+    shell = DisklessShell(broker, *[lambda: None] * 3)
+    shell._stores = SimpleNamespace(coordinator=None)
+    change = Change(LogKey(b"0" * 16, 0), LogState(5, 9))
+    await shell._look_over(Shortened(change))
+    assert told == [change]
 
 
 async def test_a_broker_registers_after_a_call_failed_in_whatever_way(monkeypatch):

@@ -12,7 +12,16 @@ from tests.server.promql import fires
 from tests.server.test_alerts import RULES
 
 from anabranch.core.diskless.manifests import decode_manifest, manifests_prefix
-from anabranch.core.diskless.rows import Batch, Commit, CommitState, Committed, LogKey, Verdict
+from anabranch.core.diskless.rows import (
+    Batch,
+    Change,
+    Commit,
+    CommitState,
+    Committed,
+    LogKey,
+    LogState,
+    Verdict,
+)
 from anabranch.core.errors import ErrorCode, StorageFault
 from anabranch.core.types import TopicId
 from anabranch.server import clocks
@@ -58,8 +67,8 @@ async def test_what_was_noted_is_stored_when_the_broker_stops():
     upkeep.start()
     commit = Commit(1, "o/1", 900, 2, 5, (Batch(KEY, 30, 100, 1, 5),))
     upkeep.committed(commit, Committed(CommitState.COMMITTED, (Verdict(ErrorCode.NONE, 40),)))
-    upkeep.shortened(KEY, 12)
-    upkeep.shortened(LogKey(KEY.topic_id, 1), 0)  # it has not moved
+    upkeep.heard([Change(KEY, LogState(12, 40))])
+    upkeep.heard([Change(LogKey(KEY.topic_id, 1), LogState(0, 4))])  # it was made
     await upkeep.stop()
     [key] = [each.key async for page in store.list(manifests_prefix("c")) for each in page]
     [held] = await store.read(key, [(0, await store.size(key))])
@@ -71,7 +80,7 @@ async def test_what_was_noted_is_stored_when_the_broker_stops():
 async def test_every_figure_is_an_exported_metric():
     _, upkeep = await new_upkeep()
     await upkeep._collector.round(0, 1)
-    upkeep.deleted([KEY.topic_id])
+    upkeep.heard([Change(KEY, None)])
     await upkeep.stop()
     figures = {f"anabranch_diskless_{name}" for name in upkeep.statistics()}
     assert figures <= {metric.name for metric in METRICS}
@@ -88,7 +97,7 @@ async def test_ages_are_of_one_clock_also_after_the_machine_slept(monkeypatch):
     upkeep.start()
     await upkeep._collector.round(0, 1)
     await upkeep._combiner.round()
-    upkeep.deleted([KEY.topic_id])
+    upkeep.heard([Change(KEY, None)])
     await upkeep.stop()
     ages = {name: age for name, age in upkeep.statistics().items() if name.endswith("age_seconds")}
     assert len(ages) == 3 and all(0 <= age < 60 for age in ages.values()), ages

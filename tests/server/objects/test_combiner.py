@@ -17,7 +17,7 @@ from anabranch.core.diskless.combination_rounds import CombiningRounds
 from anabranch.core.diskless.findings import Kind
 from anabranch.core.diskless.garbage import GarbageRounds, Pace
 from anabranch.core.diskless.manifests import ManifestLog, manifests_prefix
-from anabranch.core.diskless.rows import Wanted
+from anabranch.core.diskless.rows import Change, LogState, Wanted
 from anabranch.core.errors import StorageFault
 from anabranch.server.coordinator.sqlite import SqliteCoordinator
 from anabranch.server.objects import verification
@@ -45,7 +45,7 @@ class Place:
         """Records are deleted, and their objects are collected."""
         coordinator = self.writer.coordinator
         for (key, _), state in zip(wanted, await coordinator.delete_before(wanted), strict=True):
-            self.writer.manifests.shortened(key, state.start_offset)
+            self.writer.manifests.heard([Change(key, state)])
         await self.collector.round(0, 1)
 
     async def rows(self):
@@ -123,7 +123,7 @@ async def test_an_empty_partition_keeps_its_end_without_its_manifests(place):
     for _ in range(3):
         await place.combiner.round()
         await place.writer.manifests.store_due(at_once=True)
-        place.writer.manifests.shortened(RIVER, 26)
+        place.writer.manifests.heard([Change(RIVER, LogState(26, 26))])
     _, found = await restored(place, "again.db")
     assert [state[:2] for state in found[0]] == [(26, 26), (9, 9)]
 

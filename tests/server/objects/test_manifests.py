@@ -15,13 +15,24 @@ from anabranch.core.diskless.manifests import (
     manifests_prefix,
 )
 from anabranch.core.diskless.objects import ObjectsAway
-from anabranch.core.diskless.rows import Batch, Commit, CommitState, Committed, Verdict
+from anabranch.core.diskless.rows import (
+    Batch,
+    Change,
+    Commit,
+    CommitState,
+    Committed,
+    LogKey,
+    LogState,
+    Verdict,
+)
 from anabranch.core.errors import ErrorCode
+from anabranch.core.types import TopicId
 from anabranch.server.objects import manifests
 from anabranch.server.objects.engines import open_objects
 from anabranch.server.objects.manifests import Manifests
 
 NAMES = itertools.count()
+GONE = TopicId(b"g" * 16)
 
 
 class Clock:
@@ -63,14 +74,13 @@ async def are_stored(store, count: int) -> bool:
 async def test_what_is_noted_is_stored_at_the_stop_with_names_starts_and_deletions(store):
     noting = new_manifests(store)
     noting.committed(*commit(7))
-    noting.shortened(RIVER, 3)
-    noting.deleted(TOPIC)
+    noting.heard([Change(RIVER, LogState(3, 9)), Change(LogKey(GONE, 0), None)])
     await noting.stop()
     [manifest] = await stored(store)
     assert [one.object_id for one in manifest.objects] == [7]
     assert (manifest.starts, manifest.deleted, manifest.names) == (
         [(RIVER, 3)],
-        [TOPIC],
+        [GONE],
         {TOPIC: "river"},
     )
 

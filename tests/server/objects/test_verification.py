@@ -208,7 +208,7 @@ async def test_objects_that_no_manifest_names_are_listed_and_appended_only_when_
     assert done.later == []
 
 
-async def test_offsets_that_lie_between_others_come_from_later_objects(place):
+async def test_offsets_that_no_manifest_has_stay_missing_and_later_objects_follow_the_end(place):
     noting = place.writer.manifests
     notes = ManifestLog(CLUSTER, 2, 3, {TOPIC: "river"}.get)
     place.writer.manifests = Manifests(place.writer.store, notes, lambda: 0)
@@ -216,16 +216,14 @@ async def test_offsets_that_lie_between_others_come_from_later_objects(place):
     place.writer.manifests = noting
     await place.writer.write((RIVER, 6))
     await noting.store_due(at_once=True)
-    before = await rows(place.writer.coordinator)
-    coordinator = await fresh(place)
-    with pytest.raises(
-        StorageFault, match=r"1 times offsets are missing between others.*--append-unknown"
-    ):
-        await restored(place, coordinator)
-    done = await restored(place, coordinator, with_unknown=True)
-    assert await rows(coordinator) == before
-    assert [each.kind for each in done.findings] == [Kind.OFFSETS_GUESSED]
-    await coordinator.close()
+    for name, with_unknown, end in (("without.db", False, 18), ("with.db", True, 23)):
+        coordinator = await fresh(place, name)
+        done = await restored(place, coordinator, with_unknown=with_unknown)
+        [missing] = [each for each in done.findings if each.kind is Kind.OFFSETS_MISSING]
+        assert missing.kind.is_damage and missing.detail.startswith("7 to 12")
+        assert [state.high_watermark for state in await coordinator.states([RIVER])] == [end]
+        assert len(done.later) == 1
+        await coordinator.close()
 
 
 async def test_a_store_that_no_cluster_has_used_is_refused(tmp_path):

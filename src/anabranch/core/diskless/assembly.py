@@ -14,22 +14,27 @@ from collections.abc import Iterator, Sequence
 from struct import Struct, error
 from typing import NamedTuple
 
-from anabranch.core.diskless.rows import Run
+from anabranch.core.diskless.rows import NO_PRODUCER, Run
 from anabranch.core.errors import ProtocolError, StorageFault
 from anabranch.core.log import record_walk
+from anabranch.core.log.indexes import NO_TIMESTAMP
 from anabranch.core.log.lookup import TimestampOffset
 from anabranch.core.types import Buffer
 from anabranch.core.wire.batch import (
     BATCH_OVERHEAD,
+    HEADER,
     MAGIC,
     PREFIX,
     crc_is_valid,
     patch,
     read_header,
+    renew_crc,
 )
 
 LEADER_EPOCH = 0
 """Of every record of a diskless partition."""
+MOST_DELTA = (1 << 31) - 1
+"""Between the first and the last offset of a batch: a field of 32 bits."""
 _HEAD = Struct(">qiibIhi")
 
 
@@ -72,6 +77,19 @@ def placed_batches(view: memoryview, run: Run) -> Iterator[PlacedBatch]:
         position = end
     if offset != run.end_offset:
         raise Damaged(run, f"its batches end at offset {offset}, not at {run.end_offset}")
+
+
+def empty_batch(base_offset: int, end_offset: int) -> bytes:
+    """A batch without records that takes the place of offsets up to an end, or of many of them:
+    consumers go on behind it, as behind one that compaction has left."""
+    batch = bytearray(BATCH_OVERHEAD)
+    delta = min(end_offset - base_offset - 1, MOST_DELTA)
+    HEADER.pack_into(
+        batch, 0, base_offset, BATCH_OVERHEAD - PREFIX, LEADER_EPOCH, MAGIC, 0, 0, delta,
+        NO_TIMESTAMP, NO_TIMESTAMP, NO_PRODUCER, -1, -1, 0,
+    )  # fmt: skip
+    renew_crc(batch, 0, len(batch))
+    return bytes(batch)
 
 
 def first_not_older(

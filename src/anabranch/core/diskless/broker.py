@@ -138,6 +138,8 @@ class Diskless:
         """(what, why) for an operator."""
         self.note_commit: Callable[[Commit, Committed], object] = _unnoted
         """Told of each object of this broker that is committed, for manifests."""
+        self.note_changes: Callable[[Sequence[Change]], object] = _unnoted
+        """Told of all that moves, wherever this broker learns of it, for manifests."""
         self._effects: list[Effect] = []
         self.writing = DisklessWriter(self._effects, self._stored, self._committed, self._settled)
         self.writing.most_bytes = config.diskless_produce_buffer_max_bytes
@@ -354,8 +356,9 @@ class Diskless:
 
     # The watch.
 
-    def changed(self, changes: Iterable[Change]) -> None:
+    def changed(self, changes: Sequence[Change]) -> None:
         """Partitions moved, by whatever broker."""
+        self.note_changes(changes)
         for key, state, runs in changes:
             partition = self.by_key.get(key)
             if partition is None:
@@ -495,6 +498,9 @@ class Diskless:
                 self._gone(partition)
                 continue
             self.coordinates.found(found.key, found.runs, wanted.offset)
+            start_offset, end_offset, _ = found.state
+            if not found.runs and start_offset <= wanted.offset < end_offset:
+                self.coordinates.ended(found.key, wanted.offset, end_offset)
             self._take(partition, found.state)
 
     def _by_time(self, effect: FindByTime, result: Any, now_ms: int) -> None:
@@ -531,10 +537,12 @@ class Diskless:
 
     def _take(self, partition: DisklessPartition, state: LogState) -> None:
         """A partition's state was told."""
-        was_rowless = partition.state is None
+        was_rowless, start_offset = partition.state is None, partition.start_offset
         if not partition.take(state):
             return
         assert partition.state is not None
+        if partition.start_offset > start_offset:  # perhaps no watch has told it
+            self.note_changes([Change(partition.key, partition.state)])
         self.coordinates.trim(partition.key, partition.state.start_offset)
         self._broker.changed.add(partition.topic_partition)
         if was_rowless:
@@ -606,5 +614,5 @@ _TABLE: dict[type, Callable[[Diskless, Any, Any, int], None]] = {
 """What each answer does; an effect that is in neither table is a bug."""
 
 
-def _unnoted(_commit: Commit, _answer: Committed) -> None:
-    """Of what is committed while no manifests are written."""
+def _unnoted(*_: object) -> None:
+    """Of what moves while no manifests are written."""

@@ -114,6 +114,14 @@ class Coordinates:
             far.runs = list(runs)
         self._counted(len(near.runs) + len(far.runs) - before)
 
+    def ended(self, key: LogKey, offset: int, end_offset: int) -> None:
+        """The coordinator told that there is nothing from an offset on, up to its end."""
+        self._skip(key, offset, end_offset)
+
+    def is_lost(self, key: LogKey, offset: int, end_offset: int) -> bool:
+        """Whether there is nothing from an offset on, up to the partition's end."""
+        return self._skips.get((key, offset), offset) >= end_offset
+
     def find(self, key: LogKey, offset: int, max_bytes: int) -> tuple[list[Run], bool]:
         """The runs from the one that holds an offset, or from the next one where it is lost, none
         when they are not known; whether they are far from the end."""

@@ -32,6 +32,8 @@ class Kind(Enum):
     NOT_NOTED = "not in a manifest"
     START_RAISED = "start raised"
     OFFSETS_GUESSED = "offsets guessed"
+    RECORDS_LEFT_OUT = "records left out"
+    """They are in no manifest, and appended they would come behind later ones of their producer."""
 
     @property
     def is_damage(self) -> bool:

@@ -1,7 +1,8 @@
 """Manifests: what the coordinator decided, stored beside the objects, in case it is lost.
 
 What: each broker notes the objects that it has committed, with the offset of each batch, and the
-starts of partitions and deleted topics that it learned of; a few seconds' worth is one manifest.
+starts and deleted topics of all brokers as the watch tells them; a few seconds' worth is one
+manifest.
 Why: objects have no offsets, so that a coordinator could not be rebuilt from them alone. Rules
 kept: a manifest is never needed to serve; it is written once, under a name that rises (broker,
 broker epoch, number from 0 on), so that a missing one is noticed; what cannot be stored waits,
@@ -18,14 +19,21 @@ removed once checkpoints have what they say (`combination.py`). Not here: I/O
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from struct import Struct
 from typing import NamedTuple
 
 import msgspec
 
 from anabranch.core.diskless.layout import DamagedObject
-from anabranch.core.diskless.rows import Batch, Commit, CommitState, Committed, LogKey
+from anabranch.core.diskless.rows import (
+    Batch,
+    Change,
+    Commit,
+    CommitState,
+    Committed,
+    LogKey,
+)
 from anabranch.core.errors import ErrorCode
 from anabranch.core.types import Buffer, TopicId
 from anabranch.core.wire.crc import crc32c
@@ -37,7 +45,7 @@ ROOM = "manifests"
 INTERVAL_MS = 10_000
 """A coordinator that is lost takes at most the order of so much time with it."""
 FULL_BATCHES = 20_000
-"""A manifest of so many batches, about 2 MB, is stored at once."""
+"""A manifest of so many batches and starts, about 2 MB, is stored at once."""
 RESTORED = -1
 """The broker id of a manifest by `anabranch diskless restore`: the order in it is a guess."""
 MOST_WAITING = 64
@@ -71,7 +79,7 @@ class Manifest(msgspec.Struct, frozen=True, array_like=True):
     number: int
     objects: list[NotedObject]
     starts: list[tuple[LogKey, int]]
-    """Where partitions begin, as far as this broker has moved it."""
+    """Where partitions begin that have moved, whoever moved them."""
     deleted: list[TopicId]
     """Topics that were deleted."""
     names: dict[TopicId, str]
@@ -182,15 +190,18 @@ class ManifestLog:
             self._batch_count += len(commit.batches)
             self._note(now_ms)
 
-    def shortened(self, key: LogKey, start_offset: int, now_ms: int) -> None:
-        """This broker has moved the start of a partition."""
-        self._starts[key] = max(start_offset, self._starts.get(key, 0))
-        self._note(now_ms)
-
-    def deleted(self, topic_id: TopicId, now_ms: int) -> None:
-        """A topic was deleted."""
-        self._deleted.add(topic_id)
-        self._note(now_ms)
+    def heard(self, changes: Iterable[Change], now_ms: int) -> None:
+        """Partitions moved, by whatever broker and for whatever reason: starts and deleted topics
+        are noted, so that each broker has them that lives. Ends are noted with their objects."""
+        for key, state, runs in changes:
+            if state is None:
+                self._deleted.add(key.topic_id)
+                self._starts.pop(key, None)
+            elif state.start_offset and not runs:
+                self._starts[key] = max(state.start_offset, self._starts.get(key, 0))
+            else:
+                continue
+            self._note(now_ms)
 
     def _note(self, now_ms: int) -> None:
         if self._since_ms is None:
@@ -206,7 +217,8 @@ class ManifestLog:
         """When there is something to store; None: nothing was noted."""
         if self._since_ms is None:
             return None
-        return self._since_ms if self._batch_count >= FULL_BATCHES else self._since_ms + INTERVAL_MS
+        is_full = self._batch_count + len(self._starts) >= FULL_BATCHES
+        return self._since_ms if is_full else self._since_ms + INTERVAL_MS
 
     def tick(self, now_ms: int, *, at_once: bool = False) -> Frozen | None:
         """The manifest to put next, if one is due; it comes again until it is `stored`."""

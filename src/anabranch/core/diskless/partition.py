@@ -14,7 +14,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from anabranch.core.diskless.answer_buffers import AnswerBuffers, answer_of
-from anabranch.core.diskless.assembly import LEADER_EPOCH, Damaged, assembled, first_not_older
+from anabranch.core.diskless.assembly import (
+    LEADER_EPOCH,
+    Damaged,
+    assembled,
+    empty_batch,
+    first_not_older,
+)
 from anabranch.core.diskless.buffer import DisklessTicket
 from anabranch.core.diskless.reads import Ask, BytesOf, FarRead, RunByTime, RunsOf, StateOf
 from anabranch.core.diskless.rows import LogKey, LogState, Run
@@ -237,9 +243,12 @@ class DisklessPartition(Partition):
     def read(
         self, offset: int, *, max_bytes: int, upto: int, at_least_one: bool
     ) -> tuple[Buffer, ...]:
-        """See Partition: what is there of the wanted runs, and FarRead when nothing is."""
+        """See Partition: what is there of the wanted runs, and FarRead when nothing is. Where a
+        restore found no records up to the end, an empty batch leads past it."""
         runs, is_far = self._diskless.coordinates.find(self.key, offset, max_bytes)
         if not runs:
+            if self._diskless.coordinates.is_lost(self.key, offset, self.high_watermark):
+                return (empty_batch(offset, self.high_watermark),)
             self._ask(RunsOf(self.key, offset, max_bytes), max_bytes)
         pieces = self._pieces(runs, is_far=is_far)
         answer = AnswerBuffers(offset, upto, max_bytes, at_least_one=at_least_one)

@@ -6,9 +6,10 @@ there that the checkpoint has.
 How: each object's batches with their offsets give its runs by the rules of the commit itself; a
 partition's runs in order give its end; the greatest start that any broker noted is its start.
 Partitions below these that nobody noted had no record: their rows are empty. Rules kept: what
-brokers noted is rebuilt exactly; nothing is guessed (`guessed_offsets.py`). An object
-that is gone from the head of a partition was deleted by retention; anywhere else it is a loss,
-which is said. Not here: I/O.
+brokers noted is rebuilt exactly; nothing is guessed (`guessed_offsets.py`); no row names an object
+that is gone. Where that is the head of a partition, retention deleted it, and the partition begins
+later. Anywhere else it is a loss, which is said: its offsets have no row, are not given again, and
+readers pass over them. Not here: I/O.
 """
 
 from __future__ import annotations
@@ -51,8 +52,6 @@ class Rebuilt(NamedTuple):
     """Keys of all objects that manifests name."""
     deleted: set[TopicId]
     """Topics that were deleted."""
-    gaps: dict[LogKey, list[tuple[int, int]]]
-    """Offsets that no manifest has, before or between others."""
 
 
 def gather(
@@ -132,16 +131,13 @@ def rebuild(
                 by_log.setdefault(run.key, []).append(run)
     logs: list[HeldLog] = []
     kept: list[Run] = []
-    gaps: dict[LogKey, list[tuple[int, int]]] = {}
     for key in _without_holes({*by_log, *starts}):
         if key.topic_id in deleted:
             continue
         runs = sorted(by_log.get(key, []), key=lambda run: run.base_offset)
-        state, remaining, missing = _rebuild_log(
+        state, remaining = _rebuild_log(
             place_of(key, names), runs, starts.get(key, 0), present, findings
         )
-        if missing:
-            gaps[key] = missing
         logs.append(HeldLog(key, names.get(key.topic_id, ""), state))
         kept += remaining
     live: dict[int, int] = {}
@@ -150,7 +146,7 @@ def rebuild(
     objects = [
         HeldObject(*one[:5], live.get(one.object_id, 0))
         for one in noted
-        if one.object_key in present or one.object_id in live
+        if one.object_key in present
     ]
     known = [each for part in parts for each in part.producers]
     producers = _producers(noted, known, {log.key for log in logs})
@@ -163,7 +159,6 @@ def rebuild(
         findings,
         {one.object_key for one in noted},
         deleted,
-        gaps,
     )
 
 
@@ -214,33 +209,26 @@ def _rebuild_log(
     start_offset: int,
     present: Mapping[str, int],
     findings: list[Finding],
-) -> tuple[LogState, list[Run], list[tuple[int, int]]]:
-    """One partition: its row, its runs and its gaps; `runs` are in order."""
+) -> tuple[LogState, list[Run]]:
+    """One partition: its row, and those runs whose objects are there; `runs` are in order."""
     _check_order(place, runs)
     end_offset = max([start_offset, *(run.end_offset for run in runs[-1:])])
     runs = [run for run in runs if run.end_offset > start_offset]
-    gone = [run for run in runs if run.object_key not in present]
-    raised = start_offset
-    while runs and (runs[0].object_key not in present):
-        raised = runs.pop(0).end_offset
-    gaps: list[tuple[int, int]] = []
-    if runs and runs[0].base_offset > raised:
-        gaps.append((raised, runs[0].base_offset))
-        raised = runs[0].base_offset
+    kept = [run for run in runs if run.object_key in present]
+    raised = max(start_offset, kept[0].base_offset if kept else end_offset)
     if raised > start_offset:
         detail = f"from {start_offset} to {raised}: the objects before are gone or in no manifest"
         findings.append(Finding(Kind.START_RAISED, place, detail))
-    for run in gone:
-        if run.end_offset > raised:
+    end = raised
+    for run in (run for run in runs if run.end_offset > raised):
+        if run.base_offset > end:
+            detail = f"{end} to {run.base_offset}: no manifest has them"
+            findings.append(Finding(Kind.OFFSETS_MISSING, place, detail))
+        if run.object_key not in present:
             detail = f"offsets {run.base_offset} to {run.end_offset}: {run.object_key} is gone"
             findings.append(Finding(Kind.OBJECT_MISSING, place, detail))
-    for before, after in pairwise(runs):
-        if after.base_offset > before.end_offset:
-            gaps.append((before.end_offset, after.base_offset))
-            detail = f"{before.end_offset} to {after.base_offset}: no manifest has them"
-            findings.append(Finding(Kind.OFFSETS_MISSING, place, detail))
-    size = sum(run.byte_size for run in runs)
-    return LogState(raised, end_offset, size), runs, gaps
+        end = run.end_offset
+    return LogState(raised, end_offset, sum(run.byte_size for run in kept)), kept
 
 
 def _check_order(place: str, runs: list[Run]) -> None:

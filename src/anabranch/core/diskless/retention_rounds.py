@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from anabranch.core.diskless.pause import Pause
 from anabranch.core.diskless.retention import MOST_RUNS, Limits, to_look_over
-from anabranch.core.diskless.rows import LogKey
+from anabranch.core.diskless.rows import Change, LogKey
 from anabranch.core.errors import StorageFault
 
 if TYPE_CHECKING:
@@ -58,13 +58,19 @@ class Expire(NamedTuple):
     most_runs: int = MOST_RUNS
 
 
+class Shortened(NamedTuple):
+    """Runs of a partition were deleted: the broker is told, since its watch may be broken."""
+
+    change: Change
+
+
 class RoundEnded(NamedTuple):
     """A round is over; the fault that ended it early, if one did."""
 
     fault: StorageFault | None = None
 
 
-Step: TypeAlias = Pause | AskStates | Expire | RoundEnded
+Step: TypeAlias = Pause | AskStates | Expire | Shortened | RoundEnded
 
 
 def rounds(
@@ -98,4 +104,6 @@ def _round(limits: Iterator[Limits], states_at_once: int) -> Generator[Step, Any
 def _shorten(limits: Limits) -> Generator[Step, Any, None]:
     deleted = MOST_RUNS
     while deleted >= MOST_RUNS:
-        _, deleted = yield Expire(limits)
+        state, deleted = yield Expire(limits)
+        if deleted:
+            yield Shortened(Change(limits.key, state))

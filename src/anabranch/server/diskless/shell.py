@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +19,8 @@ from anabranch.core.diskless import effects as does
 from anabranch.core.diskless.coordinator import CoordinatorAway, Deposed, OlderCopy
 from anabranch.core.diskless.objects import ObjectsAway
 from anabranch.core.diskless.pause import Pause
-from anabranch.core.diskless.retention_rounds import AskStates, Expire, RoundEnded
-from anabranch.core.diskless.rows import CommitState, Committed
+from anabranch.core.diskless.retention_rounds import AskStates, Expire, RoundEnded, Shortened
+from anabranch.core.diskless.rows import Change, CommitState, Committed
 from anabranch.core.errors import StorageFault
 from anabranch.core.types import NEVER_MS
 from anabranch.server.chains import carried_out
@@ -32,8 +32,6 @@ from anabranch.server.objects.store_check import check_commits
 
 if TYPE_CHECKING:
     from anabranch.core.api.context import Broker
-    from anabranch.core.diskless.rows import LogKey, LogState
-    from anabranch.core.types import TopicId
     from anabranch.server.diskless.stores import Stores
 
 LOG = logger("diskless")
@@ -127,11 +125,6 @@ class DisklessShell:
     def statistics(self) -> dict[str, float]:
         """What is done beside serving, for metrics."""
         return {} if self._upkeep is None else self._upkeep.statistics()
-
-    def topics_deleted(self, topic_ids: Iterable[TopicId]) -> None:
-        """Topics are gone, of whatever kind."""
-        if self._upkeep is not None:
-            self._upkeep.deleted(topic_ids)
 
     def perform(self) -> None:
         """Make the calls that are wanted; called at the end of every step."""
@@ -304,6 +297,9 @@ class DisklessShell:
             return
         self._upkeep = DisklessUpkeep(self._broker, stores.coordinator, stores.objects, cluster_id)
         self._machine.note_commit = self._upkeep.committed
+        self._machine.note_changes = self._upkeep.heard
+        known = self._machine.by_key.values()
+        self._upkeep.heard([Change(each.key, each.state) for each in known if each.state])
         self._upkeep.start()
 
     async def _check_again(self, stores: Stores) -> None:
@@ -322,16 +318,6 @@ class DisklessShell:
             pass
         finally:
             self._is_checking = False
-
-    def _shortened(self, key: LogKey, state: LogState | None) -> None:
-        if self._upkeep is not None and state is not None:
-            self._upkeep.shortened(key, state.start_offset)
-
-    async def _delete_before(self, stores: Stores, effect: does.DeleteBefore) -> Any:
-        states = await stores.coordinator.delete_before(effect.wanted)
-        for (key, _), state in zip(effect.wanted, states, strict=True):
-            self._shortened(key, state)
-        return states
 
     async def _watch(self) -> None:
         assert self._stores is not None
@@ -398,12 +384,11 @@ class DisklessShell:
             case AskStates(keys):
                 return await coordinator.states(keys)
             case Expire((key, older_than_ms, most_bytes), most_runs):
-                state, deleted = await coordinator.expire(
+                return await coordinator.expire(
                     key, older_than_ms=older_than_ms, most_bytes=most_bytes, most_runs=most_runs
                 )
-                if deleted:
-                    self._shortened(key, state)
-                return state, deleted
+            case Shortened(change):
+                self._step(lambda _: self._machine.changed([change]))
             case RoundEnded(fault):
                 self._say("Retention", fault)
         return None
@@ -455,7 +440,10 @@ _CALLS: dict[type, tuple[_Call, type[StorageFault]]] = {
     does.AskStates: (lambda _, on, it: on.coordinator.states(it.keys), CoordinatorAway),
     does.FindRuns: (lambda _, on, it: on.coordinator.find(it.wanted), CoordinatorAway),
     does.FindByTime: (DisklessShell._by_time, CoordinatorAway),
-    does.DeleteBefore: (DisklessShell._delete_before, CoordinatorAway),
+    does.DeleteBefore: (
+        lambda _, on, it: on.coordinator.delete_before(it.wanted),
+        CoordinatorAway,
+    ),
     does.ReadObject: (DisklessShell._read_object, ObjectsAway),
 }
 """How each effect is performed, and what it is when it has no answer."""

@@ -1,21 +1,22 @@
 """What a broker does for diskless storage beside serving: manifests and garbage rounds.
 
-What: begins both once the coordinator knows this broker, with its epoch; hears what was committed,
-shortened and deleted. Rule kept: no request waits for it, and no fault of it ends the broker. Not
-here: what is noted (`objects/manifests.py`), what is collected (`objects/garbage_collector.py`).
+What: begins both once the coordinator knows this broker, with its epoch; hears what this broker
+committed and what moves anywhere. Rule kept: no request waits for it, and no fault of it ends the
+broker. Not here: what is noted (`objects/manifests.py`), what is collected
+(`objects/garbage_collector.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from anabranch.core.diskless.combination import CombiningPace, Maker
 from anabranch.core.diskless.combination_rounds import CombiningRounds
 from anabranch.core.diskless.garbage import USUAL, GarbageRounds, turn_of
 from anabranch.core.diskless.manifests import ManifestLog
-from anabranch.core.diskless.rows import Commit, Committed, LogKey
+from anabranch.core.diskless.rows import Change, Commit, Committed
 from anabranch.server.clocks import steady_ms
 from anabranch.server.objects.combiner import Combiner
 from anabranch.server.objects.garbage_collector import Collector
@@ -67,15 +68,9 @@ class DisklessUpkeep:
         """This broker has committed an object."""
         self._manifests.committed(commit, answer)
 
-    def shortened(self, key: LogKey, start_offset: int) -> None:
-        """This broker has moved the start of a partition."""
-        if start_offset > 0:
-            self._manifests.shortened(key, start_offset)
-
-    def deleted(self, topic_ids: Iterable[TopicId]) -> None:
-        """Topics were deleted, of whatever kind."""
-        for topic_id in topic_ids:
-            self._manifests.deleted(topic_id)
+    def heard(self, changes: Sequence[Change]) -> None:
+        """Partitions moved, by whatever broker."""
+        self._manifests.heard(changes)
 
     def statistics(self) -> dict[str, float]:
         """Figures for metrics; an age is there once something has succeeded. That of combining

@@ -1,23 +1,22 @@
 """Stores a broker's manifests: the shell of `core/diskless/manifests.py`.
 
-What: the broker tells it what it has committed; a task puts a manifest when one is due, and again
-until the store has it; then it notes the last commit in a name of its own (`last_commits.py`), and
-removes the note before. Rule kept: no serving call waits for it; a name that another process took
-is told, and nothing replaced. Not here: what a manifest says.
+What: the broker tells it what it has committed, and what moves; a task puts a manifest when one is
+due, and again until the store has it; then it notes the last commit in a name of its own
+(`last_commits.py`), and removes the note before. Rule kept: no serving call waits for it; a name
+that another process took is told, and nothing replaced. Not here: what a manifest says.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from anabranch.core.diskless.last_commits import note_key, notes_prefix
 from anabranch.core.diskless.manifests import Frozen, ManifestLog
 from anabranch.core.diskless.objects import ObjectStore, ObjectTaken
-from anabranch.core.diskless.rows import Commit, Committed, LogKey
+from anabranch.core.diskless.rows import Change, Commit, Committed
 from anabranch.core.errors import StorageFault
-from anabranch.core.types import TopicId
 from anabranch.server.logs import logger
 
 LOG = logger("diskless")
@@ -45,15 +44,11 @@ class Manifests:
         self._notes.committed(commit, answer, self._clock())
         self._noted.set()
 
-    def shortened(self, key: LogKey, start_offset: int) -> None:
-        """This broker has moved the start of a partition."""
-        self._notes.shortened(key, start_offset, self._clock())
-        self._noted.set()
-
-    def deleted(self, topic_id: TopicId) -> None:
-        """A topic was deleted."""
-        self._notes.deleted(topic_id, self._clock())
-        self._noted.set()
+    def heard(self, changes: Sequence[Change]) -> None:
+        """Partitions moved, by whatever broker."""
+        self._notes.heard(changes, self._clock())
+        if self._notes.next_tick_ms is not None:
+            self._noted.set()
 
     @property
     def given_up_objects(self) -> int:

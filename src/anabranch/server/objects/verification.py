@@ -303,16 +303,9 @@ async def restore(
     rebuilt = rebuild(held.manifests, held.objects, held.combined)
     later = sorted(held.objects.keys() - rebuilt.known)
     findings = list(held.findings)
-    gaps = sum(each.kind is Kind.OFFSETS_MISSING for each in rebuilt.findings)
-    if gaps and later and not with_unknown:
-        raise StorageFault(
-            f"{store.url}: {gaps} times offsets are missing between others; "
-            f"{len(later)} objects are in no manifest and may contain them; restore with "
-            "--append-unknown, or remove the objects to continue without their records"
-        )
     if later and with_unknown:
-        guess, damage = await _guess(store, held, rebuilt, later, now_ms)
-        findings += damage
+        guess, left_out = await _guess(store, held, rebuilt, later, now_ms)
+        findings += left_out
         rebuilt = rebuild([*held.manifests, guess], held.objects, held.combined)
         key = manifest_key(held.cluster_id, RESTORED, now_ms, 0)
         await store.put(key, [encode_manifest(guess)])
@@ -353,5 +346,6 @@ async def _guess(
     async for _ in _some_at_once(parse, later):
         pass
     noted, _ = gather(held.manifests, held.combined)
-    appended = append_unknown(rebuilt, noted, unknown)
-    return Manifest(held.cluster_id, RESTORED, now_ms, 0, appended, [], [], {}), damage
+    objects, left_out = append_unknown(rebuilt, noted, unknown)
+    guess = Manifest(held.cluster_id, RESTORED, now_ms, 0, objects, [], [], {})
+    return guess, damage + left_out

@@ -19,6 +19,15 @@ MUTANTS = (
         caught_by=f"{SIMULATED}[0]",
     ),
     Mutant(
+        name="starts-of-other-brokers-not-noted",
+        rule="every broker notes the starts that its watch tells, whoever moved them",
+        module="anabranch.core.diskless.manifests",
+        old="            elif state.start_offset and not runs:\n",
+        new="            elif False:\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{SIMULATED}[0]",
+    ),
+    Mutant(
         name="ends-of-deleted-records-forgotten",
         rule="a checkpoint keeps where a partition ends whose records are deleted",
         module=COMBINING,

@@ -12,6 +12,10 @@ DISKLESS = "anabranch.core.diskless"
 GARBAGE_ROUNDS = f"{DISKLESS}.garbage_rounds"
 GARBAGE_ROUNDS_TESTS = "tests/core/diskless/test_garbage_rounds.py"
 GUESSING = "tests/core/diskless/test_guessing.py"
+HISTORIES = (
+    "tests/core/diskless/test_restored_histories.py"
+    "::test_a_restore_keeps_orders_starts_and_records_whatever_was_lost"
+)
 ROUNDS_TESTS = "tests/core/diskless/test_retention_rounds.py"
 TOPICS_TESTS = "tests/core/controller/test_diskless_topics.py"
 
@@ -291,6 +295,73 @@ MUTANTS = (
         new="        return 0, _distance",
         seed=NO_SCHEDULE,
         caught_by=f"{GUESSING}::test_a_producers_batches_keep_their_order[0-5]",
+    ),
+    Mutant(
+        name="diskless-guess-behind-later-batches",
+        rule="a restore appends no batch behind a later one of its producer",
+        module=f"{DISKLESS}.guessed_offsets",
+        old="_distance(before.next_sequence, batch.base_sequence) < 0:\n",
+        new="False:\n",
+        seed=NO_SCHEDULE,
+        caught_by=HISTORIES,
+    ),
+    Mutant(
+        name="diskless-guess-by-objects-alone",
+        rule="a restore appends a producer's batches in its order, whatever objects they are in",
+        module=f"{DISKLESS}.guessed_offsets",
+        old="sorted(batches, key=place)",
+        new="batches",
+        seed=NO_SCHEDULE,
+        caught_by=HISTORIES,
+    ),
+    Mutant(
+        name="diskless-rows-of-objects-that-are-gone",
+        rule="a restore makes no row for an object that is not in the store",
+        module=f"{DISKLESS}.restoration",
+        old="    kept = [run for run in runs if run.object_key in present]\n",
+        new="    kept = runs\n",
+        seed=NO_SCHEDULE,
+        caught_by=HISTORIES,
+    ),
+    Mutant(
+        name="diskless-lost-offsets-given-again",
+        rule="offsets of objects that are gone are not assigned again by a restored coordinator",
+        module=f"{DISKLESS}.restoration",
+        old="    end_offset = max([start_offset, *(run.end_offset for run in runs[-1:])])\n",
+        new="    runs = [run for run in runs if run.object_key in present]\n"
+        "    end_offset = max([start_offset, *(run.end_offset for run in runs[-1:])])\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/diskless/test_restoration.py"
+        "::test_an_object_that_is_gone_from_the_head_moves_the_start_and_elsewhere_is_a_loss",
+    ),
+    Mutant(
+        name="diskless-lost-end-holds-a-reader",
+        rule="a reader passes over offsets up to the end that a restore has left out",
+        module=f"{DISKLESS}.coordinates",
+        old="        return self._skips.get((key, offset), offset) >= end_offset\n",
+        new="        return False\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{DATA_PATH_TESTS}"
+        "::test_a_consumer_gets_to_the_end_where_a_restore_found_no_records[1]",
+    ),
+    Mutant(
+        name="diskless-starts-noted-from-the-watch-alone",
+        rule="a start is noted wherever a broker learns of it, before a client is told",
+        module=f"{DISKLESS}.broker",
+        old="        if partition.start_offset > start_offset:  # perhaps no watch has told it\n",
+        new="        if False:\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{DATA_PATH_TESTS}"
+        "::test_a_start_is_noted_by_every_broker_that_learns_of_it_and_before_it_is_told[answer]",
+    ),
+    Mutant(
+        name="diskless-retention-untold",
+        rule="a broker is told what its retention deletes, whether or not its watch is open",
+        module=f"{DISKLESS}.retention_rounds",
+        old="        if deleted:\n            yield Shortened(Change(limits.key, state))\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by=f"{ROUNDS_TESTS}::test_a_round_deletes_all_that_may_go_unless_a_call_fails",
     ),
     Mutant(
         name="diskless-missed-changes-asked-for-once",
