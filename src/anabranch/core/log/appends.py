@@ -121,20 +121,31 @@ def _runs(log: LogState, entries: list[Entry], size_bytes: int) -> Iterator[list
     limit_bytes = log.config.segment_bytes
     if not entries:
         return
-    if size_bytes <= limit_bytes and entries[-1][1].last_offset - entries[0][2] <= INT32_MAX:
+    farthest = _begins_at(log, entries[0]) + INT32_MAX
+    if size_bytes <= limit_bytes and entries[-1][1].last_offset <= farthest:
         yield entries
         return
     run: list[Entry] = []
     for entry in entries:
         position, header, _, _ = entry
         if run and (
-            position + header.size_bytes - run[0][0] > limit_bytes
-            or header.last_offset - run[0][2] > INT32_MAX
+            position + header.size_bytes - run[0][0] > limit_bytes or header.last_offset > farthest
         ):
             yield run
             run = []
+        if not run:
+            farthest = _begins_at(log, entry) + INT32_MAX
         run.append(entry)
     yield run
+
+
+def _begins_at(log: LogState, entry: Entry) -> int:
+    """Where a segment that begins with this batch does: at the log's end, unless no index reaches
+    from there to the end of this very batch. Recovery tells by that which offsets no power cut
+    took (`recovery.py`)."""
+    _, header, base_offset, _ = entry
+    is_far = base_offset + header.last_offset_delta - log.end_offset > INT32_MAX
+    return base_offset if is_far else log.end_offset
 
 
 def _duplicate(log: LogState, batches: list[tuple[int, BatchHeader]]) -> AppendResult | None:
@@ -161,8 +172,7 @@ def _write(log: LogState, view: memoryview, entries: list[Entry], now_ms: int) -
     end_offset = last_base + last_header.last_offset_delta + 1
     segment = log.active
     if segment is None or _must_roll(log, segment, size, end_offset, newest, now_ms):
-        is_far = end_offset - 1 - log.end_offset > INT32_MAX
-        segment = roll(log, now_ms, base_offset=entries[0][2] if is_far else log.end_offset)
+        segment = roll(log, now_ms, base_offset=_begins_at(log, entries[0]))
     start = segment.size
     try:
         segment.file.write(start, (view,))

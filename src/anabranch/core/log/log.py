@@ -167,7 +167,7 @@ class Log(LogState):
             return b""
         if upto > end_offset:
             upto = end_offset
-        for segment in self.segments[self.segment_index(offset) :]:
+        for segment in self.segments[max(0, self.segment_index(offset)) :]:
             if segment.base_offset >= upto:
                 break
             found = read_batches(self, segment, offset, max_bytes, upto, at_least_one, lends=lends)

@@ -312,7 +312,19 @@ def _cannot_follow(log: LogState, segment: Segment, opening: _Opening) -> bool:
     if left_out <= 0:
         return left_out < 0
     compacted_upto = max(opening.recovery_point, opening.clean_point)
-    return segment.base_offset > compacted_upto and left_out < FAR_OFFSETS
+    if segment.base_offset <= compacted_upto or left_out >= FAR_OFFSETS:
+        return False
+    return not _begins_far(log, segment)
+
+
+def _begins_far(log: LogState, segment: Segment) -> bool:
+    """Whether a segment could not begin where the one before ended: no index reaches from there to
+    the end of its first batch, so that offsets were left out when it was written."""
+    try:
+        _, header = next(scan(segment.file, segment.size, check_crc=False))
+    except (BadBatch, StopIteration):
+        return False
+    return header.last_offset - log.end_offset > INT32_MAX
 
 
 def _accept(

@@ -10,6 +10,15 @@ RECOVERY = "anabranch.core.log.recovery"
 
 MUTANTS = (
     Mutant(
+        name="far-begin-is-skipped",
+        rule="a log whose first segment begins behind its start is read from that segment on",
+        module="anabranch.core.log.log",
+        old="self.segments[max(0, self.segment_index(offset)) :]",
+        new="self.segments[self.segment_index(offset) :]",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/log/test_accepted_batches.py::test_what_is_accepted_is_read_again[True]",
+    ),
+    Mutant(
         name="far-records-at-near-offsets",
         rule="a record of a large batch has its own offset",
         module="anabranch.core.wire.records",
