@@ -29,7 +29,8 @@ REMEDIES = {
     "SQLITE_READONLY_DBMOVED": "the file was moved, replaced or removed while it was open; "
     "stop all nodes that use it, see that the right file is in its place, and start them again",
     "SQLITE_CANTOPEN": "check that its folder exists and is writable for this user",
-    "SQLITE_BUSY": "another program has locked it; end that program's transaction",
+    "SQLITE_BUSY": "another program has locked it; end that program's transaction, and resume or "
+    "end a node that is suspended",
     "SQLITE_IOERR": "check its disk",
 }
 """What helps, by the begin of SQLite's name of an error."""

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 
 import pytest
 
 from anabranch.core.errors import StorageFault
-from anabranch.core.metadata.store import StoreAway
+from anabranch.core.metadata.store import Deposed, StoreAway
 from anabranch.server import sqlite_file
 from anabranch.server.metadata_store.engines import Patience, open_for_start, open_store
 
@@ -39,3 +43,72 @@ async def test_a_file_is_named_by_its_whole_path(path, tmp_path, monkeypatch):
     with pytest.raises(StorageFault, match=r"write sqlite:///path/to/metadata\.db"):
         await open_store(f"sqlite://{path}")
     assert not list(tmp_path.iterdir())
+
+
+FROZEN = """
+import asyncio, os, signal, sys
+from contextlib import contextmanager
+from anabranch.core.metadata.store import StoredBatch
+from anabranch.server.metadata_store.sqlite import SqliteStore
+
+class FreezesInItsAppend(SqliteStore):
+    begin = "BEGIN IMMEDIATE"
+
+    @contextmanager
+    def _transaction(self):
+        self._open.execute(self.begin)
+        yield self._open
+        self._open.execute("COMMIT")
+
+    def _end(self):
+        if self.begin == sys.argv[2]:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return super()._end()
+
+async def main():
+    store = await FreezesInItsAppend.open(sys.argv[1])
+    lease = await store.take_lease(None, 1, "first", "")
+    FreezesInItsAppend.begin = sys.argv[2]
+    print(await store.append(lease, 0, [StoredBatch(0, 3, lease.epoch, b"three")]))
+    await store.close()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("lock", ["BEGIN  IMMEDIATE", "BEGIN  EXCLUSIVE"])
+@pytest.mark.parametrize("is_killed", [False, True])
+async def test_a_controller_that_is_frozen_in_its_append_costs_nothing_but_time(
+    tmp_path, monkeypatch, lock, is_killed
+):
+    """It keeps SQLite's lock, which nobody can take from it: others wait, and say for what. What it
+    was about to append is whole or not there, and its lease is taken in order afterwards."""
+    monkeypatch.setattr(sqlite_file, "BUSY_TIMEOUT_S", 0.05)
+    path = tmp_path / "metadata.db"
+    command = [sys.executable, "-c", FROZEN, str(path), lock]
+    frozen = subprocess.Popen(command)  # noqa: ASYNC220 - it starts in the background
+    try:
+        _, status = await asyncio.to_thread(os.waitpid, frozen.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status)
+        starting = asyncio.create_task(open_for_start(f"sqlite://{path}", Patience(60_000)))
+        await asyncio.wait((starting,), timeout=0.2)
+        assert starting.done() == ("IMMEDIATE" in lock), "who only reads is let in"
+        if starting.done():
+            store = await starting
+            seen = await store.lease()
+            for _ in range(2):
+                with pytest.raises(StoreAway, match="resume or end a node that is suspended"):
+                    await store.take_lease(seen, 2, "second", "")
+        os.kill(frozen.pid, signal.SIGKILL if is_killed else signal.SIGCONT)
+        await asyncio.to_thread(frozen.wait)
+    finally:
+        frozen.kill()
+    store = await starting
+    seen = await store.lease()
+    assert seen is not None and seen.holder == 1
+    taken = await store.take_lease(seen, 2, "second", "")
+    assert taken is not None and taken.epoch == seen.epoch + 1
+    assert (await store.end()).end_offset == (0 if is_killed else 3)
+    refused = await store.append(seen, 0 if is_killed else 3, [])
+    assert isinstance(refused, Deposed)
+    await store.close()
