@@ -36,6 +36,7 @@ VERBS = {
     "cluster": "Show the nodes and the status of a cluster; restart and upgrade it.",
     "rehearse": "Simulate the loss of a broker, a rack or a data centre.",
     "spark": "Run Spark jobs: keep a table of a topic, compare replicas.",
+    "mirror": "Mirror a cluster to another one; show how far behind it is.",
     "log": "Dump and verify the segments of a log.",
     "diskless": "Verify the objects of diskless topics; restore a lost coordinator.",
     "metadata": "Dump the metadata log; restore a lost metadata store.",

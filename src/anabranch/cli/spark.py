@@ -102,8 +102,8 @@ def tables(
 
     The next run continues where the previous one stopped.
     """
-    _need("pyspark", "pyspark>=4.3,<4.4")
-    _need("deltalake", "deltalake>=1.1")
+    need_package("pyspark", "pyspark>=4.3,<4.4")
+    need_package("deltalake", "deltalake>=1.1")
     _refuse_absent(bootstrap, topic)
     from anabranch.pipelines.session import leave_faults_to_the_job
     from anabranch.pipelines.tables import TableJob, counted, keep_table
@@ -177,7 +177,7 @@ def scrub(
     Exits with code 1 if replicas differ, or if some could not be compared. Compacted topics are
     compared by record, and by the latest record of each key.
     """
-    _need("pyspark", "pyspark>=4.3,<4.4")
+    need_package("pyspark", "pyspark>=4.3,<4.4")
     _refuse_absent(bootstrap, *topics)
     with _session("anabranch spark scrub", master) as spark:
         from anabranch.pipelines.scrub import scrub as work
@@ -257,7 +257,8 @@ def _teller() -> Callable[[str], None]:
     return tell
 
 
-def _need(package: str, requirement: str) -> None:
+def need_package(package: str, requirement: str) -> None:
+    """Raises Refused, with the command that installs it, for a package that is missing."""
     if find_spec(package) is None:
         raise Refused(
             f"The package {package} is missing.",

@@ -33,7 +33,7 @@ LONGEST_VARINT = 8
 
 
 @njit(cache=True, nogil=True)
-def _varint(plain: Any, position: int, end: int) -> Any:
+def read_varint(plain: Any, position: int, end: int) -> Any:
     """The number at a position, times 16, and its size in bytes: one integer, as numba is several
     times slower with two. 0 when it is not to be decided here."""
     if position + 1 < end:  # most numbers have a byte or two
@@ -61,13 +61,13 @@ def _longer_varint(plain: Any, position: int, end: int) -> Any:
 @njit(cache=True, nogil=True)
 def _headers_end(plain: Any, position: int, end: int) -> Any:
     """The position behind a record's headers, or DECLINED."""
-    packed = _varint(plain, position, end)
+    packed = read_varint(plain, position, end)
     position += packed & SIZE_MASK
     count = packed >> SIZE_BITS
     if packed == 0 or count < 0 or count > (end - position) // 2:
         return DECLINED
     for _ in range(count):
-        packed = _varint(plain, position, end)
+        packed = read_varint(plain, position, end)
         position += packed & SIZE_MASK
         size = packed >> SIZE_BITS
         if packed == 0 or size < 0 or size > end - position:
@@ -76,7 +76,7 @@ def _headers_end(plain: Any, position: int, end: int) -> Any:
             if plain[at] >= 0x80:
                 return DECLINED
         position += size
-        packed = _varint(plain, position, end)
+        packed = read_varint(plain, position, end)
         position += packed & SIZE_MASK
         size = packed >> SIZE_BITS
         if packed == 0 or size > end - position:
@@ -99,26 +99,26 @@ def index_records(
     position = 0
     previous = -1
     for row in range(count):
-        packed = _varint(plain, position, end)
+        packed = read_varint(plain, position, end)
         position += packed & SIZE_MASK
         size = packed >> SIZE_BITS
         if packed == 0 or size <= 0 or size > end - position:
             return DECLINED
         record_end = position + size
         position += 1  # attributes
-        packed = _varint(plain, position, record_end)
+        packed = read_varint(plain, position, record_end)
         position += packed & SIZE_MASK
         time_delta = packed >> SIZE_BITS
         if packed == 0:
             return DECLINED
-        packed = _varint(plain, position, record_end)
+        packed = read_varint(plain, position, record_end)
         position += packed & SIZE_MASK
         delta = packed >> SIZE_BITS
         if packed == 0 or delta <= previous or delta > last_delta:
             return DECLINED
         previous = delta
         for field in range(2):
-            packed = _varint(plain, position, record_end)
+            packed = read_varint(plain, position, record_end)
             position += packed & SIZE_MASK
             size = packed >> SIZE_BITS
             if packed == 0 or size > record_end - position:

@@ -118,11 +118,11 @@ CLIENT_KEYS: dict[str, Key] = {
     "fetch.min.bytes": Key("1", 0),
     "max.partition.fetch.bytes": Key(str(1 << 20), 1),
     "compression.type": Key(""),
-    "max.request.size": Key(str(1 << 20), 1024),
+    "max.request.size": Key("", 1024),
     "acks": Key("all"),
 }
 """Keys of consumers and producers that take effect. Without `compression.type` a batch keeps its
-codec; `max.request.size` is the largest batch that is sent."""
+codec; without `max.request.size` the largest batch is what the target's topic takes."""
 CLIENT_CHOICES: dict[str, tuple[str, ...]] = {
     "isolation.level": ("read_uncommitted", "read_committed"),
     "auto.offset.reset": ("earliest", "latest"),

@@ -172,3 +172,14 @@ def runs_of(offsets: Iterable[int]) -> tuple[Run, ...]:
     if count:
         runs.append(Run(first, count))
     return tuple(runs)
+
+
+def joined(runs: Iterable[Run]) -> tuple[Run, ...]:
+    """Rising runs, those that follow each other as one."""
+    found: list[Run] = []
+    for run in runs:
+        if found and found[-1].first + found[-1].records == run.first:
+            found[-1] = Run(found[-1].first, found[-1].records + run.records)
+        else:
+            found.append(run)
+    return tuple(found)

@@ -1,0 +1,268 @@
+"""`anabranch mirror`: mirror clusters as an mm2.properties says, and see how far that is.
+
+Rule kept: the verbs start what `anabranch.pipelines.mirror` has as plain functions, and show it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Awaitable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from anabranch.cli.cluster_command import (
+    Refused,
+    Seconds,
+    VerbGroup,
+    json_option,
+    print_json,
+    print_table,
+)
+from anabranch.cli.spark import LOCAL, faults_with_remedies, need_package
+
+if TYPE_CHECKING:
+    from anabranch.core.mirror.config import Config, Flow
+    from anabranch.pipelines.mirror.driver import Totals
+    from anabranch.pipelines.mirror.lag import FlowLag
+
+T = TypeVar("T")
+MOST_SHOWN = 20
+"""Topics of a flow that are named one by one."""
+
+properties_argument = click.argument(
+    "properties", metavar="MM2.PROPERTIES", type=click.Path(dir_okay=False, path_type=Path)
+)
+flow_option = click.option(
+    "--flow", "flow_name", metavar="A->B", help="The flow. Default: the only one of the file."
+)
+
+
+@click.group(cls=VerbGroup, epilog="Example: anabranch mirror run mm2.properties")
+def command() -> None:
+    """Mirror topics and groups of one cluster to another."""
+
+
+@command.command(epilog="Example: anabranch mirror run mm2.properties --validate-only")
+@properties_argument
+@click.option(
+    "--validate-only", is_flag=True,
+    help="Say what each flow would do, and change nothing. Exits with code 1 if one could not run.",
+)  # fmt: skip
+@click.option(
+    "--waves", type=click.IntRange(min=1), metavar="N",
+    help="End after so many waves of tasks. Default: run until Ctrl-C.",
+)  # fmt: skip
+@click.option(
+    "--master", default=LOCAL, show_default=True, metavar="URL",
+    help="The Spark master: local[N] for this process, or spark://HOST:PORT.",
+)  # fmt: skip
+@json_option
+def run(
+    properties: Path, validate_only: bool, waves: int | None, master: str, as_json: bool
+) -> None:
+    """Mirror all enabled flows of an mm2.properties of MirrorMaker 2, until Ctrl-C.
+
+    The next run continues where the previous one stopped; so does MirrorMaker 2 itself.
+    """
+    config = _config(properties)
+    if validate_only:
+        _validate(config, as_json=as_json)
+        return
+    need_package("pyspark", "pyspark>=4.3,<4.4")
+    from anabranch.pipelines.session import job_session, leave_faults_to_the_job
+
+    with faults_with_remedies(), job_session("anabranch mirror", master) as spark:
+        leave_faults_to_the_job(spark)
+        totals = _run(_mirror(spark, config, waves))
+    if as_json:
+        print_json(vars(totals))
+    else:
+        click.echo(
+            f"{totals.records:,} record(s), {totals.size_bytes / 1e6:,.1f} MB mirrored in "
+            f"{totals.waves:,} wave(s)."
+        )
+
+
+def _config(path: Path) -> Config:
+    from anabranch.core.mirror.config import BadConfig
+    from anabranch.pipelines.mirror.properties import load_config
+
+    try:
+        config = load_config(path)
+    except BadConfig as fault:
+        raise click.ClickException("\n".join(fault.faults)) from None
+    for note in config.notes:
+        click.echo(f"{path}: {note}", err=True)
+    return config
+
+
+async def _mirror(spark: Any, config: Config, waves: int | None) -> Totals:
+    from anabranch.pipelines.mirror.driver import run_mirror
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for each in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(each, stop.set)
+    return await run_mirror(
+        spark, config, tell=lambda line: click.echo(line, err=True), stop=stop, most_waves=waves
+    )
+
+
+def _run(work: Awaitable[T]) -> T:
+    """Run something that talks to clusters; what stops it becomes one line."""
+    from anabranch.client.connection import ConnectionLost
+    from anabranch.core.errors import ApiError
+    from anabranch.core.mirror.config import BadConfig
+    from anabranch.pipelines.mirror.driver_flow import SameCluster
+
+    async def doing() -> T:
+        return await work
+
+    try:
+        return asyncio.run(doing())
+    except (ConnectionLost, SameCluster, BadConfig) as fault:
+        raise click.ClickException(str(fault)) from None
+    except ApiError as fault:
+        raise Refused(f"{fault.message} ({fault.code.name})", code=fault.code.name) from None
+
+
+def _validate(config: Config, *, as_json: bool) -> None:
+    from anabranch.pipelines.mirror.validation import FlowReport, look_at
+
+    async def work() -> list[FlowReport]:
+        return [await look_at(each) for each in config.flows]
+
+    reports = _run(work())
+    if as_json:
+        print_json([each._asdict() for each in reports])
+    else:
+        for report in reports:
+            _say_report(report)
+    if any(each.faults for each in reports):
+        raise click.exceptions.Exit(1)
+
+
+def _say_report(report: Any) -> None:
+    click.echo(f"{report.flow}: {report.mode}")
+    for source, remote, partitions, what in report.topics[:MOST_SHOWN]:
+        click.echo(f"  {source} -> {remote}: {partitions} partition(s), {what}")
+    if len(report.topics) > MOST_SHOWN:
+        click.echo(f"  and {len(report.topics) - MOST_SHOWN} topic(s) more")
+    if not report.topics and not report.faults:
+        click.echo("  no topic of the source matches `topics`")
+    for sentence in (*report.notes, *report.faults):
+        click.echo(f"  {sentence}")
+
+
+@command.command(epilog="Example: anabranch mirror status mm2.properties --watch")
+@properties_argument
+@click.option("--watch", is_flag=True, help="Print again until Ctrl-C.")
+@click.option(
+    "--interval", "interval_seconds", type=Seconds(0, min_open=True), default=5.0,
+    show_default=True, metavar="SECONDS", help="Between two prints with --watch.",
+)  # fmt: skip
+@json_option
+def status(properties: Path, watch: bool, interval_seconds: float, as_json: bool) -> None:
+    """Show how far each partition and flow is behind: records, bytes and seconds."""
+    config = _config(properties)
+    with suppress(KeyboardInterrupt):
+        while True:
+            _say_lags(_lags(config), as_json=as_json)
+            if not watch:
+                return
+            time.sleep(interval_seconds)
+
+
+def _lags(config: Config) -> list[FlowLag]:
+    from anabranch.pipelines.mirror.lag import flow_lag
+
+    async def work() -> list[FlowLag]:
+        return [await flow_lag(each) for each in config.flows]
+
+    return _run(work())
+
+
+def _say_lags(lags: list[FlowLag], *, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            [
+                {**each._asdict(), "partitions": [one._asdict() for one in each.partitions]}
+                for each in lags
+            ]
+        )
+        return
+    rows: list[tuple[object, ...]] = []
+    for lag in lags:
+        rows += [
+            (each.flow, each.topic, each.partition, each.remote, _shown(each.position),
+             _shown(each.source_end), _shown(each.records), _shown(each.size_bytes),
+             _seconds(each.seconds))
+            for each in lag.partitions
+        ]  # fmt: skip
+        rows.append(
+            (lag.flow, "all", len(lag.partitions), "", "", "", f"{lag.records:,}",
+             f"{lag.size_bytes:,}", _seconds(lag.seconds))
+        )  # fmt: skip
+    print_table(
+        ("FLOW", "TOPIC", "PARTITION", "ON TARGET", "POSITION", "SOURCE END", "RECORDS", "BYTES",
+         "SECONDS"),
+        rows,
+    )  # fmt: skip
+    for lag in lags:
+        for each in lag.partitions:
+            if each.why:
+                click.echo(f"{each.flow}: {each.topic}-{each.partition}: {each.why}", err=True)
+
+
+def _shown(number: int | None) -> str:
+    return "-" if number is None else f"{number:,}"
+
+
+def _seconds(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds:,.1f}"
+
+
+@command.command(epilog="Example: anabranch mirror translate mm2.properties --group readers")
+@properties_argument
+@click.option("--group", required=True, metavar="NAME", help="The group at the source.")
+@flow_option
+@json_option
+def translate(properties: Path, group: str, flow_name: str | None, as_json: bool) -> None:
+    """Show where a group of the source continues on the target.
+
+    If the source does not answer, its last checkpoints on the target are shown.
+    """
+    from anabranch.pipelines.mirror.translation import translated
+
+    flow = _flow(_config(properties), flow_name)
+    found = _run(translated(flow, group))
+    if as_json:
+        print_json(
+            {
+                "flow": found.flow,
+                "source_fault": found.source_fault or None,
+                "offsets": [each._asdict() for each in found.offsets],
+            }
+        )
+        return
+    if found.source_fault:
+        click.echo(f"{flow.source} does not answer: {found.source_fault}", err=True)
+        click.echo("These are the group's last checkpoints.", err=True)
+    print_table(
+        ("TOPIC", "PARTITION", "SOURCE OFFSET", "TARGET OFFSET"),
+        [(each.topic, each.partition, each.upstream, each.downstream) for each in found.offsets],
+    )
+
+
+def _flow(config: Config, name: str | None) -> Flow:
+    from anabranch.pipelines.mirror.translation import flow_of
+
+    try:
+        return flow_of(config, name)
+    except LookupError as fault:
+        raise click.UsageError(str(fault)) from None

@@ -1,0 +1,374 @@
+"""One slot for one wave: fetch, restamp, produce, and note how far, until the wave's time is over.
+
+What: `run_slot` goes round after round: it takes what has been fetched, writes it, and notes
+position and index with it. While a round is under way, fetches go on. Rules kept: it begins where
+the target's positions say, which it reads after its transactional id is its own; a partition that
+cannot be mirrored stands still and is told, the others go on; after a lost connection or a failed
+round it begins again from the positions, as long as the wave lasts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from anabranch.client.cluster import Cluster
+from anabranch.client.connection import ConnectionLost
+from anabranch.client.fetch import list_offsets
+from anabranch.client.lanes import ProduceFailed
+from anabranch.client.ranges import ReadingStalled
+from anabranch.client.transactional_producer import CommitUnknown, MustAbort, ProducerFenced
+from anabranch.core.errors import ERRORS, ApiError, ErrorCode
+from anabranch.core.mirror.config import Flow
+from anabranch.core.mirror.formats import Position, position_record
+from anabranch.core.mirror.index import Chunk, IndexRun, chunk_value
+from anabranch.core.mirror.repack import RecordTooLarge
+from anabranch.core.mirror.restamp import Fit, Outgoing
+from anabranch.core.mirror.wave_plan import Start, start_of, transactional_id
+from anabranch.core.partition import READ_COMMITTED
+from anabranch.core.types import EARLIEST, LATEST, ZERO_TOPIC_ID
+from anabranch.core.wire.compression import Codec
+from anabranch.pipelines.mirror.batches import DamagedBatch, Packer
+from anabranch.pipelines.mirror.clusters import cluster_of
+from anabranch.pipelines.mirror.positions import Ledger
+from anabranch.pipelines.mirror.reader import FetchedPart, FetchSettings, Place, Reader, Stopped
+from anabranch.pipelines.mirror.work import PartitionWork, SlotAnswer, SlotWork
+from anabranch.pipelines.mirror.writer import AtLeastOnce, ExactlyOnce, KeyedRecords, Sent
+
+ROUND_BYTES = 16 << 20
+"""Most of a round: its transaction ends within a second even on a slow disk."""
+PAUSE_SECONDS = 1.0
+LOOK_SECONDS = 0.25
+"""How often an idle slot looks at the clock."""
+MOST_NOTES = 50
+TROUBLE = (ApiError, ConnectionLost, ProduceFailed, MustAbort, CommitUnknown, ReadingStalled)
+
+
+@dataclass
+class Track:
+    """One partition of the source: what is noted of it, and what is to be."""
+
+    work: PartitionWork
+    fit: Fit
+    begins: bool
+    chunk: Chunk | None
+    position: int
+    """The last offset that was mirrored."""
+    noted_position: int
+    unnoted: list[Chunk] = field(default_factory=list)
+    """Chunks that grew since the last note, the newest last."""
+
+
+@dataclass
+class Packed:
+    """What becomes of one part, and the last offset that it stands for."""
+
+    track: Track
+    outgoing: list[Outgoing]
+    last: int
+
+
+async def run_slot(work: SlotWork, seconds: float) -> SlotAnswer:
+    """Mirror for `seconds`; faults are in the answer."""
+    slot = Slot(work, asyncio.get_running_loop().time() + seconds)
+    await slot.run()
+    return slot.answer
+
+
+class Slot:
+    """The state of one slot in one wave."""
+
+    def __init__(self, work: SlotWork, deadline: float) -> None:
+        self.work = work
+        self.flow: Flow = work.flow
+        self.answer = SlotAnswer(flow=work.flow.name, slot=work.slot)
+        self._deadline = deadline
+        self._packer = Packer(read_committed=work.flow.read_committed)
+        self._tracks: dict[Place, Track] = {}
+        self._noted_at = 0.0
+
+    def _left(self) -> float:
+        return self._deadline - asyncio.get_running_loop().time()
+
+    async def run(self) -> None:
+        """Mirror until the time is over."""
+        while self._left() > 0 and self.work.partitions:
+            try:
+                await self._live()
+                break
+            except ProducerFenced as fault:
+                self._note(f"Slot {self.work.slot} of {self.flow.name} ended: {fault}")
+                break
+            except TROUBLE as fault:
+                self._note(f"{self.flow.name}: {fault}")
+                await asyncio.sleep(max(0.0, min(PAUSE_SECONDS, self._left())))
+        self.answer.opened = {str(why): count for why, count in self._packer.opened.items()}
+        self.answer.whole = self._packer.whole
+
+    def _note(self, sentence: str) -> None:
+        if len(self.answer.notes) < MOST_NOTES and sentence not in self.answer.notes:
+            self.answer.notes.append(sentence)
+
+    async def _live(self) -> None:
+        client, target_client = self.flow.source_client, self.flow.target_client
+        async with cluster_of(client, "source") as source, cluster_of(
+            target_client, "target"
+        ) as target:  # fmt: skip
+            writer = await self._open(target)
+            reader = Reader(source, fetch_settings(self.flow))
+            fetching = None
+            try:
+                await self._begin(source, target, reader)
+                fetching = asyncio.create_task(reader.run())
+                await self._copy(source, reader, writer, fetching)
+            finally:
+                if fetching is not None:
+                    fetching.cancel()
+                    with suppress(asyncio.CancelledError, *TROUBLE):
+                        await fetching
+                await writer.close()
+
+    async def _open(self, target: Cluster) -> AtLeastOnce:
+        if self.flow.is_exactly_once:
+            name = transactional_id(self.flow.source, self.work.slot)
+            return await ExactlyOnce.open_as(target, name)
+        return await AtLeastOnce.open(target)
+
+    # Where partitions begin.
+
+    async def _begin(self, source: Cluster, target: Cluster, reader: Reader) -> None:
+        ledger = Ledger(self.flow.policy)
+        ledger.positions_read_to = dict(self.work.positions_read_to)
+        ledger.index_read_to = dict(self.work.index_read_to)
+        for each in self.work.partitions:
+            if each.position is not None:
+                ledger.positions[each.place] = each.position
+            if each.chunk is not None:
+                ledger.take_chunk(each.chunk)
+        await ledger.read(target)
+        self._tracks = {}
+        for each in self.work.partitions:
+            chunk = ledger.newest(each.place)
+            position = ledger.positions.get(each.place)
+            others = _others(each, chunk)
+            if position is None or any(others):
+                await self._decide(source, reader, each, chunk, position, others)
+            else:
+                self._track(reader, each, chunk, Start(position + 1, False))
+
+    async def _decide(
+        self, source: Cluster, reader: Reader, each: PartitionWork, chunk: Chunk | None,
+        position: int | None, others: tuple[bool, bool] = (False, False),
+    ) -> None:  # fmt: skip
+        """Begin a partition whose position does not say it all."""
+        try:
+            starts = await list_offsets(source, each.topic, EARLIEST, [each.partition])
+            ends = await list_offsets(source, each.topic, LATEST, [each.partition])
+        except ApiError as fault:
+            reader.stop(each.place, Stopped(f"{each.topic}-{each.partition}: {fault}", fault.code))
+            return
+        start = start_of(
+            each.place, position, log_start=starts[each.partition], log_end=ends[each.partition],
+            from_latest=self.flow.from_latest, other_source=others[0], other_target=others[1],
+        )  # fmt: skip
+        if start.why:
+            self._note(f"{self.flow.name}: {start.why}")
+        kept = None if start.begins else chunk
+        self._track(reader, each, kept, start)
+
+    def _track(
+        self, reader: Reader, each: PartitionWork, chunk: Chunk | None, start: Start
+    ) -> None:
+        fit = fit_of(self.flow, each.limit_bytes)
+        track = Track(each, fit, start.begins, chunk, start.offset - 1, start.offset - 1)
+        self._tracks[each.place] = track
+        reader.begin(each.topic, each.partition, each.source_id, start.offset)
+
+    # Rounds.
+
+    async def _copy(
+        self, source: Cluster, reader: Reader, writer: AtLeastOnce, fetching: asyncio.Task[None]
+    ) -> None:
+        while (left := self._left()) > 0:
+            await reader.arrived(min(left, LOOK_SECONDS))
+            if fetching.done():
+                fetching.result()
+            await self._look_at_stopped(source, reader)
+            await self._round(writer, reader, reader.take(ROUND_BYTES))
+            await self._note_if_due(writer)
+        await self._write_notes(writer)
+
+    async def _look_at_stopped(self, source: Cluster, reader: Reader) -> None:
+        for place, stopped in list(reader.stopped.items()):
+            track = self._tracks.pop(place, None)
+            if track is not None and stopped.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                await self._decide(source, reader, track.work, track.chunk, track.position)
+                continue
+            self.answer.faults.setdefault(f"{place[0]}-{place[1]}", stopped.why)
+
+    async def _round(self, writer: AtLeastOnce, reader: Reader, parts: list[FetchedPart]) -> None:
+        began = time.monotonic()
+        packed = [each for part in parts if (each := self._packed(reader, part)) is not None]
+        if not packed:
+            return
+        try:
+            await self._write(writer, packed)
+        except MustAbort as fault:
+            await writer.abort()
+            await self._alone(writer, reader, parts, fault)
+            return
+        self.answer.rounds += 1
+        self.answer.latency_ms += (time.monotonic() - began) * 1000
+        for each in packed:
+            for outgoing in each.outgoing:
+                self.answer.size_bytes += len(outgoing.batch)
+                self.answer.records += sum(run.records for run in outgoing.runs)
+
+    async def _alone(
+        self, writer: AtLeastOnce, reader: Reader, parts: list[FetchedPart], fault: MustAbort
+    ) -> None:
+        """After a refusal: each partition in a transaction of its own, to find whose fault it is.
+        Raises the fault where trying the same again may help."""
+        if fault.code is None or ERRORS[fault.code].retriable:
+            raise fault
+        places = list(dict.fromkeys(part.place for part in parts))
+        if len(places) == 1:
+            reader.stop(places[0], Stopped(str(fault), fault.code))
+            return
+        for place in places:
+            await self._round(writer, reader, [each for each in parts if each.place == place])
+
+    def _packed(self, reader: Reader, part: FetchedPart) -> Packed | None:
+        track = self._tracks.get(part.place)
+        if track is None:
+            return None
+        outgoing: list[Outgoing] = []
+        last = part.next_offset - 1
+        try:
+            for each in self._packer.pack(part, track.fit):
+                outgoing.append(each)
+        except (DamagedBatch, RecordTooLarge) as fault:
+            reader.stop(part.place, Stopped(_told(part.place, fault)))
+            if not outgoing:
+                return None
+            run = outgoing[-1].runs[-1]
+            last = run.first + run.records - 1
+        return Packed(track, outgoing, last)
+
+    async def _write(self, writer: AtLeastOnce, packed: list[Packed]) -> None:
+        writer.begin()
+        sent = [
+            Sent(each.track.work.remote, each.track.work.partition, outgoing)
+            for each in packed
+            for outgoing in each.outgoing
+        ]
+        landed = iter(await writer.send(sent))
+        chunks: dict[Place, list[Chunk]] = {}
+        for each in packed:
+            runs = [run for _ in each.outgoing for run in next(landed)]
+            self._grow(each.track, chunks.setdefault(each.track.work.place, []), runs)
+        lasts = {each.track.work.place: each.last for each in packed}
+        if writer.is_exactly_once:
+            await writer.note(self._index_of(chunk for all in chunks.values() for chunk in all))
+            await writer.note(self._positions_of(lasts))
+            await writer.end()
+        for place, grown in chunks.items():
+            track = self._tracks[place]
+            track.position = lasts[place]
+            track.chunk = grown[-1] if grown else track.chunk
+            if writer.is_exactly_once:
+                track.noted_position = track.position
+            else:
+                track.unnoted += grown
+
+    def _grow(self, track: Track, grown: list[Chunk], runs: list[IndexRun]) -> None:
+        """Add the chunks that change when runs have landed."""
+        work = track.work
+        for run in runs:
+            last = grown[-1] if grown else track.chunk
+            more = last.grown(run) if last is not None else None
+            if more is None:
+                more = Chunk(
+                    work.topic, work.partition, (run,), track.begins and last is None,
+                    work.source_id, work.target_id,
+                )  # fmt: skip
+            elif grown:
+                grown.pop()
+            grown.append(more)
+
+    # Notes.
+
+    def _index_of(self, chunks: Iterable[Chunk]) -> KeyedRecords:
+        records: dict[bytes, bytes | None] = {each.key: chunk_value(each) for each in chunks}
+        topic = self.flow.policy.index_topic()
+        return KeyedRecords(topic, self.work.index_partitions, records)
+
+    def _positions_of(self, lasts: Mapping[Place, int]) -> KeyedRecords:
+        records = dict(
+            position_record(Position(self.flow.source, *place, last))
+            for place, last in lasts.items()
+        )
+        topic = self.flow.policy.positions_topic()
+        return KeyedRecords(topic, self.work.positions_partitions, records)
+
+    async def _note_if_due(self, writer: AtLeastOnce) -> None:
+        now = asyncio.get_running_loop().time()
+        due = self._noted_at + self.flow.number("offset.flush.interval.ms") / 1000
+        if not writer.is_exactly_once and now >= due:
+            self._noted_at = now
+            await self._write_notes(writer)
+
+    async def _write_notes(self, writer: AtLeastOnce) -> None:
+        """Without transactions: what was acknowledged since the last note."""
+        moved = [each for each in self._tracks.values() if each.position != each.noted_position]
+        if not moved or writer.is_exactly_once:
+            return
+        await writer.note(self._index_of(chunk for each in moved for chunk in each.unnoted))
+        lasts = {each.work.place: each.position for each in moved}
+        await writer.note(self._positions_of(lasts))
+        for each in moved:
+            each.unnoted.clear()
+            each.noted_position = each.position
+
+
+def _others(work: PartitionWork, chunk: Chunk | None) -> tuple[bool, bool]:
+    """Whether what was mirrored came from another topic of that name, and went to another one."""
+    if chunk is None:
+        return False, False
+    known = ZERO_TOPIC_ID
+    return (
+        chunk.source_id != work.source_id and known not in (chunk.source_id, work.source_id),
+        chunk.target_id != work.target_id and known not in (chunk.target_id, work.target_id),
+    )
+
+
+def _told(place: Place, fault: Exception) -> str:
+    name = f"{place[0]}-{place[1]}"
+    if isinstance(fault, RecordTooLarge):
+        return f"{name}: {fault}. Raise max.message.bytes of the target's topic."
+    return str(fault)
+
+
+def fit_of(flow: Flow, limit_bytes: int) -> Fit:
+    """What the target takes, by the flow's producer settings and the topic's limit."""
+    largest = flow.target_client["max.request.size"]
+    codec = flow.target_client["compression.type"]
+    return Fit(
+        min(limit_bytes, int(largest)) if largest else limit_bytes,
+        Codec[codec.upper()] if codec else None,
+    )
+
+
+def fetch_settings(flow: Flow) -> FetchSettings:
+    """The source's consumer settings."""
+    client = flow.source_client
+    return FetchSettings(
+        max_wait_ms=int(client["fetch.max.wait.ms"]),
+        min_bytes=int(client["fetch.min.bytes"]),
+        max_bytes=int(client["fetch.max.bytes"]),
+        partition_max_bytes=int(client["max.partition.fetch.bytes"]),
+        isolation_level=READ_COMMITTED if flow.read_committed else 0,
+    )

@@ -1,0 +1,60 @@
+"""What a flow would do, looked up and not done: for `--validate-only`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from anabranch.client.connection import ConnectionLost
+from anabranch.core.errors import ApiError
+from anabranch.core.mirror.config import Flow
+from anabranch.core.mirror.topics import topic_work
+from anabranch.pipelines.mirror.driver_flow import FlowState, SameCluster
+from anabranch.pipelines.mirror.groups import Groups
+from anabranch.pipelines.mirror.remote_topics import shapes
+
+
+class FlowReport(NamedTuple):
+    """What a flow would do."""
+
+    flow: str
+    mode: str
+    topics: list[tuple[str, str, int, str]]
+    """(name at the source, name on the target, partitions, what happens to it)."""
+    groups: list[str]
+    notes: list[str]
+    faults: list[str]
+
+
+async def look_at(flow: Flow) -> FlowReport:
+    """Look at both ends; what keeps the flow from running is in `faults`."""
+    report = FlowReport(flow.name, mode_of(flow), [], [], [], [])
+    state = FlowState(flow, report.notes.append)
+    try:
+        await state.connect()
+        mirrored = state.topics.wanted(await shapes(state.source))
+        work = topic_work(mirrored, await shapes(state.target))
+        report.notes.extend(work.notes)
+        for remote, shape in mirrored.items():
+            what = "is there"
+            if remote in work.create:
+                what = "would be created"
+            elif remote in work.grow:
+                what = f"would grow to {work.grow[remote]} partitions"
+            report.topics.append((shape.name, remote, shape.partitions, what))
+        groups = Groups(state, report.notes.append)
+        await groups.refresh()
+        report.groups.extend(groups.names)
+        report.notes.append(f"{len(groups.names)} group(s) would get checkpoints")
+    except (ApiError, ConnectionLost, SameCluster) as fault:
+        report.faults.append(str(fault))
+    finally:
+        await state.close()
+    return report
+
+
+def mode_of(flow: Flow) -> str:
+    """How a flow writes, in a sentence."""
+    if flow.is_exactly_once:
+        return "exactly once, in transactions"
+    committed = ", committed records only" if flow.read_committed else ""
+    return f"at least once, with an idempotent producer{committed}"

@@ -1,0 +1,92 @@
+"""`anabranch mirror`: run, bad files, what a flow would do, lag, and translated offsets."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+from tests.pipelines.mirror.test_driver import commit
+from tests.pipelines.mirror.test_slot import batch, mirror, seen
+
+from anabranch.cli.main import main
+from anabranch.pipelines.mirror.translation import translate
+
+
+@pytest.fixture
+def file(clusters, tmp_path):
+    """Writes an mm2.properties; gives its path."""
+
+    def write(**more):
+        path = tmp_path / "mm2.properties"
+        lines = [f"{key} = {text}" for key, text in clusters.keys(**more).items()]
+        path.write_text("\n".join(lines))
+        return str(path)
+
+    return write
+
+
+def verb(*words, code=0):
+    """The output of a verb."""
+    result = CliRunner().invoke(main, ["mirror", *words])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def test_what_a_flow_would_do_is_told_and_not_done(clusters, file):
+    topic = clusters.topic(partitions=3)
+    output = verb("run", file(topics=topic, topcis="x"), "--validate-only")
+    assert "east->west: at least once" in output
+    assert f"{topic} -> east.{topic}: 3 partition(s), would be created" in output
+    assert "topcis is not a key of a mirror and is ignored; did you mean topics?" in output
+
+
+def test_clusters_that_cannot_be_used_are_named(clusters, file):
+    away = {"west.bootstrap.servers": "127.0.0.1:1"}
+    output = verb("run", file(**away), "--validate-only", code=1)
+    assert "Cluster west (west.bootstrap.servers) cannot be used: 127.0.0.1:1" in output
+    same = {"west.bootstrap.servers": clusters.east.bootstrap_servers}
+    assert "lead to the same cluster" in verb("run", file(**same), "--validate-only", code=1)
+
+
+def test_mistakes_in_the_file_are_told_with_its_name(file, tmp_path):
+    output = verb("status", file(**{"offset.lag.max": "many"}), code=1)
+    assert "mm2.properties: offset.lag.max = many: write a whole number" in output
+    assert "Name another file" in verb("status", str(tmp_path / "none"), code=1)
+
+
+def test_lag_and_translation(clusters, file):
+    topic = clusters.topic(partitions=2)
+    clusters.produce(topic, 0, batch(0, 100))
+    commit(clusters.east, f"g-{topic}", {(topic, 0): 40})
+    path = file(topics=topic)
+    lag = json.loads(verb("status", path, "--json"))[0]
+    assert lag["records"] == 100 and lag["size_bytes"] > 0 and lag["seconds"] > 0
+    mirror(clusters, topic, {})
+    lag = json.loads(verb("status", path, "--json"))[0]
+    assert (lag["records"], lag["size_bytes"], lag["seconds"]) == (0, 0, 0.0)
+    assert lag["partitions"][0]["position"] == 99
+    assert f"east.{topic}" in verb("status", path)
+    found = json.loads(verb("translate", path, "--group", f"g-{topic}", "--json"))
+    assert [each["downstream"] for each in found["offsets"]] == [40]
+    assert translate(path, f"g-{topic}") == {(f"east.{topic}", 0): 40}
+    assert "There is no flow 'x->y'" in verb("translate", path, "--group", "g", "--flow", "x->y",
+                                              code=2)  # fmt: skip
+
+
+def test_the_command_mirrors_and_ends_on_a_signal(clusters, file):
+    topic = clusters.topic()
+    clusters.produce(topic, 0, batch(0, 1_000))
+    path = file(topics=topic, **{"wave.seconds": "2"})
+    words = [sys.executable, "-m", "anabranch", "mirror", "run", path, "--waves", "1"]
+    done = subprocess.run(
+        [*words, "--master", "local[2]"], capture_output=True, text=True, timeout=200,
+        env=os.environ, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "record(s)" in done.stdout and "Traceback" not in done.stderr
+    target = clusters.read(clusters.west, f"east.{topic}")
+    assert seen(target) == seen(clusters.read(clusters.east, topic))
