@@ -74,6 +74,11 @@ def test_a_count_that_the_records_do_not_bear_out(refused):
     refused("compacted", changed(batch(3), count=7, delta=6), INVALID_RECORD)
 
 
+@pytest.mark.parametrize("count", [7, (1 << 31) - 1])
+def test_more_records_than_bytes(refused, count):
+    refused("plain", changed(batch(), count=count, delta=count - 1), INVALID_RECORD)
+
+
 def test_a_batch_cut_short(refused):
     refused("plain", batch(3)[:-1], INVALID_RECORD)
 

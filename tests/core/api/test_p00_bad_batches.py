@@ -52,6 +52,11 @@ def sent(sequence, *, epoch=0, **how):
     return batch(producer_id=5, producer_epoch=epoch, base_sequence=sequence, **how)
 
 
+def claims(records, count):
+    """A batch that says that it has so many records."""
+    return changed(changed(records, DELTA, count - 1), COUNT, count)
+
+
 def garbage(codec):
     records = bytearray(batch()[:61]) + b"\xff" * 40
     struct.pack_into(">i", records, 8, len(records) - 12)
@@ -105,6 +110,11 @@ AS_KAFKA = [
     ("keyless and late", COMPACT, [batch(keys=[None] * 3, times=[LATE] * 3)], (87, -1, 0, [0, 1, 2])),
     ("keyless elsewhere", PLAIN, [batch(keys=[None] * 3)], ACCEPTED),
     ("counts lie", COMPACT, [changed(changed(batch(), DELTA, 6), COUNT, 7)], (87, -1, 0, [])),
+    ("count beyond its bytes", PLAIN, [claims(batch(), 7)], (87, -1, 0, [])),
+    *(
+        (f"2^31-1 records in {codec.name}", PLAIN, [claims(batch(1, codec=codec), (1 << 31) - 1)], (87, -1, 0, []))
+        for codec in Codec
+    ),
     ("no sequence", PLAIN, [sent(-1)], (87, -1, 0, [])),
     ("begins at 5", PLAIN, [sent(5)], ACCEPTED),
     ("gap and late", PLAIN, [sent(0), sent(9, times=[LATE] * 3)], (32, -1, 0, [0, 1, 2])),
@@ -140,7 +150,7 @@ UNLIKE_KAFKA = [
     *((f"garbage {codec.name}", COMPACT, [garbage(codec)], (87, -1, 0, [])) for codec in Codec),
     # Kafka decodes every record; where we need not, a header is taken at its word.
     *((f"opaque {codec.name}", PLAIN, [garbage(codec)], ACCEPTED) for codec in Codec),
-    ("counts lie", PLAIN, [changed(changed(batch(), DELTA, 6), COUNT, 7)], ACCEPTED),
+    ("counts lie", PLAIN, [claims(batch(value=bytes(20)), 7)], ACCEPTED),
     ("early between", RANGED, [batch(times=[START_MS, EARLY, START_MS])], ACCEPTED),
     ("header lies", PLAIN, [changed(batch(), MAX_TIME, LATE)], (32, -1, 0, [])),
     # Kafka never answers no records at all, and drops bytes behind the batch.

@@ -9,6 +9,7 @@ import pytest
 from tests.core.diskless.diskless_node import CLUSTER_ID, EPOCH, START_MS, Cluster, batch, received
 
 from anabranch.core.api.p02_list_offsets import MOST_FAR_BYTES
+from anabranch.core.diskless import buffer
 from anabranch.core.diskless import effects as does
 from anabranch.core.diskless.broker import MOST_DELETED, WATCH_PAUSE_MS
 from anabranch.core.diskless.coordinator import CoordinatorAway, OlderCopy
@@ -17,9 +18,8 @@ from anabranch.core.diskless.objects import ObjectsAway
 from anabranch.core.diskless.rows import VERDICTS_KEPT_MS, LogKey, NewLogs, Wanted
 from anabranch.core.errors import ErrorCode
 from anabranch.core.outcome import MOST_READS, NoAnswer, Wait
-from anabranch.core.types import NEVER_MS
-from anabranch.core.wire.batch import ATTRIBUTES_AT, BATCH_OVERHEAD, walk
-from anabranch.core.wire.crc import crc32c
+from anabranch.core.types import MAX_TIMESTAMP, NEVER_MS
+from anabranch.core.wire.batch import ATTRIBUTES_AT, BATCH_OVERHEAD, renew_crc, walk
 from anabranch.core.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -769,15 +769,15 @@ def test_a_time_is_found_however_far_behind_a_deleted_record_of_the_future(clust
     assert list_offset(one, START_MS) == (NONE, 1, START_MS)
 
 
-def test_batches_that_claim_more_records_than_an_object_counts_go_into_several(cluster):
+def test_batches_of_more_records_than_an_object_counts_go_into_several(cluster, monkeypatch):
+    monkeypatch.setattr(buffer, "MOST_RECORDS", 3)
     one = cluster.node(interval_ms=250)
     cluster.topic()
     one.settle()
-    most = (1 << 31) - 1
-    waits = [produce(one, claiming(most, batch(b"a"))) for _ in range(3)]
-    waits.append(produce(one, batch(b"b")))
-    one.pass_time(1000)
-    assert [told(one.polled(each)) for each in waits] == [(NONE, at * most) for at in range(4)]
+    waits = [produce(one, batch(b"a", b"b")) for _ in range(4)]
+    one.pass_time(1_000)
+    assert [told(one.polled(each)) for each in waits] == [(NONE, 2 * at) for at in range(4)]
+    assert len(cluster.store.objects) == 4
     assert one.diskless.writing.waiting_bytes == 0
 
 
@@ -786,7 +786,7 @@ def claiming(count, records):
     claim = bytearray(records)
     pack_into(">i", claim, ATTRIBUTES_AT + 2, count - 1)
     pack_into(">i", claim, BATCH_OVERHEAD - 4, count)
-    pack_into(">I", claim, ATTRIBUTES_AT - 4, crc32c(memoryview(claim)[ATTRIBUTES_AT:]))
+    renew_crc(claim, 0, len(claim))
     return claim
 
 
@@ -961,6 +961,30 @@ def test_an_object_that_is_damaged_is_a_storage_error_and_what_is_before_it_is_s
     assert got(fetch(two, 1))[0] == STORAGE
     (complaint,) = two.diskless.complaints
     assert keys[1] in complaint[0] + complaint[1]
+
+
+def test_records_that_are_none_are_the_producers_fault_and_not_the_objects(cluster):
+    """A sound checksum over anything: a lookup by time says so, and no object is to be restored."""
+    node = cluster.node()
+    cluster.topic()
+    poison = batch(b"value")
+    poison[BATCH_OVERHEAD:] = b"\xff" * (len(poison) - BATCH_OVERHEAD)
+    renew_crc(poison, 0, len(poison))
+    assert produced(node, poison) == (NONE, 0)
+    assert produced(node, batch(b"sound", timestamp=START_MS + 5)) == (NONE, 1)
+    for timestamp in (START_MS, START_MS + 5, MAX_TIMESTAMP):
+        code, offset, _ = list_offset(node, timestamp)
+        expected = (NONE, 1) if timestamp != START_MS else (ErrorCode.CORRUPT_MESSAGE, -1)
+        assert (code, offset) == expected
+    assert not node.diskless.complaints
+
+
+def test_a_batch_that_claims_more_records_than_it_can_hold_takes_no_offsets(cluster):
+    node = cluster.node()
+    cluster.topic()
+    claims = claiming((1 << 31) - 1, batch(b"value"))
+    assert produced(node, claims)[0] is ErrorCode.INVALID_RECORD
+    assert produced(node, batch(b"next")) == (NONE, 0)
 
 
 def test_many_readers_of_one_object_cost_one_read(cluster):

@@ -10,9 +10,16 @@ from hypothesis import strategies as st
 from tests.core.log.support import END, NOW_MS, append, batch, marker, new_log, read_batches
 
 from anabranch.core.errors import ApiError, ErrorCode
-from anabranch.core.wire.batch import read_header, renew_crc
+from anabranch.core.log.indexes import INT32_MAX
+from anabranch.core.log.validation import PLAIN_RATIO
+from anabranch.core.wire.batch import BATCH_OVERHEAD, read_header, renew_crc
 from anabranch.core.wire.compression import Codec
-from anabranch.core.wire.records import Record, build_batch, decode_records
+from anabranch.core.wire.records import (
+    SMALLEST_RECORD_BYTES,
+    Record,
+    build_batch,
+    decode_records,
+)
 
 
 def changed(at: int, form: str, value: int) -> bytearray:
@@ -20,6 +27,10 @@ def changed(at: int, form: str, value: int) -> bytearray:
     struct.pack_into(form, records, at, value)
     renew_crc(records, 0, len(records))
     return records
+
+
+def alike(count: int, codec: Codec, value: bytes = b"") -> bytearray:
+    return build_batch([Record(at, NOW_MS, None, value) for at in range(count)], codec=codec)
 
 
 @pytest.mark.parametrize(
@@ -45,6 +56,42 @@ def test_a_bad_batch_is_refused_and_nothing_is_written(records: bytes, code: Err
         append(log, bytearray(records))
     assert refusal.value.code == code
     assert (log.end_offset, log.size_bytes) == (0, 0)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.integers(1, 300), st.integers(1, INT32_MAX), st.integers(0, 60), st.sampled_from(list(Codec))
+)
+def test_a_batch_takes_no_more_offsets_than_its_bytes_may_hold_records(
+    count: int, claimed: int, size: int, codec: Codec
+) -> None:
+    """Whatever a header claims: the log's end moves by what consumers can read, or nearly so."""
+    records = alike(count, codec, bytes(size))
+    log = new_log()
+    append(log, bytearray(records))
+    assert log.end_offset == count
+    struct.pack_into(">i", records, 23, claimed - 1)
+    struct.pack_into(">i", records, 57, claimed)
+    renew_crc(records, 0, len(records))
+    if claimed == count:
+        return
+    ratio = 1 if codec is Codec.NONE else PLAIN_RATIO
+    is_beyond = claimed * SMALLEST_RECORD_BYTES > ratio * (len(records) - BATCH_OVERHEAD)
+    if not is_beyond:
+        append(log, bytearray(records))
+        return
+    with pytest.raises(ApiError) as refusal:
+        append(log, bytearray(records))
+    assert refusal.value.code in (ErrorCode.INVALID_RECORD, ErrorCode.MESSAGE_TOO_LARGE)
+    assert log.end_offset == count
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_records_that_compress_well_are_taken(codec: Codec) -> None:
+    """More than any bound for what is looked at closely."""
+    log = new_log()
+    append(log, alike(20_000, codec))
+    assert log.end_offset == 20_000
 
 
 def test_a_batch_larger_than_a_segment_is_refused() -> None:

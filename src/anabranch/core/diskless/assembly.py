@@ -15,7 +15,7 @@ from struct import Struct, error
 from typing import NamedTuple
 
 from anabranch.core.diskless.rows import NO_PRODUCER, Run
-from anabranch.core.errors import ProtocolError, StorageFault
+from anabranch.core.errors import StorageFault
 from anabranch.core.log import record_walk
 from anabranch.core.log.indexes import NO_TIMESTAMP
 from anabranch.core.log.lookup import TimestampOffset
@@ -92,20 +92,16 @@ def empty_batch(base_offset: int, end_offset: int) -> bytes:
     return bytes(batch)
 
 
-def first_not_older(
-    buffer: Buffer, run: Run, timestamp: int, start_offset: int
-) -> TimestampOffset | None:
+def first_not_older(buffer: Buffer, timestamp: int, start_offset: int) -> TimestampOffset | None:
     """The first record of a run (its batches placed) at or after a timestamp and an offset.
-    Raises Damaged."""
+    Raises ProtocolError for records that are none: their producer wrote them so, and no copy of the
+    object has others."""
     for position, size in _batches(buffer):
         header = read_header(buffer, position)
         if header.max_timestamp < timestamp or header.last_offset < start_offset:
             continue
         batch = bytes(memoryview(buffer)[position : position + size])
-        try:
-            found = record_walk.first_not_older(batch, header, timestamp, start_offset)
-        except ProtocolError as problem:
-            raise Damaged(run, str(problem)) from None
+        found = record_walk.first_not_older(batch, header, timestamp, start_offset)
         if found is not None:
             return TimestampOffset(*found, LEADER_EPOCH)
     return None

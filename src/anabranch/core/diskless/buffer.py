@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 MOST_BATCHES = 20_000
 """In one object: its commit is one transaction, which others wait for."""
 MOST_RECORDS = (1 << 32) - 1
-"""In one object, whose index has four bytes for those of a partition. A batch says of itself how
-many it has, up to half as many, and need not be large for that."""
+"""In one object, whose index has four bytes for those of a partition. Hundreds of thousands that
+are alike may be one batch of some hundred bytes."""
 LOG_APPEND_TIME, CREATE_TIME = 1, 0
 
 

@@ -302,7 +302,7 @@ class DisklessPartition(Partition):
     def offset_for_timestamp(self, timestamp: int, since: int = 0) -> TimestampOffset | None:
         """See Partition. Raises FarRead."""
         while (run := self._run_by_time(timestamp, since)) is not None:
-            found = first_not_older(self._whole(run), run, timestamp, self.start_offset)
+            found = first_not_older(self._whole(run), timestamp, self.start_offset)
             if found is not None:
                 return found
             # what is as new as that in this run lies before the start
@@ -314,7 +314,7 @@ class DisklessPartition(Partition):
         run = self._run_by_time(None, since)
         if run is None:
             return None
-        return first_not_older(self._whole(run), run, run.max_timestamp, 0)
+        return first_not_older(self._whole(run), run.max_timestamp, 0)
 
     def _run_by_time(self, timestamp: int | None, since: int) -> Run | None:
         number, run = self._diskless.times.get((self.key, timestamp), (-1, None))

@@ -1,13 +1,14 @@
 """What a leader checks and changes in batches that a client sent, before they are appended.
 
 Only headers are looked at, unless the topic is compacted (records must have keys), has a codec of
-its own (records are decoded and compressed again), or a header's time is out of range (the records
-at fault are named). Order of checks as in Kafka: shape and offsets, size, checksum, counts, kind,
-sequence, codec, keys, time. Source: KIP-98 (format), KIP-32 and KIP-937 (timestamps), KIP-467
-(which records are at fault).
+its own (records are decoded and compressed again), a header's time is out of range (the records at
+fault are named), or it claims more records than compression usually makes room for. Order of checks
+as in Kafka: shape and offsets, size, checksum, counts, kind, sequence, codec, room, keys, time.
+Source: KIP-98 (format), KIP-32 and KIP-937 (timestamps), KIP-467 (which records are at fault).
 
 Kafka decodes every record of every batch; so it also refuses records that do not fit their header
-and takes a header whose times its records do not bear out. Here a header is taken at its word.
+and takes a header whose times its records do not bear out. Here a header is taken at its word, as
+far as the batch has bytes for so many records.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ from anabranch.core.wire.records import (
 
 PLAIN_RATIO = 16
 """Plain bytes a batch may unpack to, in `max.message.bytes`: over what real records shrink by."""
+MOST_RATIO = 1 << 15
+"""Plain bytes to which one byte can unpack: of zstd, 128 KiB from a block of four."""
 LEAST_BYTES = 1 << 20
 """Of `max.message.bytes` for that bound and for the number of records: it is no bound on them."""
 RECORDS_NAMED = 1000
@@ -155,7 +158,7 @@ def check_client_batch(
     """Refuse a client's batch that may not be appended; its records if they had to be decoded."""
     _check_header(header, config, partition)
     decoded, compacted = None, config.compacted
-    if compacted or needs_rebuild(header, config):
+    if compacted or needs_rebuild(header, config) or _is_doubtful(header):
         decoded = _decoded(records, position, header, config, partition)
     if compacted:
         _check_keys(decoded or [], partition)
@@ -205,6 +208,24 @@ def _check_header(header: BatchHeader, config: LogConfig, partition: TopicPartit
             ErrorCode.INVALID_TIMESTAMP,
             f"A batch for {partition} claims the time of its append, which the leader gives.",
         )
+    _check_room(header, partition)
+
+
+def _check_room(header: BatchHeader, partition: TopicPartition) -> None:
+    """Refuse a number of records for which the batch cannot have bytes."""
+    plain_bytes = (header.size_bytes - BATCH_OVERHEAD) * (MOST_RATIO if header.codec else 1)
+    if header.record_count * SMALLEST_RECORD_BYTES > plain_bytes:
+        _refuse(
+            partition,
+            f"{header.record_count} records do not fit into a batch of {header.size_bytes} bytes",
+        )
+
+
+def _is_doubtful(header: BatchHeader) -> bool:
+    """Whether a batch has bytes for so many records only if they compress very well: some do, so
+    they are counted."""
+    packed_bytes = header.size_bytes - BATCH_OVERHEAD
+    return header.record_count * SMALLEST_RECORD_BYTES > PLAIN_RATIO * packed_bytes
 
 
 def _in_range(timestamp: int, earliest: int, latest: int) -> bool:
