@@ -87,5 +87,6 @@ async def _sizes(cluster: Cluster, brokers: set[int]) -> dict[tuple[int, TopicPa
             for topic in folder.topics:
                 for each in topic.partitions:
                     place = TopicPartition(topic.name, each.partition_index)
-                    sizes[broker_id, place] = each.partition_size
+                    if not each.is_future_key:  # a copy in another folder of the broker
+                        sizes[broker_id, place] = each.partition_size
     return sizes

@@ -14,13 +14,14 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
-from anabranch.core.broker.hosting.effects import SyncLog
-from anabranch.core.broker.hosting.events import SyncEnded
+from anabranch.core.broker.hosting.effects import PrepareMove, SyncLog
+from anabranch.core.broker.hosting.events import MovePrepared, SyncEnded
 from anabranch.core.errors import StorageFault
 from anabranch.core.log.failed_sync import leave_mark
 from anabranch.core.log.files import Syncable
 from anabranch.core.log.logs import LogFolder
 from anabranch.core.log.sync_round import ClosingRound
+from anabranch.server.clocks import wall_ms
 
 if TYPE_CHECKING:
     from anabranch.server.hosting_performer import Performer
@@ -42,6 +43,7 @@ class Flusher:
         self._running: set[asyncio.Future[None]] = set()
         self._threads: ThreadPoolExecutor | None = None
         shell.performs(SyncLog, self._start)
+        shell.performs(PrepareMove, self._prepare_move)
 
     @property
     def rounds_total(self) -> int:
@@ -76,6 +78,23 @@ class Flusher:
         slow = loop.call_later(SLOW_S, self._slow, asked)
         self._running.add(synced)
         synced.add_done_callback(partial(self._ended, asked, slow))
+
+    def _prepare_move(self, asked: PrepareMove) -> None:
+        """Work for a copy that moves to another folder, in a thread of the syncs."""
+        prepared = asyncio.get_running_loop().run_in_executor(None, sync_all, asked.files)
+        self._running.add(prepared)
+        prepared.add_done_callback(self._move_prepared)
+
+    def _move_prepared(self, future: asyncio.Future[None]) -> None:
+        self._running.discard(future)
+        if future.cancelled():
+            return
+        fault = future.exception()
+        if fault is not None and not isinstance(fault, StorageFault):
+            fault = StorageFault(str(fault))
+        self._shell.answer(MovePrepared(fault, wall_ms()))
+        self._shell.run()
+        self._wake()
 
     def _slow(self, asked: SyncLog) -> None:
         """A sync takes long. It may fail after this process was killed because of it."""

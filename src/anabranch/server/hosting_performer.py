@@ -54,6 +54,12 @@ class Performer:
         if touched:
             self._broker.replication.follow_states(touched, steady_ms())
 
+    def run(self) -> None:
+        """Perform what is to be done, to its end."""
+        self.perform()
+        while self.hosting.advance():
+            self.perform()
+
     def answer(self, event: events.Event) -> None:
         """Tell the machine what came of an effect, and do what follows from that."""
         self.hosting.step(event, steady_ms())

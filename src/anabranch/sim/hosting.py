@@ -66,10 +66,13 @@ class HostingPerformer:
 
     @property
     def flushes_late(self) -> bool:
-        """Whether a hosted log has `flush.ms`, or a partition waits for space."""
+        """Whether a hosted log has `flush.ms`, or a partition waits for space or for a move."""
         partitions = self.broker.partitions
         return bool(
-            self.machine.logs.flushed_late or partitions.full_folders or partitions.roomless
+            self.machine.logs.flushed_late
+            or self.machine.moves.is_busy
+            or partitions.full_folders
+            or partitions.roomless
         )
 
     # What the node calls.
@@ -173,6 +176,9 @@ class HostingPerformer:
             case does.SyncLog():
                 delay_us = self._random.randint(*SYNC_US) + node.disk_delay_us
                 self.world.after_in(node, delay_us, self._synced, effect)
+            case does.PrepareMove():
+                delay_us = self._random.randint(*SYNC_US) + node.disk_delay_us
+                self.world.after_in(node, delay_us, self._move_prepared, effect)
             case does.KeepReserve(path, size_bytes):
                 self._attempt(path, lambda: disk.reserve(path, size_bytes))
             case does.GiveBack(path):
@@ -231,6 +237,19 @@ class HostingPerformer:
             self._answer(events.NotReserved(path))
         else:
             self._answer(events.Reserved(path))
+
+    def _move_prepared(self, asked: does.PrepareMove) -> None:
+        fault: StorageFault | None = None
+        try:
+            for file in asked.files:
+                file.sync()
+        except StorageFault as problem:
+            fault = problem
+        self.node.begin()
+        self._answer(events.MovePrepared(fault, self.world.now_ms))
+        self._run()
+        self._tell_touched()
+        self.node.settle()
 
     def _synced(self, asked: does.SyncLog) -> None:
         fault: StorageFault | None = None

@@ -180,6 +180,8 @@ class Stage:
                 return self._synced(effect)
             self.syncing.append(effect)
             return None
+        if isinstance(effect, does.PrepareMove):
+            return self._prepared(effect)
         path = getattr(effect, "path", "")
         opens = isinstance(effect, does.OpenLog | does.CreateLog)
         fault = self._fault(effect, path) if path else None
@@ -194,6 +196,13 @@ class Stage:
             return events.Refused(path, refusal)
         except StorageFault as failure:
             return events.FolderFailed(path, failure)
+
+    def _prepared(self, asked: does.PrepareMove) -> events.MovePrepared:
+        fault = StorageFault("no sync") if asked.path in self.failed else None
+        if fault is None:
+            for file in asked.files:
+                file.sync()
+        return events.MovePrepared(fault, WALL_MS + self.now_ms)
 
     def end_sync(self) -> None:
         """The oldest round that is under way ends, and its step with it."""

@@ -3,12 +3,15 @@
 KIP: KIP-113, KIP-827 (sizes of volumes).
 Versions: 1-4.
 Behaviour: every folder, also one without logs; an offline one with KAFKA_STORAGE_ERROR. With topics
-    given only their logs are listed. A tagged field of Anabranch returns which folders have no
+    given only their logs are listed. A copy that is to take a log's place (AlterReplicaLogDirs) is
+    listed in its folder, as a future one. A tagged field of Anabranch returns which folders have no
     space for records. Needs DESCRIBE on the cluster.
-Skipped: moving logs between folders, so that no log is a future one.
+Skipped: nothing
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from anabranch.core.access.authorize import Operation, ResourceType, cluster_allowed
 from anabranch.core.api.context import Broker
@@ -63,7 +66,25 @@ def _topics_by_folder(
             offset_lag=max(0, replica.high_watermark - log.end_offset),
         )
         folders.setdefault(replica.folder, {}).setdefault(topic, []).append(partition)
+    for path, topic, future in _futures(broker):
+        if wanted is None or (topic, future.partition_index) in wanted:
+            folders.setdefault(path, {}).setdefault(topic, []).append(future)
     return folders
+
+
+def _futures(broker: Broker) -> Iterator[tuple[str, str, DescribeLogDirsPartition]]:
+    """(folder, topic, log) of what moves; one that waits for its turn is as if it were empty."""
+    moves = broker.partitions.moves
+    for place, path in moves.wanted.items():
+        replica, copy = broker.partitions.get(*place), moves.copies.get(place)
+        if replica is not None:
+            future = DescribeLogDirsPartition(
+                partition_index=place.partition,
+                partition_size=0 if copy is None else copy.log.size_bytes,
+                offset_lag=replica.log.end_offset if copy is None else copy.lag,
+                is_future_key=True,
+            )
+            yield path, place.topic, future
 
 
 def _folder(
@@ -92,5 +113,4 @@ HANDLER = Handler(
     broker=run,
     needs=(Need(Operation.DESCRIBE, ResourceType.CLUSTER),),
     kips=("KIP-113", "KIP-827"),
-    skipped=("Logs are not moved between folders.",),
 )

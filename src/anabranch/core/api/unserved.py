@@ -12,7 +12,6 @@ from types import MappingProxyType
 UNSERVED = MappingProxyType(
     {
         17: "SaslHandshake",
-        34: "AlterReplicaLogDirs",
         36: "SaslAuthenticate",
         38: "CreateDelegationToken",
         39: "RenewDelegationToken",

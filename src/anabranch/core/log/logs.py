@@ -37,6 +37,8 @@ from anabranch.core.types import TopicId, TopicPartition
 
 DELETED_FOLDER = "-delete"
 STRAY_FOLDER = "-stray"
+FUTURE_FOLDER = "-future"
+"""Of a log's copy that is to take its place (`future_log`)."""
 MOST_RETURNING = 1_000
 """Logs taken away whose names are synced together: what is remembered of them stays small."""
 DRAFT = ".draft"
@@ -81,6 +83,8 @@ class LogFolder:
         self.index_cache = IndexCache()
         self._unnamed: set[TopicPartition] = set()
         """Found with a `partition.metadata` that cannot be read, or none."""
+        self.interrupted: list[TopicPartition] = []
+        """Partitions whose logs were being copied to here when the last process ended."""
         self.fault: StorageFault | None = None
         self.holds_unchecked = False
         """Whether a log that was to be taken away has stayed in its place: it may be as a power cut
@@ -119,10 +123,15 @@ class LogFolder:
             ) from None
 
     def partitions(self) -> list[FoundPartition]:
-        """The partitions that have a folder here; deleted ones that were left are removed."""
+        """The partitions that have a folder here. Deleted ones that were left are removed, and so
+        are copies that were not finished; `interrupted` then names their partitions."""
         found = []
         for name in self.files.list(self.path):
-            if name.endswith(DELETED_FOLDER) and self.files.is_dir(f"{self.path}/{name}"):
+            if name.endswith(FUTURE_FOLDER):
+                self._note_interrupted(name)
+            if name.endswith((DELETED_FOLDER, FUTURE_FOLDER)) and self.files.is_dir(
+                f"{self.path}/{name}"
+            ):
                 self.files.remove_tree(f"{self.path}/{name}")
                 continue
             topic, dash, partition = name.rpartition("-")
@@ -133,6 +142,11 @@ class LogFolder:
                 if topic_id is None:
                     self._unnamed.add(key)
         return found
+
+    def _note_interrupted(self, name: str) -> None:
+        topic, dash, partition = name.rpartition(".")[0].rpartition("-")
+        if dash and topic and partition.isascii() and partition.isdigit():
+            self.interrupted.append(TopicPartition(topic, int(partition)))
 
     def _topic_id(self, folder: str) -> TopicId | None:
         try:
@@ -245,6 +259,80 @@ class LogFolder:
         """Have every log that was taken away stay away."""
         self.files.sync_dir(self.path)
         self._may_return.clear()
+
+    # Logs that move here from another folder, or away to one: the order is that of `future_log`.
+
+    def begin_future(
+        self,
+        key: TopicPartition,
+        topic_id: TopicId,
+        config: LogConfig,
+        *,
+        unique: str,
+        now_ms: int,
+    ) -> Log:
+        """Begin an empty copy, which no checkpoint names and no reader sees."""
+        if self.fault is not None:
+            raise self.fault
+        self.settle_names()
+        self._forget_checkpoints(key)
+        folder = self._aside(key, f".{unique}{FUTURE_FOLDER}")
+        log = Log.create(
+            self.files, folder, key, topic_id, config, now_ms=now_ms, index_cache=self.index_cache
+        )
+        log.room = self.room
+        return log
+
+    def adopt_future(self, copied: Log, *, unique: str, now_ms: int) -> Log:
+        """Give a copy that was closed in order the partition's name, and open it there. Raises
+        StorageFault; then the copy was taken away."""
+        key, place = copied.topic_partition, f"{self.path}/{copied.topic_partition}"
+        try:
+            copied.close(clean=False)
+            self.files.rename(copied.folder, place)
+            self.files.sync_dir(self.path)
+            log = Log.open(
+                self.files,
+                place,
+                key,
+                copied.topic_id,
+                copied.config,
+                now_ms=now_ms,
+                recovery_point=copied.end_offset,
+                log_start_offset=copied.start_offset,
+                clean=True,
+                index_cache=self.index_cache,
+                shorter_first=self._shorter_first,
+            )
+            if log.end_offset != copied.end_offset:
+                raise StorageFault(f"{place}: it ends at {log.end_offset} and is incomplete.")
+        except StorageFault:
+            if self.files.exists(place):
+                self.delete_log(key, unique=unique, now_ms=now_ms)
+            raise
+        log.room = self.room
+        self._deleted.discard(key)
+        self.logs[key] = log
+        return log
+
+    def drop_future(self, copied: Log, *, unique: str, now_ms: int) -> None:
+        """Take a copy away; its folder is removed with the deleted ones."""
+        copied.close(clean=False)
+        target = self._aside(copied.topic_partition, f".{unique}{DELETED_FOLDER}")
+        if self.files.exists(copied.folder):
+            self.files.rename(copied.folder, target)
+            self.doomed.append((now_ms, target))
+
+    def rename_away(self, key: TopicPartition, *, unique: str, now_ms: int) -> None:
+        """Take a log away of which another folder has all, as `delete_log` does; a fault leaves it
+        as it was. `settle_names` has it stay away."""
+        target = self._aside(key, f".{unique}{DELETED_FOLDER}")
+        self.files.rename(f"{self.path}/{key}", target)
+        log = self.logs.pop(key)
+        log.close(clean=False)
+        self._deleted.add(key)
+        self._drafts.clear()
+        self.doomed.append((now_ms + log.config.file_delete_delay_ms, target))
 
     def take_due(self, now_ms: int) -> Due:
         """What has waited for its delay: whoever takes it removes it, in any thread. Nobody else

@@ -179,6 +179,7 @@ def truncate_fully(log: LogState, offset: int) -> None:
     log.decided_offset = log.decided_ceiling = offset
     log.start_offset = offset
     log.compacted_to = 0
+    log.cuts += 1
     _drop_snapshots(log, lambda _taken: True)
     log.producers = ProducerStates(log.producers.now_ms)
     roll(log, 0)

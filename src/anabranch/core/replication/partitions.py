@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from anabranch.core.diskless.topics import is_diskless
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.metadata.directories import ANYWHERE, LOST_DIRECTORY, directory_of
+from anabranch.core.replication.folder_moves import WantedFolders
 from anabranch.core.types import TopicId, TopicPartition, topic_id_text
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ class Partitions:
         self.full_folders: set[str] = set()
         """Those that take no records until they have room again."""
         self.folders: list[str] = []
+        self.moves = WantedFolders()
         self.directory_ids: Mapping[str, bytes] = {}
         """Folder -> the id by which the metadata names it."""
         self._offline_by_id: dict[TopicId, set[TopicPartition]] = {}

@@ -134,6 +134,7 @@ class BrokerConfig:
     process_roles: tuple[str, ...] | None
     producer_id_expiration_ms: int
     queued_max_request_bytes: int
+    replica_alter_log_dirs_io_max_bytes_per_second: int
     replica_fetch_backoff_ms: int
     replica_fetch_max_bytes: int
     replica_fetch_min_bytes: int

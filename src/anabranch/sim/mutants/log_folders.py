@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from anabranch.sim.mutants.mutant import NO_SCHEDULE, Mutant
 
+MOVES = (
+    "tests/core/broker/test_folder_move_crashes.py"
+    "::test_a_crash_at_any_call_of_a_move_leaves_one_good_log"
+)
+ADOPT = "        log = self.target.adopt_future(copied, unique=unique, now_ms=now_ms)\n"
+LEAVE = "        self.origin.rename_away(copied.topic_partition, unique=unique, now_ms=now_ms)\n"
+
 MUTANTS = (
     Mutant(
         name="attempt-not-noted",
@@ -93,5 +100,32 @@ MUTANTS = (
         seed=NO_SCHEDULE,
         caught_by="tests/core/log/test_refused_names.py"
         "::test_a_log_is_the_same_when_it_is_opened_again[1-expire]",
+    ),
+    Mutant(
+        name="moved-log-leaves-first",
+        rule="a log that moves to another folder goes when its copy has the partition's name",
+        module="anabranch.core.log.future_log",
+        old=ADOPT + "        try:\n    " + LEAVE,
+        new=LEAVE + ADOPT + "        try:\n            pass\n",
+        seed=NO_SCHEDULE,
+        caught_by=MOVES,
+    ),
+    Mutant(
+        name="moved-log-may-return",
+        rule="nothing is appended to a moved log before the old one is gone for good",
+        module="anabranch.core.log.future_log",
+        old="            self.origin.settle_names()\n",
+        new="            pass\n",
+        seed=NO_SCHEDULE,
+        caught_by=MOVES,
+    ),
+    Mutant(
+        name="moved-log-not-synced",
+        rule="a copy is on disk before the log goes that it was made from",
+        module="anabranch.core.log.future_log",
+        old="        close_cleanly(copied)\n",
+        new="        copied.flushed_offset = copied.end_offset\n",
+        seed=NO_SCHEDULE,
+        caught_by=MOVES,
     ),
 )

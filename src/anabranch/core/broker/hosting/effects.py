@@ -99,6 +99,14 @@ class SyncLog(msgspec.Struct, frozen=True, eq=False):
     files: tuple[Syncable, ...]
 
 
+class PrepareMove(msgspec.Struct, frozen=True, eq=False):
+    """Sync files of a copy that is to move here, or bring in what it is made from, in a thread.
+    Answer: MovePrepared."""
+
+    path: str
+    files: tuple[Syncable, ...]
+
+
 class KeepReserve(msgspec.Struct, frozen=True):
     """Allocate the reserve of a folder that was just opened. Answer: Refused or FolderFailed."""
 
@@ -183,6 +191,7 @@ Effect: TypeAlias = (
     | SaveHighWatermarks
     | RemoveDeleted
     | SyncLog
+    | PrepareMove
     | KeepReserve
     | GiveBack
     | LookForRoom

@@ -85,6 +85,13 @@ class SyncEnded(msgspec.Struct, frozen=True):
     fault: StorageFault | None
 
 
+class MovePrepared(msgspec.Struct, frozen=True):
+    """What was asked for last for a copy is done, or its disk refused it."""
+
+    fault: StorageFault | None
+    wall_ms: int
+
+
 Event: TypeAlias = (
     FolderOpened
     | FolderFailed
@@ -96,4 +103,5 @@ Event: TypeAlias = (
     | Reserved
     | NotReserved
     | SyncEnded
+    | MovePrepared
 )

@@ -24,6 +24,7 @@ from anabranch.core.broker.hosting.effects import (
     Report,
     TellUnusable,
 )
+from anabranch.core.broker.hosting.folder_moves import FolderMoves
 from anabranch.core.broker.hosting.log_cleaner import LogCleaner
 from anabranch.core.broker.hosting.logs import Found, Logs
 from anabranch.core.broker.hosting.readiness import Readiness
@@ -66,6 +67,7 @@ class Hosting:
         self.folders = self.logs.folders
         self.syncs = Syncs(broker)
         self.cleaner = LogCleaner(broker, self.logs, self._effects)
+        self.moves = FolderMoves(broker, self.logs, self.cleaner, self.syncs, self._effects)
         self._readiness = Readiness(self._effects)
         self._timers = Timers()
         self._work: deque[Iterator[None]] = deque()
@@ -141,6 +143,8 @@ class Hosting:
                 for place, topic_id in found:
                     if place.topic != CLUSTER_METADATA_TOPIC:
                         self.logs.note_found(place, Found(folder.path, topic_id))
+                for place in folder.interrupted:
+                    self.moves.interrupted(place, folder.path)
             case events.FolderFailed(path, fault):
                 self.folders.failed(path, fault)
             case events.Refused(path, fault):
@@ -156,6 +160,9 @@ class Hosting:
                 if known is not None:
                     self.folders.failed(asked.replica.folder, known)
                 self._readiness.ended(asked.replica.topic_partition)
+            case events.MovePrepared(fault, wall_ms):
+                if not self.is_stopping:
+                    self._add(self.moves.prepared(fault, wall_ms))
 
     def tick(self, now_ms: int, wall_ms: int) -> None:
         """Do what time makes due. `now_ms` is the steady clock, `wall_ms` that of records."""
@@ -164,6 +171,8 @@ class Hosting:
         self._broker.unsynced.update(self._without_room)
         self._without_room.clear()
         self._effects.append(TellUnusable())
+        if not self.is_stopping:
+            self._add(self.moves.tick(wall_ms))
         if self.logs.flushed_late and not self._is_flushing:
             self._is_flushing = True
             self._work.appendleft(self._flush_late(wall_ms))  # a long image does not delay it
@@ -174,6 +183,10 @@ class Hosting:
                 self.folders.checkpoint()
             else:
                 self._effects.append(CleanLogs())
+
+    def _add(self, work: Iterator[None] | None) -> None:
+        if work is not None:
+            self._work.append(work)
 
     def start_syncs(self) -> None:
         """Begin a round for every partition in `broker.unsynced`; called at the end of a step."""

@@ -38,6 +38,7 @@ from anabranch.core.types import TopicId, TopicPartition
 if TYPE_CHECKING:
     from anabranch.core.broker.hosting.host import Host
     from anabranch.core.log.log import Log
+    from anabranch.core.log.logs import LogFolder
     from anabranch.core.metadata.image import MetadataImage, PartitionImage
     from anabranch.core.replication.partitions import Assignment
 
@@ -200,7 +201,7 @@ class Logs:
             self._set_aside(each.path, place, SECOND_COPY if is_second else ANOTHER_TOPIC)
         if found is None and not is_new and self._is_missing(assignment, others):
             return
-        folder = self.folders.roomiest() if found is None else self.folders.by_path[found.path]
+        folder = self._folder_for(place) if found is None else self.folders.by_path[found.path]
         if folder is None or folder.fault is not None:
             self._come_to(assignment, HostedEvent.GIVE_UP)
             return
@@ -216,6 +217,13 @@ class Logs:
         make = CreateLog if found is None else OpenLog
         settings = log_config(config, self._broker.config)
         self._effects.append(make(folder.path, place, topic_id, settings))
+
+    def _folder_for(self, place: TopicPartition) -> LogFolder | None:
+        """Where a log begins: where it was asked for, or where there is most room."""
+        asked = self.folders.by_path.get(self._partitions.moves.wanted.get(place, ""))
+        if asked is None or asked.fault is not None or asked.room.is_full:
+            return self.folders.roomiest()
+        return asked
 
     def _settle_names(self, opening: PendingOpen, others: list[Found]) -> None:
         """See to it that a log of this place that was taken away from another folder stays away: it

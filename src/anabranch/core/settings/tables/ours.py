@@ -66,5 +66,9 @@ OWN = (
     row("replica.placer.class.name",
         "Default of the topic setting: placer that chooses brokers for new partitions.",
         STRING, "striped", MEDIUM, CLUSTER_WIDE, PLACER, OURS, IN_FORCE),
+    row("replica.alter.log.dirs.io.max.bytes.per.second",
+        "Bytes a second at which replicas are copied to another folder of this broker; at most "
+        "33554432 are.",
+        LONG, LONG_MAX, MEDIUM, at_least(0), OURS, IN_FORCE, CLUSTER_WIDE),
 )
 # fmt: on

@@ -82,6 +82,7 @@ _TABLE = (
     (31, "DeleteAcls", range(1, 4), 2),
     (32, "DescribeConfigs", range(1, 5), 4),
     (33, "AlterConfigs", range(3), 2),
+    (34, "AlterReplicaLogDirs", range(1, 3), 2),
     (35, "DescribeLogDirs", range(1, 5), 2),
     (37, "CreatePartitions", range(4), 2),
     (42, "DeleteGroups", range(3), 2),

@@ -1,0 +1,201 @@
+"""AlterReplicaLogDirs: a log moves to another folder while it is written (KIP-113)."""
+
+from __future__ import annotations
+
+import pytest
+from tests.core.broker.hosting_kit import FOLDERS, WALL_MS, Stage
+from tests.core.log.support import read_batches, sync
+
+from anabranch.core.broker.hosting.effects import Report, TellHosted
+from anabranch.core.types import TopicPartition
+from anabranch.core.wire.records import Record, build_batch
+
+PLACE = TopicPartition("t", 0)
+
+
+class Moving(Stage):
+    """A broker with one partition, in folder /a, of some records."""
+
+    def __init__(self, records: int = 20, size_bytes: int = 1000, rate: int = 1 << 30) -> None:
+        super().__init__()
+        self.broker.config.__dict__["replica_alter_log_dirs_io_max_bytes_per_second"] = rate
+        self.publish()
+        self.publish(self.create("t"))
+        self.size_bytes = size_bytes
+        for _ in range(records):
+            self.write()
+        self.home = self.folder_of(PLACE)
+        self.other = next(each for each in FOLDERS if each != self.home)
+
+    @property
+    def replica(self):
+        return self.partitions.get(*PLACE)
+
+    def write(self) -> None:
+        batch = build_batch([Record(0, WALL_MS, b"k", bytes(self.size_bytes))])
+        self.replica.append(batch, required_acks=1, now_ms=WALL_MS)
+
+    def move(self, path: str | None = None) -> None:
+        self.partitions.moves.ask(PLACE, path or self.other, self.replica.folder)
+
+    def second(self) -> None:
+        self.tick(1000)
+
+
+def test_a_log_moves_with_all_its_records_and_goes_on():
+    stage = Moving()
+    old = read_batches(stage.replica.log)
+    stage.move()
+    stage.second()
+    assert stage.folder_of(PLACE) == stage.other
+    assert read_batches(stage.replica.log) == old
+    assert not stage.partitions.moves.wanted and not stage.partitions.moves.copies
+    assert not stage.files.exists(f"{stage.home}/t-0")
+    told = [each for each in stage.done if isinstance(each, TellHosted)][-1]
+    assert (told.replica.folder, told.is_found) == (stage.other, True)
+    stage.write()
+    assert stage.replica.end_offset == 21
+    assert len(read_batches(stage.replica.log)) == 21
+
+
+def test_copying_is_paced_and_the_log_is_written_meanwhile():
+    stage = Moving(rate=5000)
+    stage.move()
+    lags = []
+    while stage.folder_of(PLACE) == stage.home:
+        stage.second()
+        lags += [copy.lag for copy in stage.partitions.moves.copies.values()]
+        stage.write()
+    assert lags == [15, 11, 7, 3]
+    assert stage.replica.end_offset == len(read_batches(stage.replica.log))
+
+
+def test_a_rate_of_nothing_moves_nothing():
+    stage = Moving(rate=0)
+    stage.move()
+    for _ in range(5):
+        stage.second()
+    assert stage.folder_of(PLACE) == stage.home
+
+
+def test_a_log_that_is_cut_meanwhile_is_copied_anew():
+    stage = Moving(rate=5000)
+    stage.move()
+    stage.second()
+    stage.replica.log.truncate_to(3)
+    stage.size_bytes = 77
+    for _ in range(4):
+        stage.write()
+    old = read_batches(stage.replica.log)
+    for _ in range(5):
+        stage.second()
+    assert stage.folder_of(PLACE) == stage.other
+    assert read_batches(stage.replica.log) == old
+
+
+def test_a_log_that_begins_later_keeps_its_start():
+    stage = Moving()
+    batch = build_batch([Record(each, WALL_MS, b"k", b"v") for each in range(10)])
+    stage.replica.append(batch, required_acks=1, now_ms=WALL_MS)
+    stage.replica.log.delete_records_before(25)
+    stage.move()
+    stage.second()
+    assert stage.folder_of(PLACE) == stage.other
+    assert (stage.replica.start_offset, stage.replica.end_offset) == (25, 30)
+    empty = Moving()
+    empty.replica.log.delete_records_before(20)
+    empty.move()
+    empty.second()
+    assert empty.folder_of(PLACE) == empty.other
+    assert (empty.replica.start_offset, empty.replica.end_offset) == (20, 20)
+    empty.write()
+    assert empty.replica.end_offset == 21
+
+
+def test_the_last_word_counts_and_its_own_folder_ends_a_move():
+    stage = Moving(rate=5000)
+    stage.move()
+    stage.second()
+    assert stage.partitions.moves.copies
+    stage.move(stage.home)
+    stage.second()
+    assert not stage.partitions.moves.copies
+    assert stage.folder_of(PLACE) == stage.home
+    assert not any("-future" in each for each in stage.files.list(stage.other))
+    third = next(each for each in FOLDERS if each not in (stage.home, stage.other))
+    stage.move()
+    stage.second()
+    stage.move(third)
+    for _ in range(8):
+        stage.second()
+    assert stage.folder_of(PLACE) == third
+    assert not any(each.endswith("-future") for each in stage.files.list(stage.other))
+
+
+def test_a_topic_that_is_deleted_takes_its_copy_along():
+    stage = Moving(rate=5000)
+    stage.move()
+    stage.second()
+    stage.publish(stage.delete("t"))
+    stage.second()
+    stage.second()
+    assert not stage.partitions.moves.copies and not stage.partitions.moves.wanted
+    assert not any(each.endswith("-future") for each in stage.files.list(stage.other))
+
+
+@pytest.mark.parametrize("fault", ["failed", "full"])
+def test_a_disk_that_refuses_leaves_the_log_where_it_is(fault):
+    stage = Moving(rate=5000)
+    stage.move()
+    stage.second()
+    if fault == "failed":
+        stage.failed.add(stage.other)
+    else:
+        stage.stuck[stage.other] = "full"
+    for _ in range(4):
+        stage.second()
+    assert stage.folder_of(PLACE) == stage.home
+    assert not stage.partitions.moves.wanted
+    assert stage.replica.end_offset == 20
+    sentences = [each.sentence for each in stage.done if isinstance(each, Report)]
+    assert "a log was not moved to another folder" in sentences
+
+
+def test_a_log_stays_if_it_cannot_be_renamed():
+    stage = Moving()
+    stage.stuck[stage.home] = "full"
+    stage.move()
+    stage.second()
+    assert stage.folder_of(PLACE) == stage.home
+    stage.write()
+    assert len(read_batches(stage.replica.log)) == 21
+    assert "t-0" not in stage.files.list(stage.other)
+
+
+def test_a_log_that_begins_is_begun_where_it_was_asked_for():
+    stage = Stage()
+    stage.publish()
+    for path in reversed(FOLDERS):
+        place = TopicPartition(f"of-{path[1:]}", 0)
+        stage.partitions.moves.ask(place, path, None)
+        stage.publish(stage.create(place.topic))
+        assert stage.folder_of(place) == path
+        stage.tick(1000)
+    assert not stage.partitions.moves.wanted
+
+
+def test_a_move_that_a_stop_interrupted_begins_anew():
+    stage = Moving(rate=5000)
+    stage.move()
+    stage.second()
+    sync(stage.replica.log)
+    stage.hosting.folders.checkpoint()
+    stage.perform()
+    stage.start()
+    stage.publish()
+    assert stage.folder_of(PLACE) == stage.home
+    assert stage.partitions.moves.wanted == {PLACE: stage.other}
+    for _ in range(4):
+        stage.second()
+    assert stage.folder_of(PLACE) == stage.other
+    assert stage.replica.end_offset == 20
