@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.core.broker.hosting.effects import CleanLogs, RemoveDeleted, SaveHighWatermarks
 from anabranch.core.errors import StorageFault
-from anabranch.core.log.files import DiskFull, Files
+from anabranch.core.log.files import ColdRead, DiskFull, Files
 from anabranch.core.log.logs import Due, LogFolder
 from anabranch.server.clocks import steady_ms
 from anabranch.server.logs import logger
@@ -184,12 +184,16 @@ class Upkeep:
         """Roll segments that are too old, apply retention, forget idle producers."""
         until = time.perf_counter() + SLICE_S
         for replica in list(self._broker.partitions):
-            self._clean_one(replica, self._clock_ms())
+            cold = self._clean_one(replica, self._clock_ms())
+            if cold is not None:
+                await asyncio.get_running_loop().run_in_executor(None, cold.warm)
+                self._clean_one(replica, self._clock_ms())
             if time.perf_counter() >= until:
                 await asyncio.sleep(0)
                 until = time.perf_counter() + SLICE_S
 
-    def _clean_one(self, replica: Replica, now_ms: int) -> None:
-        self._shell.hosting.clean_one(replica, now_ms)
+    def _clean_one(self, replica: Replica, now_ms: int) -> ColdRead | None:
+        cold = self._shell.hosting.clean_one(replica, now_ms)
         if self._broker.faults:
             self._shell.take_faults()
+        return cold

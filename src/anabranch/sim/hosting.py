@@ -190,7 +190,8 @@ class HostingPerformer:
             case does.CleanLogs():
                 for replica in list(self.broker.partitions):
                     known = len(replica.log.producers)
-                    self.machine.clean_one(replica, self.world.now_ms)
+                    while (cold := self.machine.clean_one(replica, self.world.now_ms)) is not None:
+                        cold.warm()
                     if len(replica.log.producers) < known:
                         self.world.note("forgotten", node.name, str(replica.topic_partition))
                 self.machine.take_faults(self.world.steady_ms)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import struct
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from anabranch.core.log.config import LogConfig
-from anabranch.core.log.files import Files
+from anabranch.core.log.files import ColdRead, Files
 from anabranch.core.log.log import Log
 from anabranch.core.log.logs import LogFolder
 from anabranch.core.log.memory_files import MemoryFiles
@@ -19,6 +20,7 @@ KEY = TopicPartition("flights", 0)
 TOPIC_ID = TopicId(bytes(range(16)))
 FOLDER = "data/flights-0"
 END = 2**62
+AnswerT = TypeVar("AnswerT")
 
 
 def batch(
@@ -75,6 +77,16 @@ def reopen(log: Log, *, clean: bool = False, **arguments: Any) -> Log:
 def append(log: Log, records: bytearray, *, leader_epoch: int = 0, now_ms: int = NOW_MS) -> int:
     """Append as a client's batch; its first offset."""
     return log.append_as_leader(records, leader_epoch=leader_epoch, now_ms=now_ms).first_offset
+
+
+def patiently(ask: Callable[[], AnswerT]) -> AnswerT:
+    """The answer, with what it lacks brought as often as need be."""
+    for _ in range(100):
+        try:
+            return ask()
+        except ColdRead as cold:
+            cold.warm()
+    raise AssertionError("it is never there")
 
 
 def sync(log: Log) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.core.log.support import END, NOW_MS, append, batch, new_log, reopen
+from tests.core.log.support import END, NOW_MS, append, batch, new_log, patiently, reopen
 
 from anabranch.core.log.log import Log
 from anabranch.core.log.memory_files import MemoryFiles
@@ -75,10 +75,12 @@ def test_a_time_index_that_does_not_tell_the_newest_time_is_read_whole_or_made_a
     again = reopen(log, clean=True)
     for segment in again.segments[:-1]:
         harm(again.files.contents[segment.stem + TIMES])
-    assert [again.offset_for_timestamp(NOW_MS + at, upto=END) for at in range(0, 1200, 7)] == (
-        expected
-    )
-    assert again.max_timestamp_offset(upto=END) == newest
+    found = [
+        patiently(lambda at=at: again.offset_for_timestamp(NOW_MS + at, upto=END))
+        for at in range(0, 1200, 7)
+    ]
+    assert found == expected
+    assert patiently(lambda: again.max_timestamp_offset(upto=END)) == newest
 
 
 def test_the_newest_record_is_found_although_the_last_time_index_is_empty() -> None:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from anabranch.core.errors import StorageFault
 from anabranch.core.log.indexes import AbortedRange, InvalidIndex, decode_aborted
 from anabranch.core.log.lost_index import ranges_found, ranges_of
+from anabranch.core.log.lost_offsets import have_indexes
 from anabranch.core.log.reader import PROBE_BYTES, position_of, rot
 from anabranch.core.log.record_walk import first_not_older
 from anabranch.core.log.scan import BadBatch, sound_header
@@ -73,11 +74,13 @@ def newest_timestamp(log: LogState, segment: Segment) -> int:
     if segment.max_timestamp < 0 and segment is not log.active and segment.size > 0:
         segment.load_newest(log.files, log.end_of(segment))
         if segment.max_timestamp < 0:
+            have_indexes(log, segment)
             log.time_index(segment)
     return segment.max_timestamp
 
 
 def _first_not_older(log: LogState, segment: Segment, timestamp: int) -> TimestampOffset | None:
+    have_indexes(log, segment)
     relative = log.time_index(segment).offset_before(timestamp)
     relative = max(relative, log.start_offset - segment.base_offset)
     position = log.offset_index(segment).position_before(relative)

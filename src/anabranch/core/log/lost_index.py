@@ -15,7 +15,7 @@ from anabranch.core.errors import StorageFault
 from anabranch.core.log.files import ColdRead
 from anabranch.core.log.indexes import AbortedRange
 from anabranch.core.log.producer_replay import replay, state_at
-from anabranch.core.log.segment import LOG, TRANSACTIONS, Segment
+from anabranch.core.log.segment import TRANSACTIONS, Segment
 from anabranch.core.log.state import LogState
 
 
@@ -36,7 +36,11 @@ class LostIndex(ColdRead):
 
     def warm(self) -> None:
         """Find the segment's aborted ranges. Safe in a thread."""
-        read = self._apart()
+        try:
+            read = self._apart()
+        except StorageFault as fault:
+            self.found = fault
+            return
         try:
             self.found = ranges_of(read, read.segments[-1])
         except StorageFault as fault:
@@ -56,8 +60,9 @@ class LostIndex(ColdRead):
         read.end_offset = self._end_offset
         read.producers.now_ms = self._now_ms
         for segment, size in zip(self._segments, self._sizes, strict=True):
-            own = Segment(log.files, log.folder, segment.base_offset, segment.created_ms)
-            own.file = log.files.open(own.stem + LOG, write=False)
+            own = Segment(
+                log.files, log.folder, segment.base_offset, segment.created_ms, only_reads=True
+            )
             own.size = size
             read.segments.append(own)
         return read

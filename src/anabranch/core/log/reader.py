@@ -13,6 +13,7 @@ from __future__ import annotations
 import struct
 
 from anabranch.core.errors import CorruptLog
+from anabranch.core.log.lost_offsets import have_indexes
 from anabranch.core.log.segment import Segment
 from anabranch.core.log.state import LogState
 from anabranch.core.types import Buffer, Piece
@@ -53,6 +54,8 @@ def position_of(
     """(position, base offset) of the first batch that ends at or after an offset.
 
     At the end of the segment it is (size, offset)."""
+    if not blocking:
+        have_indexes(log, segment)
     position = log.offset_index(segment).position_before(offset - segment.base_offset)
     read = segment.file.read_blocking if blocking else segment.file.read
     while position < segment.size:
@@ -124,6 +127,7 @@ def _end_within(
 
     There is a batch that does not fit: more than `max_bytes` may be read."""
     most = start + max_bytes
+    have_indexes(log, segment)
     position = max(start, log.offset_index(segment).boundary_before(most))
     while True:
         probe = segment.file.read(position, min(PROBE_BYTES, segment.size - position))

@@ -70,10 +70,12 @@ class Segment:
         "time_index",
     )
 
-    def __init__(self, files: Files, folder: str, base_offset: int, now_ms: int) -> None:
+    def __init__(
+        self, files: Files, folder: str, base_offset: int, now_ms: int, *, only_reads: bool = False
+    ) -> None:
         self.base_offset = base_offset
         self.stem = f"{folder}/{base_offset:020d}"
-        self.file = files.open(self.stem + LOG, create=True)
+        self.file = files.open(self.stem + LOG, create=not only_reads, write=not only_reads)
         self.size = 0
         self.created_ms = now_ms
         self.first_timestamp = NO_TIMESTAMP
@@ -136,22 +138,27 @@ class Segment:
         """Read the indexes; True when they had to be rebuilt from the batches, which end before
         `end_offset`. Raises BadBatch."""
         try:
-            offset_index = OffsetIndex.decode(files.read(self.stem + OFFSETS), self.size)
-            time_index = TimeIndex.decode(files.read(self.stem + TIMES))
-            if time_index.last()[1] >= end_offset - self.base_offset:
-                raise InvalidIndex("an offset lies beyond the segment")
-            if len(time_index) == 0 and self._begins_with_a_time():
-                raise InvalidIndex("it has no entry")
+            self.read_indexes(files, end_offset)
         except (InvalidIndex, StorageFault):
             self.rebuild_indexes(files, interval)
             return True
+        return False
+
+    def read_indexes(self, files: Files, end_offset: int) -> None:
+        """Read the indexes. Raises InvalidIndex or StorageFault, with nothing changed, where they
+        have to be rebuilt."""
+        offset_index = OffsetIndex.decode(files.read(self.stem + OFFSETS), self.size)
+        time_index = TimeIndex.decode(files.read(self.stem + TIMES))
+        if time_index.last()[1] >= end_offset - self.base_offset:
+            raise InvalidIndex("an offset lies beyond the segment")
+        if len(time_index) == 0 and self._begins_with_a_time():
+            raise InvalidIndex("it has no entry")
         self.offset_index, self.time_index = offset_index, time_index
         timestamp, relative_offset = time_index.last()
         if timestamp > self.max_timestamp:
             self.max_timestamp = timestamp
             self.max_timestamp_offset = self.base_offset + relative_offset
         self.index_saved = True
-        return False
 
     def _begins_with_a_time(self) -> bool:
         """Whether one of the first batches has a timestamp. Producers may send none, and compaction
@@ -184,12 +191,23 @@ class Segment:
     def rebuild_indexes(self, files: Files, interval: int) -> None:
         """Make the indexes again from the batches and save them: no later round would. Raises
         BadBatch."""
+        self.index_batches(interval)
+        self.save_indexes(files, sync=True)
+
+    def index_batches(self, interval: int) -> None:
+        """Make the indexes again from the batches. Raises BadBatch."""
         self.reset()
         for position, header in scan(self.file, self.size, check_crc=False):
             self.note(
                 position, header.size_bytes, header.last_offset, header.newest_timestamp, interval
             )
-        self.save_indexes(files, sync=True)
+
+    def take_indexes(self, other: Segment) -> None:
+        """Those that were made of the same batches elsewhere."""
+        self.offset_index, self.time_index = other.offset_index, other.time_index
+        self.bytes_since_index = other.bytes_since_index
+        self.max_timestamp = other.max_timestamp
+        self.max_timestamp_offset = other.max_timestamp_offset
 
     def cut_indexes(self, position: int, end_offset: int) -> None:
         """Forget what lies at or after a position; the largest timestamp must be found again."""

@@ -95,6 +95,7 @@ def _take(log: LogState, old: list[Segment], segment: Segment, new: NewSegment) 
     for each in old:
         log.aborted.pop(each.base_offset, None)
         log.lost_indexes.pop(each.base_offset, None)
+        log.lost_offsets.pop(each.base_offset, None)
     gone = set(old)
     log.unsynced_segments = [one for one in log.unsynced_segments if one[1] not in gone]
     log.hints.clear()

@@ -70,6 +70,7 @@ class LogState:
         "is_marked",
         "is_named",
         "lost_indexes",
+        "lost_offsets",
         "names_syncing",
         "names_unsynced",
         "producers",
@@ -122,6 +123,8 @@ class LogState:
         """Base offset of a segment -> its aborted ranges, once they are loaded."""
         self.lost_indexes: dict[int, ColdRead] = {}
         """Base offset of a segment -> the LostIndex that makes its transaction index again."""
+        self.lost_offsets: dict[int, ColdRead] = {}
+        """Base offset of a segment -> the LostOffsets that makes its other indexes again."""
         self.hints: dict[int, tuple[Segment, int]] = {}
         self.fault: StorageFault | None = None
         self.room = Room()

@@ -228,7 +228,8 @@ def raise_start(log: LogState, offset: int) -> None:
 
 
 def apply_retention(log: LogState, now_ms: int, high_watermark: int) -> list[str]:
-    """Drop the oldest segments that are expired; the paths that will be removed later."""
+    """Drop the oldest segments that are expired; the paths that will be removed later. Raises
+    ColdRead where an index has to be made again to tell."""
     if log.fault is not None or not log.segments:
         return []
     doomed = _expired(log, now_ms, high_watermark)
@@ -279,6 +280,7 @@ def _drop(log: LogState, segment: Segment, now_ms: int) -> list[str]:
     log.index_cache.forget(segment)
     log.aborted.pop(segment.base_offset, None)
     log.lost_indexes.pop(segment.base_offset, None)
+    log.lost_offsets.pop(segment.base_offset, None)
     log.hints.clear()
     segment.is_dropped = True
     segment.file.close()

@@ -19,7 +19,8 @@ FUTURE_MS = 3_600_000
 
 
 def look_after(log: Log, now_ms: int, high_watermark: int, *, is_cleaning: bool) -> bool:
-    """Do what is due for a log; whether segments were dropped. May raise StorageFault."""
+    """Do what is due for a log; whether segments were dropped. May raise StorageFault, and
+    ColdRead where an index has to be made again first."""
     if log.fault is not None:
         return False
     log.roll_if_due(now_ms)

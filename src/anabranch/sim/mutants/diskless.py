@@ -33,8 +33,8 @@ MUTANTS = (
         name="spelling-of-true-is-kept",
         rule="a change keeps diskless.enable spelled as at creation",
         module="anabranch.core.controller.configs",
-        old="        values = unchanged(name, before, values, broker)\n",
-        new="        unchanged(name, before, values, broker)\n",
+        old="        values = unchanged(name, before, values)\n",
+        new="        unchanged(name, before, values)\n",
         seed=NO_SCHEDULE,
         caught_by=f"{TOPICS_TESTS}"
         "::test_another_spelling_of_true_leaves_the_kind_and_the_rows_alone",

@@ -10,6 +10,15 @@ RECOVERY = "anabranch.core.log.recovery"
 
 MUTANTS = (
     Mutant(
+        name="wrong-index-made-by-who-may-not-wait",
+        rule="an index that is wrong is made again in a thread while clients are served",
+        module="anabranch.core.log.reader",
+        old="    if not blocking:\n        have_indexes(log, segment)\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/log/test_lost_offsets.py::test_who_may_not_wait_reads_no_segment_whole",
+    ),
+    Mutant(
         name="far-begin-is-skipped",
         rule="a log whose first segment begins behind its start is read from that segment on",
         module="anabranch.core.log.log",
@@ -102,8 +111,8 @@ MUTANTS = (
         name="hole-taken-for-compaction",
         rule="a hole between segments that were never synced is the log's end",
         module=RECOVERY,
-        old="return segment.base_offset > compacted_upto and left_out < FAR_OFFSETS",
-        new="return segment.base_offset > compacted_upto and not log.config.compacted",
+        old="compacted_upto or left_out >= FAR_OFFSETS:",
+        new="compacted_upto or log.config.compacted:",
         seed=NO_SCHEDULE,
         caught_by=f"{HISTORIES_TESTS}"
         "::test_epochs_end_where_they_ended_and_every_reader_comes_to_the_end",

@@ -29,7 +29,7 @@ MUTANTS = (
         name="answers-leave-before-the-commit",
         rule="an answer is sent when everything that it depends on is committed",
         module=f"{TENURE}.decisions",
-        old="if controller.log.end_offset >= needed:",
+        old="if self._controller.log.end_offset >= answer.offset:",
         new="if True:",
         seed=0,
         caught_by="T2",

@@ -31,7 +31,7 @@ from anabranch.core.broker.hosting.readiness import Readiness
 from anabranch.core.broker.hosting.states import HostedEvent, HostedState
 from anabranch.core.broker.hosting.syncs import Syncs
 from anabranch.core.errors import Bug, CorruptLog, StorageFault
-from anabranch.core.log.files import DiskFull
+from anabranch.core.log.files import ColdRead, DiskFull
 from anabranch.core.log.segment import LOG
 from anabranch.core.log.upkeep import look_after, take_future
 from anabranch.core.metadata.image import RESOURCE_TOPIC, MetadataDelta, MetadataImage
@@ -225,18 +225,21 @@ class Hosting:
             else:
                 self.folders.failed(replica.folder, fault)
 
-    def clean_one(self, replica: Replica, wall_ms: int) -> None:
+    def clean_one(self, replica: Replica, wall_ms: int) -> ColdRead | None:
         """Roll a segment that is too old, apply retention, forget idle producers, unless the
-        replica is not hosted any more."""
+        replica is not hosted any more. What is to be warmed first, then to be called again."""
         if not self.is_hosted(replica):
-            return
+            return None
         is_cleaning = self.cleaner.is_cleaning(replica.topic_partition)
         try:
             if look_after(replica.log, wall_ms, replica.high_watermark, is_cleaning=is_cleaning):
                 self._broker.changed.add(replica.topic_partition)
         except StorageFault as fault:
             self._broker.faults.append((replica, fault))
+        except ColdRead as cold:
+            return cold
         self._tell_future(replica, wall_ms)
+        return None
 
     def _tell_future(self, replica: Replica, wall_ms: int) -> None:
         segment = take_future(replica.log, wall_ms)

@@ -255,4 +255,4 @@ def _patiently(read: Callable[[], ResultT]) -> ResultT:
         try:
             return read()
         except ColdRead as cold:
-            cold.file.warm(cold.position, cold.length)
+            cold.warm()
