@@ -48,7 +48,7 @@ def rebuilt(known: list[Batch]) -> Rebuilt:
         for each in known
     ]
     log = HeldLog(KEY, "t", LogState(0, END))
-    return Rebuilt(Contents([log], [], [], producers, 0), [], set(), set())
+    return Rebuilt(Contents([log], [], [], producers, 0), [], set(), set(), {})
 
 
 def noted(object_id: int, batch: Batch, base_offset: int = -1) -> NotedObject:

@@ -9,7 +9,7 @@ import traceback
 
 import pytest
 from click.testing import CliRunner
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from anabranch.cli.main import main
@@ -129,6 +129,49 @@ def test_a_lost_coordinator_is_restored_and_the_cluster_goes_on(folder):
         assert read(servers, len(kept) + 30) == kept | more
     again = anabranch("verify", folder, "--whole")
     assert again.exit_code == 0, again.output
+
+
+def test_consumers_get_to_the_end_where_objects_are_gone(folder):
+    """Each sixth object, and the last three: their offsets are passed, and not assigned again."""
+    with cluster(folder) as first:
+        servers = first.bootstrap_servers
+        admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+        topic = NewTopic("t", PARTITIONS, config={"diskless.enable": "true"})
+        admin.create_topics([topic])["t"].result(SECONDS)
+        taken = write(servers, [b"%d" % each for each in range(1500)])
+    objects = sorted((folder / OBJECTS).glob("*/wal/*/*"), key=lambda path: path.name)
+    for path in {*objects[5::6], *objects[-3:]}:
+        path.unlink()
+    lose_coordinator(folder)
+    assert anabranch("restore", folder).exit_code == 1
+    with cluster(folder) as second:
+        servers = second.bootstrap_servers
+        found = read_to_the_end(servers, 500)
+        assert found and found.items() < taken.items()
+        more = write(servers, [b"more %d" % each for each in range(PARTITIONS)])
+        assert sorted(more) == [(each, 500) for each in range(PARTITIONS)]
+        assert read_to_the_end(servers, 501) == found | more
+
+
+def read_to_the_end(servers, end):
+    """What is read until each partition has said that this is its end."""
+    config = {"bootstrap.servers": servers, "group.id": "none", "log_level": 0}
+    consumer = Consumer({**config, "enable.partition.eof": True})
+    consumer.assign([TopicPartition("t", each, OFFSET_BEGINNING) for each in range(PARTITIONS)])
+    found, ended = {}, {}
+    try:
+        for message in iter(lambda: consumer.poll(SECONDS), None):
+            at = message.partition(), message.offset()
+            if message.error() is None:
+                found[at] = message.value()
+            else:
+                assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+                ended[at[0]] = at[1]
+            if ended == dict.fromkeys(range(PARTITIONS), end):
+                return found
+    finally:
+        consumer.close()
+    raise AssertionError(f"partitions ended at {ended}, not at {end}")
 
 
 def test_brokers_that_were_killed_leave_later_objects_which_are_appended_when_asked(folder):

@@ -11,7 +11,7 @@ from stored_kit import CLUSTER, DELTA, RIVER, TOPIC, Writer, new_writer
 
 from anabranch.core.diskless.findings import Kind
 from anabranch.core.diskless.manifests import ManifestLog, manifests_prefix
-from anabranch.core.diskless.rows import LogKey, NewLogs, Wanted
+from anabranch.core.diskless.rows import Change, LogKey, LogState, NewLogs, Wanted
 from anabranch.core.errors import StorageFault
 from anabranch.server.coordinator.sqlite import SqliteCoordinator
 from anabranch.server.objects import verification
@@ -142,6 +142,14 @@ async def test_rows_that_do_not_agree_with_objects_and_manifests_are_found(place
     on.execute("DELETE FROM runs WHERE partition = 0 AND base_offset = 0")
     kinds = await place.kinds()
     assert Kind.OFFSETS_MISSING in kinds and Kind.MANIFEST_DIFFERS in kinds
+
+
+async def test_a_partition_that_begins_before_the_start_that_a_manifest_has_is_found(place):
+    place.writer.manifests.heard([Change(RIVER, LogState(2, 7))])
+    await place.writer.manifests.store_due(at_once=True)
+    [found] = (await place.verify()).findings
+    assert found.kind is Kind.MANIFEST_DIFFERS
+    assert found.detail == "a manifest begins at 2; the coordinator 0"
 
 
 async def test_a_coordinator_that_was_lost_is_not_said_to_be_sound(place):

@@ -52,6 +52,8 @@ class Rebuilt(NamedTuple):
     """Keys of all objects that manifests name."""
     deleted: set[TopicId]
     """Topics that were deleted."""
+    starts: dict[LogKey, int]
+    """Where partitions begin, as brokers noted it; objects that are gone may have raised it."""
 
 
 def gather(
@@ -159,6 +161,7 @@ def rebuild(
         findings,
         {one.object_key for one in noted},
         deleted,
+        starts,
     )
 
 

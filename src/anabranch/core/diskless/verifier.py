@@ -3,8 +3,8 @@
 What: fed with partitions and their runs, with manifests, and with each object of the store; gives
 findings. Rules kept: offsets of a partition have no gap from its start to its end; each run lies
 within the batches that its object's index gives to its partition, and has as many records as
-offsets; what a manifest notes is what the rows say, as far as the records are still kept. Not here:
-I/O (`server/objects/verification.py`).
+offsets; what a restore would make of the manifests is what the rows say, as far as the records are
+still kept. Not here: I/O (`server/objects/verification.py`).
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import pairwise
 
-from anabranch.core.diskless.checkpoints import Combined, Part
+from anabranch.core.diskless.checkpoints import Combined
 from anabranch.core.diskless.findings import Finding, Kind, place_of
 from anabranch.core.diskless.keys import object_id as id_of_key
 from anabranch.core.diskless.layout import Header, ObjectTail
-from anabranch.core.diskless.manifests import Manifest, NotedObject
-from anabranch.core.diskless.restoration import gather, runs_of
+from anabranch.core.diskless.manifests import Manifest
+from anabranch.core.diskless.restoration import rebuild
 from anabranch.core.diskless.rows import Batch, LogKey, LogState, Run
 from anabranch.core.errors import StorageFault
 from anabranch.core.types import TopicId
@@ -50,31 +50,31 @@ class Verifier:
         """Note something that was found elsewhere."""
         self.findings.append(Finding(kind, place, detail))
 
-    def manifests(self, manifests: Sequence[Manifest], combined: Combined | None = None) -> None:
-        """All manifests and the checkpoint, once, after the partitions."""
+    def manifests(
+        self,
+        manifests: Sequence[Manifest],
+        present: Mapping[str, int],
+        combined: Combined | None = None,
+    ) -> None:
+        """All manifests, the objects of the store with their sizes, and the checkpoint, once, after
+        the partitions: the coordinator has the rows that a restore would make."""
         try:
-            noted, missing = gather(manifests, combined)
+            rebuilt = rebuild(manifests, present, combined)
         except StorageFault as fault:
             self.find(Kind.MANIFEST_DIFFERS, "manifests", str(fault))
             return
-        self.findings += missing
-        for one in noted:
-            for run in runs_of(one):
-                self._compare(run)
-        deleted = {topic_id for each in manifests for topic_id in each.deleted}
-        if combined is not None:
-            deleted.update(topic_id for topic_id, _ in combined.root.deleted)
-        starts = dict(each for part in _parts(combined) for each in part.starts)
-        for log, start_offset in sorted(starts.items()):
-            self._compare_start(log, start_offset)
-        lost = {key for key in (*_keys(noted), *starts) if key.topic_id not in deleted}
+        self.findings += (one for one in rebuilt.findings if one.kind is Kind.MANIFEST_MISSING)
+        for run in rebuilt.contents.runs:
+            self._compare(run)
+        for key, start_offset in sorted(rebuilt.starts.items()):
+            self._compare_start(key, start_offset)
+        lost = rebuilt.contents.logs
         if lost and not self._states:
             detail = f"manifests have {len(lost)} partitions, it has none: restore it"
             self.find(Kind.COORDINATOR_EMPTY, "coordinator", detail)
-        known = {one.object_key for one in noted}
-        for key in sorted(self._by_object.keys() - known):
-            rows = len(self._by_object[key])
-            self.find(Kind.NOT_NOTED, key, f"{rows} rows of it are in no manifest")
+        for object_key in sorted(self._by_object.keys() - rebuilt.known):
+            rows = len(self._by_object[object_key])
+            self.find(Kind.NOT_NOTED, object_key, f"{rows} rows of it are in no manifest")
 
     def _compare(self, noted: Run) -> None:
         state = self._states.get(noted.key)
@@ -93,7 +93,7 @@ class Verifier:
     def _compare_start(self, key: LogKey, start_offset: int) -> None:
         state = self._states.get(key)
         if state is not None and state.start_offset < start_offset:
-            detail = f"a checkpoint begins at {start_offset}; the coordinator {state.start_offset}"
+            detail = f"a manifest begins at {start_offset}; the coordinator {state.start_offset}"
             self.find(Kind.MANIFEST_DIFFERS, place_of(key, self._names), detail)
 
     def partition(self, key: LogKey, state: LogState, runs: Sequence[Run]) -> None:
@@ -164,14 +164,6 @@ class Verifier:
         rows = self._by_object[key]
         places = ", ".join(sorted({place_of(run.key, self._names) for run in rows})[:MOST_PLACES])
         self.find(Kind.OBJECT_MISSING, key, f"{len(rows)} rows point to it ({places})")
-
-
-def _parts(combined: Combined | None) -> list[Part]:
-    return [] if combined is None else combined.parts
-
-
-def _keys(noted: Iterable[NotedObject]) -> set[LogKey]:
-    return {each.batch.key for one in noted for each in one.batches}
 
 
 def _missing(start: int, end: int) -> str:

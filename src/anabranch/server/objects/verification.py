@@ -201,7 +201,7 @@ async def verify(
     verifier.findings += held.findings
     async for log, state, runs in _partitions(coordinator):
         verifier.partition(log, state, runs)
-    verifier.manifests(held.manifests, held.combined)
+    verifier.manifests(held.manifests, held.objects, held.combined)
     for key in sorted(verifier.wanted_objects - held.objects.keys()):
         verifier.missing(key)
 
