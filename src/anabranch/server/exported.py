@@ -27,6 +27,11 @@ class Exported(NamedTuple):
 
 DISKLESS: tuple[Exported, ...] = (
     Exported(
+        "anabranch_diskless_stores_missing",
+        GAUGE,
+        "1 while this broker cannot use the coordinator or the object store, 0 otherwise.",
+    ),
+    Exported(
         "anabranch_diskless_put_seconds", SUMMARY, "Stored objects, and the time to store them."
     ),
     Exported("anabranch_diskless_put_bytes_total", COUNTER, "Bytes of objects that were stored."),

@@ -136,6 +136,9 @@ def samples_of_diskless(counts: Mapping[str, float]) -> Iterator[Sample]:
     if not counts:
         return
     prefix = "anabranch_diskless_"
+    yield prefix + "stores_missing", (), counts["stores_missing"]
+    if len(counts) == 1:
+        return
     for step in ("put", "commit"):
         seconds = counts[f"{step}_ms"] / 1000
         yield f"{prefix}{step}_seconds", (), (counts[f"{step}s"], seconds)

@@ -45,6 +45,14 @@ def test_what_was_written_and_read_is_counted():
     assert set(DISKLESS) <= set(METRICS)
 
 
+def test_stores_that_are_missing_are_shown_before_there_are_any_figures():
+    node = Cluster().node()
+    assert samples(node)[("anabranch_diskless_stores_missing",)] == 0
+    node.diskless.is_on = False
+    node.diskless.wait("another cluster's")
+    assert samples(node) == {("anabranch_diskless_stores_missing",): 1}
+
+
 def test_a_broker_without_diskless_topics_tells_nothing():
     node = Cluster().node()
     node.diskless.is_on = False

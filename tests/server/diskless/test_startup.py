@@ -74,11 +74,25 @@ async def test_what_does_not_pass_refuses_the_start(tries):
     assert tries.got == []
 
 
-async def test_what_is_found_wrong_after_the_start_is_said_and_tried_again(tries):
+async def test_what_is_found_wrong_after_the_start_is_an_error_and_tried_again(tries, monkeypatch):
+    """The node goes on for its classic topics."""
+    logged = []
+
+    class Logged:
+        def info(self, _event): ...
+
+        def warning(self, _event, why):
+            logged.append(("warning", why))
+
+        def error(self, _event, why):
+            logged.append(("error", why))
+
+    monkeypatch.setattr(startup, "LOG", Logged())
     made = tries(ObjectsAway("away"), FOREVER, STORES)
     await made.begin()
     await until(lambda: tries.got)
     assert tries.said == ["away", str(FOREVER)]
+    assert logged == [("warning", "away"), ("error", str(FOREVER))]
     made.stores = None
     await made.stop()
 

@@ -19,6 +19,7 @@ from anabranch.core.diskless.garbage import GarbageRounds, Pace
 from anabranch.core.diskless.manifests import ManifestLog, manifests_prefix
 from anabranch.core.diskless.rows import Change, LogState, Wanted
 from anabranch.core.errors import StorageFault
+from anabranch.server.coordinator.engines import open_coordinator
 from anabranch.server.coordinator.sqlite import SqliteCoordinator
 from anabranch.server.objects import verification
 from anabranch.server.objects.combiner import Combiner
@@ -73,17 +74,25 @@ async def place(tmp_path):
     folder.mkdir()
     store = await open_objects(f"file://{folder}")
     coordinator = await SqliteCoordinator.open(str(tmp_path / "diskless.db"), CLUSTER)
-    writer = await new_writer(store, coordinator)
-    pace = CombiningPace(tail_ms=-1_000, fewest=1)
-    combiner = Combiner(coordinator, store, Maker(CLUSTER, 1, 3), CombiningRounds(pace))
-    collector = Collector(coordinator, store, CLUSTER, GarbageRounds(Pace(grace_ms=-1_000)))
-    yield Place(folder, writer, combiner, collector)
+    yield await place_on(store, coordinator, folder)
     await store.close()
     await coordinator.close()
 
 
+async def place_on(store, coordinator, folder: Path) -> Place:
+    writer = await new_writer(store, coordinator)
+    pace = CombiningPace(tail_ms=-1_000, fewest=1)
+    combiner = Combiner(coordinator, store, Maker(CLUSTER, 1, 3), CombiningRounds(pace))
+    collector = Collector(coordinator, store, CLUSTER, GarbageRounds(Pace(grace_ms=-1_000)))
+    return Place(folder, writer, combiner, collector)
+
+
 async def restored(place, name: str):
     coordinator = await SqliteCoordinator.open(str(place.folder.with_name(name)), CLUSTER)
+    return await restored_into(place, coordinator)
+
+
+async def restored_into(place, coordinator):
     held = await verification.read_store(place.writer.store)
     done = await verification.restore(
         place.writer.store, coordinator, held, with_unknown=False, now_ms=1_800_000_000_000
@@ -115,6 +124,28 @@ async def test_a_coordinator_is_restored_exactly_from_a_checkpoint(place):
     done, found = await restored(place, "again.db")
     assert found == await place.rows() and done.findings == [] and done.later == []
     assert done.checkpoint == 3 and found[0][0].high_watermark == 26
+
+
+@pytest.mark.parametrize("url", ["s3"], indirect=True)
+async def test_manifests_are_combined_and_restored_on_s3_and_postgresql(store, postgres, tmp_path):
+    """As on a folder and SQLite: the same checkpoints, and the same coordinator again."""
+    first, second = [
+        await open_coordinator(str(postgres.new_database()), CLUSTER) for _ in range(2)
+    ]
+    place = await place_on(store, first, tmp_path)
+    await combined_thrice(place)
+    assert place.combiner.rounds.deleted_manifests == 5
+    counts = [
+        len([each async for page in store.list(prefix(CLUSTER)) for each in page])
+        for prefix in (manifests_prefix, checkpoints_prefix)
+    ]
+    assert counts == [4, 3]
+    assert (await place.verified()).findings == []
+    expected = await place.rows()
+    done, found = await restored_into(place, second)
+    assert found == expected and done.findings == [] and done.later == []
+    assert done.checkpoint == 3 and found[0][0].high_watermark == 26
+    await first.close()
 
 
 async def test_an_empty_partition_keeps_its_end_without_its_manifests(place):

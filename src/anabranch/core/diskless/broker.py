@@ -333,9 +333,11 @@ class Diskless:
             self.reading.ended(effect)
 
     def statistics(self, now_ms: int) -> dict[str, float]:
-        """For metrics; empty while this is off. An age of -1: there is none yet."""
+        """For metrics; empty while this is off, and only that its stores are missing while they
+        are waited for. An age of -1: there is none yet."""
+        missing: dict[str, float] = {"stores_missing": int(bool(self.trouble))}
         if not self.is_on:
-            return {}
+            return missing if self.trouble else {}
         counts = self.writing.counts
         names = (
             "puts", "puts_repeated", "put_bytes", "put_ms", "commits", "commit_ms", "batches",
@@ -345,6 +347,7 @@ class Diskless:
             last_ms = getattr(counts, f"last_{name}_ms")
             found[f"last_{name}_age_ms"] = now_ms - last_ms if last_ms >= 0 else -1
         return found | {
+            **missing,
             "failed": counts.failed,
             "refused": counts.refused,
             "watching": int(self.is_watching),

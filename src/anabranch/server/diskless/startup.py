@@ -3,9 +3,10 @@
 What: tries them once at the start; while one of them does not answer the node starts all the same,
 and they are tried again until they do. Why: classic topics need neither. Rules kept: what does not
 pass (a URL that names nothing, another cluster's bucket, missing rights, a newer schema, an older
-copy of the coordinator) refuses the start with a sentence; nothing is asked of a store, and no row
-of a coordinator is made, before all checks have passed; what is waited for is said every so often.
-Not here: the checks (`stores.py`).
+copy of the coordinator) refuses the start with a sentence; found later, it leaves the node running
+for its classic topics and is an error in the log, which a metric shows; nothing is asked of a
+store, and no row of a coordinator is made, before all checks have passed; what is waited for is
+said every so often. Not here: the checks (`stores.py`).
 """
 
 from __future__ import annotations
@@ -117,4 +118,7 @@ class StoresAtStart:
         now_ms = steady_ms()
         if is_new or now_ms - self._said_ms >= WORDS_MS:
             self._said_ms = now_ms
-            LOG.warning("diskless topics wait for their stores", why=self.why)
+            if isinstance(fault, ObjectsAway | CoordinatorAway):
+                LOG.warning("diskless topics wait for their stores", why=self.why)
+            else:
+                LOG.error("diskless topics are refused until this is corrected", why=self.why)
