@@ -46,7 +46,12 @@ class RangeLost(Exception):
 
 
 class ReadingStalled(Exception):
-    """Nothing came of a range for as long as the caller waits; the text says what to look at."""
+    """Nothing came of a range for as long as the caller waits, or no whole batch; the text says
+    what to look at. `offset` is what was asked for."""
+
+    def __init__(self, text: str, offset: int) -> None:
+        super().__init__(text)
+        self.offset = offset
 
 
 class Part(NamedTuple):
@@ -130,7 +135,8 @@ class _Range:
             raise ReadingStalled(
                 f"{self.place}: what broker {self.leader} sent for offset {self.offset} is not a "
                 "complete record batch; its copy of the log is damaged there. If another replica "
-                "has it whole, make that broker the leader and read again; else begin behind it."
+                "has it whole, make that broker the leader and read again; else begin behind it.",
+                self.offset,
             )
         records: Buffer = memoryview(answer.records)[:size]
         aborted = answer.aborted
@@ -169,7 +175,8 @@ class _Range:
         if self._idle_seconds() > self.reading.patience_seconds:
             raise ReadingStalled(
                 f"{self.place}: received none of {self.missing} for "
-                f"{self.reading.patience_seconds:g} s: {why}"
+                f"{self.reading.patience_seconds:g} s: {why}",
+                self.offset,
             )
 
     def _idle_seconds(self) -> float:

@@ -19,9 +19,12 @@ from typing import Any, Self
 
 from anabranch.client.cluster import Cluster
 from anabranch.client.connection import ConnectionLost
+from anabranch.client.damage import Behind, behind_damage
+from anabranch.client.fetch import Fetched, fetch
 from anabranch.client.lanes import remedy
-from anabranch.client.ranges import Part, RangeLost, read_range
+from anabranch.client.ranges import Part, RangeLost, ReadingStalled, read_range
 from anabranch.core.errors import ApiError
+from anabranch.core.types import ZERO_TOPIC_ID
 from anabranch.pipelines.offset_ranges import OffsetRange
 from anabranch.pipelines.options import BATCHES, SourceOptions
 from anabranch.pipelines.requirements import check_packages
@@ -157,9 +160,36 @@ class PartsAhead:
         except RangeLost as lost:
             lose(self._options, str(lost), warn)
             return lost.resume_at
+        except ReadingStalled as stalled:
+            behind = await self._behind_damage(cluster, stalled.offset)
+            if behind is None:
+                raise
+            if behind.first > stalled.offset:
+                warn(
+                    f"{wanted.topic}-{wanted.partition}: offsets {stalled.offset} to "
+                    f"{behind.first - 1} were left out: the length of a batch is damaged."
+                )
+            return behind.resume_at
         finally:
             await parts.aclose()  # type: ignore[attr-defined]
         return None
+
+    async def _behind_damage(self, cluster: Cluster, offset: int) -> Behind | None:
+        """Where to go on behind a batch that ends the reading; None where it has to end."""
+        options, wanted = self._options, self._wanted
+        if options.fail_on_corruption:
+            return None
+
+        async def ask(at: int) -> Fetched:
+            (answer,) = await fetch(
+                cluster, wanted.topic, {wanted.partition: at},
+                max_wait_ms=options.reading.wait_ms, max_bytes=1, partition_max_bytes=1,
+                isolation_level=options.reading.isolation_level,
+                topic_id=wanted.topic_id or ZERO_TOPIC_ID,
+            )  # fmt: skip
+            return answer
+
+        return await behind_damage(ask, offset, wanted.until)
 
 
 def _nothing() -> None:
