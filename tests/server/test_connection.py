@@ -7,6 +7,8 @@ import gc
 import os
 import socket
 import struct
+import time
+from collections import Counter
 
 import pytest
 from server_kit import SECONDS, eventually, handler
@@ -585,26 +587,32 @@ async def test_what_waits_for_a_store_is_bounded_for_all_connections_not_for_eac
 
 
 async def test_of_those_that_are_read_again_the_first_may_take_all_room(serve):
-    """The next time it is another one's turn."""
+    """Another one's turn comes: none takes it all the time, also if the requests of one are long."""
     handled = []
 
     def crowd(world, request, now_ms):
         handled.append(request.connection_id)
+        until = time.perf_counter() + (0.002 if handled[0] == handled[-1] else 0)
+        while time.perf_counter() < until:
+            pass
         service.mailbox.stored_later_bytes, service.mailbox.is_crowded = 1, True
         return echo(world, request, now_ms)
 
     service = await serve(handler(0, crowd))
     clients = [await service.connect() for _ in range(3)]
     for client in clients:
-        client.writer.write(b"".join(frame_of(number, produce(b"x")) for number in range(3)))
+        client.writer.write(b"".join(frame_of(number, produce(b"x")) for number in range(60)))
     for client in clients:
         await client.answer(0, VERSION)
-    await eventually(lambda: all(len(each._queue) == 2 for each in connections(service)))
-    for count in range(4, 10):
+    await eventually(lambda: all(len(each._queue) == 59 for each in connections(service)))
+    for count in range(4, 64):
         service.memory.read_on()
+        await eventually(lambda count=count: len(handled) == count)
+        await asyncio.sleep(0)
         assert len(handled) == count
-    assert sorted(handled[3:6]) == sorted(handled[6:]) == sorted(handled[:3])
-    assert len(set(handled)) == 3
+    counts = Counter(handled)
+    assert len(counts) == 3
+    assert min(counts.values()) >= 15
 
 
 async def test_who_leaves_makes_room(serve):

@@ -15,7 +15,9 @@ metadata, a read that went to the disk, a wait that says so) holds up the ones b
 request does in Kafka, and so does the mute of a connection that took more than its quota;
 what is queued in and out is bounded in bytes, above which the socket is not read. What all
 connections hold of requests that are not run yet is bounded, too, where `queued.max.request.bytes`
-is set: a large frame then waits in its client's socket for its turn. Not here: TLS, SASL, meaning.
+is set: a large frame then waits in its client's socket for its turn. Requests are run while the
+turn of the loop has time left, and queued for the connection's own turn afterwards. Not here: whose
+turn it is (`core.node.turns`), TLS, SASL, meaning.
 """
 
 from __future__ import annotations
@@ -24,10 +26,12 @@ import asyncio
 import socket
 from collections import deque
 from struct import Struct
+from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
 from anabranch.core.access.principal import ANONYMOUS
 from anabranch.core.broker.gate import Session
+from anabranch.core.node.turns import NEW, SHORT, SHORT_NS, learn
 from anabranch.core.types import SIZE_BYTES, Piece
 from anabranch.server.link import Link, is_of_peer
 from anabranch.server.other_protocols import SMALLEST_GREETING, other_protocol
@@ -35,6 +39,7 @@ from anabranch.server.receive_memory import ReceiveMemory
 
 if TYPE_CHECKING:
     from anabranch.server.dispatch import Dispatcher, Slot
+    from anabranch.server.turns import LoopTurns
 
 SIZE = Struct(">i").unpack_from
 
@@ -56,6 +61,10 @@ one does. Without this, thousands of parked fetches could be answered at once.""
 
 UNANSWERED_REQUESTS = 2048
 """Parked and queued requests of one connection; no known client keeps a hundredth in flight."""
+
+READ_IN_LINE_BYTES = 16 << 10
+"""What is read at once where what comes is queued: to cut frames takes time, too, and the other
+connections wait meanwhile."""
 
 NOTHING: deque[Any] = deque(maxlen=0)
 """What a connection holds before it holds anything: an empty deque has 760 bytes, and of thousands
@@ -84,15 +93,25 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_admission", "_blocked_by", "_dispatcher", "_filled", "_frame", "_is_held_up", "_link",
         "_memory", "_out", "_out_bytes", "_queue", "_queued_bytes", "_reading", "_seen_sent_bytes",
-        "_sending", "_slots", "_tail", "_transport", "_waits_for_memory", "closing", "held_bytes",
-        "host", "identity", "is_draining", "is_touched", "last_active_ms", "listener",
-        "promised_bytes", "received_requests", "session",
+        "_sending", "_slots", "_tail", "_transport", "_turns", "_waits_for_memory", "closing",
+        "held_bytes", "host", "identity", "is_broker", "is_draining", "is_in_line", "is_touched",
+        "last_active_ms", "length", "listener", "promised_bytes", "received_requests", "session",
     )  # fmt: skip
 
-    def __init__(self, admission: Admission, dispatcher: Dispatcher, memory: ReceiveMemory) -> None:
+    def __init__(
+        self,
+        admission: Admission,
+        dispatcher: Dispatcher,
+        memory: ReceiveMemory,
+        turns: LoopTurns,
+    ) -> None:
         self._admission = admission
         self._dispatcher = dispatcher
         self._memory = memory
+        self._turns = turns
+        self.is_broker = False
+        self.length = NEW
+        self.is_in_line = False
         self._transport: Any = None
         self._tail = b""
         self._frame: memoryview | None = None
@@ -163,6 +182,8 @@ class Connection(asyncio.BufferedProtocol):
             return frame[self._filled :]
         tail = self._tail
         view = self._memory.view
+        if self._queue or not self._turns.turns.is_open:
+            view = view[: len(tail) + READ_IN_LINE_BYTES]
         if tail:
             view[: len(tail)] = tail
             return view[len(tail) :]
@@ -170,7 +191,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, size: int) -> None:
         """Bytes came: run every whole frame among them, then send what they were answered."""
-        dispatcher = self._dispatcher
+        dispatcher, turns = self._dispatcher, self._turns.turns
+        begun_ns = monotonic_ns()
+        turns.begun(begun_ns)
         dispatcher.begin()
         self.last_active_ms = dispatcher.steady_ms
         frame = self._frame
@@ -187,6 +210,13 @@ class Connection(asyncio.BufferedProtocol):
             self._take(frame)
         self.touch()
         dispatcher.settle()
+        if turns.is_open:
+            now_ns = monotonic_ns()
+            took_ns = now_ns - begun_ns
+            if took_ns > SHORT_NS or self.length != SHORT:
+                learn(self, took_ns)
+            if turns.is_over(now_ns):
+                self._turns.go_on()
 
     def eof_received(self) -> bool:
         """The peer will send no more: the loop closes the connection, or we do after what is on its
@@ -230,6 +260,7 @@ class Connection(asyncio.BufferedProtocol):
     def read_on(self) -> None:
         """There is room again."""
         self._is_held_up = False
+        self.length = SHORT  # else others, with shorter requests, would take the room each time
         self._dispatcher.begin()
         self.touch()
         self._dispatcher.settle()
@@ -239,8 +270,11 @@ class Connection(asyncio.BufferedProtocol):
     def _cut_frames(self, end: int) -> None:
         view = self._memory.view
         buffer = self._memory.buffer
+        turns = self._turns.turns
         position = 0
         while end - position >= SIZE_BYTES:
+            if position and turns.is_open and turns.is_over(monotonic_ns()):
+                self._turns.go_on()
             size = SIZE(buffer, position)[0]
             if not 0 < size <= self._admission.largest_request_bytes:
                 self._refuse_size(size, bytes(view[position : min(end, position + 8)]))
@@ -293,7 +327,7 @@ class Connection(asyncio.BufferedProtocol):
         self.hang_up(why)
 
     def _take(self, frame: memoryview) -> None:
-        if self._may_run and not self._queue:
+        if self._turns.turns.is_open and self._may_run and not self._queue:
             self._run(frame)
         else:
             if self._queue is NOTHING:
@@ -305,8 +339,28 @@ class Connection(asyncio.BufferedProtocol):
                 self._wait_for_memory()
 
     @property
+    def has_runnable(self) -> bool:
+        """Whether a request is queued that waits for nothing but its turn."""
+        return bool(self._queue) and self._may_run and not self.closing
+
+    def run_queued(self, until_ns: int) -> None:
+        """It is this connection's turn: run what is queued, one request at least, until a time."""
+        self._dispatcher.begin()
+        while self.has_runnable:
+            frame = self._queue.popleft()
+            self._queued_bytes -= len(frame)
+            self._memory.release(len(frame))
+            self._run(frame)
+            del frame
+            self._collect()
+            if monotonic_ns() >= until_ns:
+                break
+        self.touch()
+        self._dispatcher.settle()
+
+    @property
     def _may_run(self) -> bool:
-        """Whether the next request is run now, or queued: its answer too must be held."""
+        """Whether a request may be run, or stays queued: its answer too must be held."""
         return (
             self._blocked_by is None
             and not self._is_held_up
@@ -368,20 +422,15 @@ class Connection(asyncio.BufferedProtocol):
         self._memory.held_bytes += len(frame)
 
     def flush(self) -> None:
-        """Send what is ready, in order; run what was queued behind it."""
+        """Send what is ready, in order; what is queued behind it waits for its turn."""
         self.is_touched = False
         if self.closing:
             return
         self._collect()
-        while self._queue and self._may_run and not self.closing:
-            frame = self._queue.popleft()
-            self._queued_bytes -= len(frame)
-            self._memory.release(len(frame))
-            self._run(frame)
-            del frame
-            self._collect()
         if self._out and not self.closing:
             self._send()
+        if self.has_runnable:
+            self._turns.line_up(self)
         self._regulate()
 
     def _collect(self) -> None:

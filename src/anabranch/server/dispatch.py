@@ -23,6 +23,7 @@ from functools import partial
 from struct import Struct, error
 from typing import Any, Protocol
 
+from anabranch.core.access.authorize import Operation, cluster_allowed
 from anabranch.core.api.error_answers import error_answer
 from anabranch.core.api.handler import Handler
 from anabranch.core.api.purgatory import Parked, Purgatory
@@ -69,6 +70,8 @@ class Peer(Protocol):
     listener: str
     host: str
     identity: int
+    is_broker: bool
+    """It has made requests that only brokers make, and may make them."""
     session: Session
     held_bytes: int
     """Of answers that wait for those before them."""
@@ -149,8 +152,8 @@ class Route:
     """An API key in one version: everything that a request of it needs, looked up once."""
 
     __slots__ = (
-        "api_key", "charge", "decode", "failures", "frame", "is_flexible", "name", "opens_session",
-        "requests", "response", "run", "version",
+        "api_key", "charge", "decode", "failures", "frame", "is_flexible", "name", "of_broker",
+        "opens_session", "requests", "response", "run", "version",
     )  # fmt: skip
 
     def __init__(self, handler: Handler, run: Callable[..., Any], version: int) -> None:
@@ -159,6 +162,7 @@ class Route:
         self.name = handler.name
         self.version = version
         self.run = run
+        self.of_broker = handler.of_broker
         self.opens_session = handler.opens_session
         self.charge = handler.charge
         self.is_flexible = version >= spec.flexible_from
@@ -252,6 +256,10 @@ class Dispatcher(Performer):
             api_key, version, correlation_id, client_id, body, session.principal,
             connection.listener, connection.host, connection.identity,
         )  # fmt: skip
+        if route.of_broker is not None and route.of_broker(body) and not connection.is_broker:
+            connection.is_broker = cluster_allowed(
+                self.world.authorizer, request, Operation.CLUSTER_ACTION
+            )
         try:
             outcome = route.run(self.world, request, self.now_ms)
         except Exception as fault:

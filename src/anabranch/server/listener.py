@@ -22,6 +22,7 @@ from anabranch.server.connection import Connection
 from anabranch.server.dispatch import Dispatcher
 from anabranch.server.logs import logger
 from anabranch.server.receive_memory import ReceiveMemory
+from anabranch.server.turns import LoopTurns
 
 LOG = logger("listener")
 
@@ -63,7 +64,9 @@ class Acceptor:
         dispatcher: Dispatcher,
         memory: ReceiveMemory,
         limits_now: Callable[[], Limits],
+        turns: LoopTurns | None = None,
     ) -> None:
+        """`turns` are those of the loop, shared by all its listeners; None: of this one alone."""
         self.name = name
         self.connections: set[Connection] = set()
         self.accepted_total = 0
@@ -72,6 +75,7 @@ class Acceptor:
         self._limits_now = limits_now
         self._dispatcher = dispatcher
         self._memory = memory
+        self._turns = turns or LoopTurns()
         self.overrides = AddressLimits()
         self._by_host: dict[str, int] = {}
         self._server: asyncio.Server | None = None
@@ -125,7 +129,7 @@ class Acceptor:
         await self._server.start_serving()
 
     def _protocol(self) -> Connection:
-        return Connection(self, self._dispatcher, self._memory)
+        return Connection(self, self._dispatcher, self._memory, self._turns)
 
     def stop_accepting(self) -> None:
         """Close the bound socket; the connections stay."""

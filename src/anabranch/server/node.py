@@ -47,6 +47,7 @@ from anabranch.server.metadata_log import MetadataFollower
 from anabranch.server.metadata_store.engines import Patience, open_for_start, waited_for
 from anabranch.server.receive_memory import ReceiveMemory
 from anabranch.server.roles import BrokerRole, ControllerDispatcher, ControllerSide
+from anabranch.server.turns import LoopTurns
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -75,6 +76,7 @@ class Node:
         self.cluster_id = ""
         self.files = files or RealFiles()
         self.memory = ReceiveMemory(config.broker.queued_max_request_bytes)
+        self._turns = LoopTurns()
         self.stopped: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.acceptors: list[Acceptor] = []
         self.broker: BrokerRole | None = None
@@ -266,7 +268,9 @@ class Node:
     async def _listen(self, listener: Any, dispatcher: Dispatcher, *, serving: bool = True) -> None:
         # What brokers ask of controllers does not wait for the clients whose requests it is about.
         memory = ReceiveMemory() if dispatcher is self.controller_dispatcher else self.memory
-        acceptor = Acceptor(listener.name, dispatcher, memory, partial(self._limits, dispatcher))
+        acceptor = Acceptor(
+            listener.name, dispatcher, memory, partial(self._limits, dispatcher), self._turns
+        )
         self.acceptors.append(acceptor)
         self._ports[listener.name] = await acceptor.bind(
             listener.host, listener.port, serving=serving

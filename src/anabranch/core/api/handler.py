@@ -40,6 +40,9 @@ class Handler:
     """What the handler asks the authorizer, for a name of its request or for the cluster."""
     charge: Charge = Charge.REQUEST
     """The quota that it draws on."""
+    of_broker: Callable[[Any], bool] | None = None
+    """Whether a request with this body is one that only brokers make: a connection that may make
+    it is served before those of clients. None: clients make it, too, and in the same way."""
     opens_session: bool = False
     """Whether a connection may ask before it has said who it is."""
     forwards_some: bool = False
@@ -47,6 +50,11 @@ class Handler:
     kips: tuple[str, ...] = ()
     skipped: tuple[str, ...] = field(default=())
     """What Kafka does here and Anabranch does not, a sentence each; the ledger test reads it."""
+
+
+def always(_body: Any) -> bool:
+    """Only brokers make such requests."""
+    return True
 
 
 def forward(_node: Any, _request: Request, _now_ms: int) -> Forward:

@@ -107,6 +107,11 @@ def _name_topics(
             yield name, topic.topic_id, partition
 
 
+def _is_of_broker(body: FetchRequest) -> bool:
+    """Whether a follower asks, of this broker's partitions or of the metadata."""
+    return body.replica_id >= 0 or body.replica_state.replica_id >= 0
+
+
 HANDLER = Handler(
     api_key=1,
     name="Fetch",
@@ -118,6 +123,7 @@ HANDLER = Handler(
         Need(Operation.CLUSTER_ACTION, ResourceType.CLUSTER),
     ),
     charge=Charge.FETCH,
+    of_broker=_is_of_broker,
     kips=("KIP-74", "KIP-227", "KIP-320", "KIP-392", "KIP-516", "KIP-595", "KIP-951", "KIP-1166"),
     skipped=("Tiered segments are not read.",),
 )

@@ -17,7 +17,7 @@ from typing import NamedTuple, cast
 from anabranch.core.access.authorize import Operation, ResourceType, cluster_allowed
 from anabranch.core.api.acks import Awaited
 from anabranch.core.api.context import Broker
-from anabranch.core.api.handler import Handler
+from anabranch.core.api.handler import Handler, always
 from anabranch.core.broker.gate import Need
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.groups import offsets
@@ -200,5 +200,6 @@ HANDLER = Handler(
         Need(Operation.CLUSTER_ACTION, ResourceType.CLUSTER),
         Need(Operation.ALTER, ResourceType.CLUSTER),
     ),
+    of_broker=always,
     kips=("KIP-98", "KIP-664", "KIP-890", "KIP-1228"),
 )

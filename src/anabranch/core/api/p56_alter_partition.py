@@ -11,7 +11,7 @@ Skipped: nothing
 from __future__ import annotations
 
 from anabranch.core.access.authorize import Operation, ResourceType, cluster_allowed
-from anabranch.core.api.handler import Handler
+from anabranch.core.api.handler import Handler, always
 from anabranch.core.broker.gate import Charge, Need
 from anabranch.core.controller.brokers.membership import Consequences, check_broker_epoch
 from anabranch.core.controller.controller import Controller, decides
@@ -115,5 +115,6 @@ HANDLER = Handler(
     controller=decides(decide, refuse),
     needs=(Need(Operation.CLUSTER_ACTION, ResourceType.CLUSTER),),
     charge=Charge.EXEMPT,
+    of_broker=always,
     kips=("KIP-497", "KIP-704", "KIP-841", "KIP-903"),
 )

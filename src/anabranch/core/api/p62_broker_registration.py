@@ -13,7 +13,7 @@ Skipped: nothing
 from __future__ import annotations
 
 from anabranch.core.access.authorize import Operation, ResourceType, cluster_allowed
-from anabranch.core.api.handler import Handler
+from anabranch.core.api.handler import Handler, always
 from anabranch.core.broker.gate import Charge, Need
 from anabranch.core.controller.brokers.lifecycle import register
 from anabranch.core.controller.controller import Controller, decides
@@ -52,5 +52,6 @@ HANDLER = Handler(
     controller=decides(decide, refuse),
     needs=(Need(Operation.CLUSTER_ACTION, ResourceType.CLUSTER),),
     charge=Charge.EXEMPT,
+    of_broker=always,
     kips=("KIP-631", "KIP-858", "KIP-966"),
 )

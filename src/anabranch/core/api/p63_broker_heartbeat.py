@@ -12,7 +12,7 @@ Skipped: nothing
 from __future__ import annotations
 
 from anabranch.core.access.authorize import Operation, ResourceType, cluster_allowed
-from anabranch.core.api.handler import Handler
+from anabranch.core.api.handler import Handler, always
 from anabranch.core.broker.gate import Charge, Need
 from anabranch.core.controller.brokers.lifecycle import heartbeat
 from anabranch.core.controller.controller import Controller, decides
@@ -58,5 +58,6 @@ HANDLER = Handler(
     controller=handle,
     needs=(Need(Operation.CLUSTER_ACTION, ResourceType.CLUSTER),),
     charge=Charge.EXEMPT,
+    of_broker=always,
     kips=("KIP-631", "KIP-858"),
 )

@@ -16,6 +16,46 @@ HELD_UP_ORDER = (
 
 MUTANTS = (
     Mutant(
+        name="long-requests-are-among-the-first",
+        rule="a client with short requests does not wait for all that ask for much",
+        module="anabranch.core.node.turns",
+        old="Rank.LONG if member.length >= LONG else Rank.SHORT",
+        new="Rank.SHORT",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/node/test_turns.py"
+        "::test_a_slice_that_was_long_by_chance_sends_no_client_to_the_end_of_the_line",
+    ),
+    Mutant(
+        name="brokers-wait-with-clients",
+        rule="requests of brokers are run before those of clients",
+        module="anabranch.core.node.turns",
+        old="    if member.is_broker:\n",
+        new="    if False:\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/node/test_turns.py"
+        "::test_brokers_come_before_clients_which_are_served_in_each_turn",
+    ),
+    Mutant(
+        name="clients-starve-behind-brokers",
+        rule="each line in which a connection waits is served once in each turn",
+        module="anabranch.core.node.turns",
+        old="(has_time or self._is_owed[rank])",
+        new="has_time",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/node/test_turns.py"
+        "::test_brokers_come_before_clients_which_are_served_in_each_turn",
+    ),
+    Mutant(
+        name="all-of-one-connection-is-run-at-once",
+        rule="a connection runs for a slice, then the next one does",
+        module="anabranch.server.connection",
+        old="            if monotonic_ns() >= until_ns:\n                break\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by="tests/server/test_turns.py"
+        "::test_a_client_does_not_wait_for_all_that_others_have_sent",
+    ),
+    Mutant(
         name="sync-that-hangs-is-believed",
         rule="a sync that hangs leaves the same mark as one that failed",
         module="anabranch.server.flush",

@@ -1,0 +1,1 @@
+"""How a node treats requests, whatever they mean."""
