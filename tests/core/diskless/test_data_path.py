@@ -886,6 +886,21 @@ def test_a_start_is_noted_by_every_broker_that_learns_of_it_and_before_it_is_tol
         assert decode_manifest(frozen.content, frozen.key).starts == [(key, 2)]
 
 
+def test_a_start_whose_notes_died_with_all_brokers_is_noted_when_it_is_learned_again(cluster):
+    one = cluster.node()
+    topic_id = cluster.topic()
+    produced(one, batch(b"a", b"b", b"c"))
+    cluster.coordinator.delete_before([(LogKey(topic_id, 0), 2)])
+    cluster.nodes.remove(one)
+    two = cluster.node()
+    two.topic("t", 1, configs={"diskless.enable": "true"})
+    noting = ManifestLog("cluster", 1, 8, {topic_id: "t"}.get)
+    two.diskless.note_changes = partial(ManifestLog.heard, noting, now_ms=0)
+    assert list_offset(two, -2) == (NONE, 2, -1)
+    frozen = noting.tick(0, at_once=True)
+    assert decode_manifest(frozen.content, frozen.key).starts == [(LogKey(topic_id, 0), 2)]
+
+
 def test_a_topic_that_is_deleted_is_noted_by_every_broker_that_hears_of_it(cluster):
     node = cluster.node()
     topic_id = cluster.topic(partitions=3)

@@ -40,6 +40,7 @@ def written(first: int, rises_before: int) -> list[Batch]:
 
 
 def rebuilt(known: list[Batch]) -> Rebuilt:
+    """A partition that has batches with known places."""
     producers = [
         (
             ProducerKey(KEY, PRODUCER),
@@ -47,8 +48,9 @@ def rebuilt(known: list[Batch]) -> Rebuilt:
         )
         for each in known
     ]
+    before = [noted(1, each, 98) for each in known]
     log = HeldLog(KEY, "t", LogState(0, END))
-    return Rebuilt(Contents([log], [], [], producers, 0), [], set(), set(), {})
+    return Rebuilt(Contents([log], [], [], producers, 0), [], before, set(), {})
 
 
 def noted(object_id: int, batch: Batch, base_offset: int = -1) -> NotedObject:
@@ -68,10 +70,9 @@ def test_a_producers_batches_keep_their_order(first: int, known_count: int) -> N
     for rises_before in range(known_count, BATCHES + 1):
         batches = written(first, rises_before)
         known = batches[:known_count]
-        before = [noted(1, each, 98) for each in known]
         for objects in left(batches[known_count:]):
             unknown = [noted(number, each) for number, each in enumerate(objects, 2)]
-            appended, findings = append_unknown(rebuilt(known), before, unknown)
+            appended, findings = append_unknown(rebuilt(known), unknown)
             assert findings == []
             placed = sorted(
                 (base_offset, batch) for one in appended for batch, base_offset in one.batches
@@ -86,7 +87,7 @@ def test_others_are_put_in_the_order_of_their_objects() -> None:
     early, late = written(0, BATCHES)[:2]
     for order in permutations([late, *plain, early]):
         unknown = [noted(number, each) for number, each in enumerate(order, 2)]
-        appended = append_unknown(rebuilt([]), [], unknown).objects
+        appended = append_unknown(rebuilt([]), unknown).objects
         offsets = {batch: offset for one in appended for batch, offset in one.batches}
         assert offsets[early] < offsets[late]
         assert sorted(plain, key=offsets.__getitem__) == [each for each in order if each in plain]
@@ -100,7 +101,7 @@ def test_what_would_come_behind_a_later_batch_of_its_producer_is_left_out_and_to
         batches = written(first, rises_before)
         for number, last in enumerate(batches):
             unknown = [noted(at, each) for at, each in enumerate(batches, 2) if each is not last]
-            appended, findings = append_unknown(rebuilt([last]), [noted(1, last, 98)], unknown)
+            appended, findings = append_unknown(rebuilt([last]), unknown)
             placed = [batch for one in appended for batch, _ in one.batches]
             assert placed == batches[number + 1 :]
             assert [each.kind for each in findings] == [Kind.RECORDS_LEFT_OUT] * number

@@ -21,7 +21,7 @@ from anabranch.core.diskless.manifests import (
     decode_manifest,
 )
 from anabranch.core.diskless.memory_coordinator import MemoryCoordinator
-from anabranch.core.diskless.restoration import gather, rebuild
+from anabranch.core.diskless.restoration import rebuild
 from anabranch.core.diskless.rows import (
     Batch,
     Change,
@@ -304,8 +304,7 @@ def test_objects_that_no_manifest_names_are_appended_whole_and_without_repeats(s
     cluster.stored = stored
     rebuilt = rebuild(cluster.manifests(), cluster.present)
     unknown = [one for key, one in everything.items() if key not in rebuilt.known]
-    noted, _ = gather(cluster.manifests())
-    appended = append_unknown(rebuilt, noted, unknown).objects
+    appended = append_unknown(rebuilt, unknown).objects
     ends = {log.key: log.state.high_watermark for log in rebuilt.contents.logs}
     for one in appended:
         for batch, base_offset in one.batches:

@@ -17,7 +17,7 @@ from tests.core.diskless.test_restoration import BROKERS, KEYS, NAMES, TOPICS, C
 from anabranch.core.diskless.findings import Kind
 from anabranch.core.diskless.guessed_offsets import append_unknown
 from anabranch.core.diskless.manifests import RESTORED, Manifest, ManifestLog, NotedObject, Offsets
-from anabranch.core.diskless.restoration import gather, rebuild
+from anabranch.core.diskless.restoration import rebuild
 from anabranch.core.diskless.rows import NO_PRODUCER, Batch, LogKey
 
 UNLUCKY = BROKERS - 1
@@ -107,13 +107,12 @@ def restored(history: History):
     """What a restore with all objects makes, and what it tells."""
     manifests = history.manifests()
     before = rebuild(manifests, history.present)
-    noted, _ = gather(manifests)
     unknown = [
         NotedObject(*one[:4], RESTORED, [Offsets(batch, -1) for batch in one.batches])
         for key, one in history.contents.items()
         if key in history.present and key not in before.known
     ]
-    appended = append_unknown(before, noted, unknown)
+    appended = append_unknown(before, unknown)
     guess = Manifest("cluster", RESTORED, 1, 0, appended.objects, [], [], dict(NAMES))
     return rebuild([*manifests, guess], history.present), appended.findings
 

@@ -38,6 +38,14 @@ def lose_coordinator(folder):
         file.unlink()
 
 
+def created(servers):
+    """A client that has made a diskless topic."""
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+    topic = NewTopic("t", PARTITIONS, config={"diskless.enable": "true"})
+    admin.create_topics([topic])["t"].result(SECONDS)
+    return admin
+
+
 def write(servers, values):
     """Have values acknowledged, each through whichever broker; (partition, offset) -> value."""
     taken, failures = {}, []
@@ -100,9 +108,7 @@ def cluster(folder):
 def test_a_lost_coordinator_is_restored_and_the_cluster_goes_on(folder):
     with cluster(folder) as first:
         servers = first.bootstrap_servers
-        admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
-        topic = NewTopic("t", PARTITIONS, config={"diskless.enable": "true"})
-        admin.create_topics([topic])["t"].result(SECONDS)
+        admin = created(servers)
         taken = write(servers, [b"%d" % each for each in range(300)])
         (deleted,) = admin.delete_records([TopicPartition("t", 1, 20)]).values()
         assert deleted.result(SECONDS).low_watermark == 20
@@ -135,9 +141,7 @@ def test_consumers_get_to_the_end_where_objects_are_gone(folder):
     """Each sixth object, and the last three: their offsets are passed, and not assigned again."""
     with cluster(folder) as first:
         servers = first.bootstrap_servers
-        admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
-        topic = NewTopic("t", PARTITIONS, config={"diskless.enable": "true"})
-        admin.create_topics([topic])["t"].result(SECONDS)
+        created(servers)
         taken = write(servers, [b"%d" % each for each in range(1500)])
     objects = sorted((folder / OBJECTS).glob("*/wal/*/*"), key=lambda path: path.name)
     for path in {*objects[5::6], *objects[-3:]}:
@@ -177,9 +181,7 @@ def read_to_the_end(servers, end):
 def test_brokers_that_were_killed_leave_later_objects_which_are_appended_when_asked(folder):
     with cluster(folder) as first:
         servers = first.bootstrap_servers
-        admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
-        topic = NewTopic("t", PARTITIONS, config={"diskless.enable": "true"})
-        admin.create_topics([topic])["t"].result(SECONDS)
+        created(servers)
         taken = write(servers, [b"%d" % each for each in range(300)])
         for broker in first.brokers:
             first.kill(broker.broker_id)

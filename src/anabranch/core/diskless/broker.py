@@ -544,7 +544,7 @@ class Diskless:
         if not partition.take(state):
             return
         assert partition.state is not None
-        if partition.start_offset > start_offset:  # perhaps no watch has told it
+        if partition.start_offset > start_offset:  # no watch may tell it, or notes were lost
             self.note_changes([Change(partition.key, partition.state)])
         self.coordinates.trim(partition.key, partition.state.start_offset)
         self._broker.changed.add(partition.topic_partition)

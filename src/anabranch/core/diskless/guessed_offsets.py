@@ -11,7 +11,7 @@ Not here: the rows of what is known (`restoration.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from anabranch.core.diskless.commit import Producer, ProducerKey, Written
@@ -37,26 +37,15 @@ class Appended(NamedTuple):
     findings: list[Finding]
 
 
-def append_unknown(
-    rebuilt: Rebuilt, noted: Iterable[NotedObject], unknown: Sequence[NotedObject]
-) -> Appended:
+def append_unknown(rebuilt: Rebuilt, unknown: Sequence[NotedObject]) -> Appended:
     """Place the batches of unknown objects."""
-    written = {_identity(each.batch) for one in noted for each in one.batches}
-    loose: dict[LogKey, list[LooseBatch]] = {}
-    for one in sorted(unknown):
-        for batch, _ in one.batches:
-            identity = _identity(batch)
-            is_there = identity in written and batch.producer_id != NO_PRODUCER
-            if not is_there and batch.key.topic_id not in rebuilt.deleted:
-                written.add(identity)
-                loose.setdefault(batch.key, []).append(LooseBatch(one.object_id, batch))
     taken: dict[int, list[Offsets]] = {one.object_id: [] for one in unknown}
     ends = {log.key: log.state.high_watermark for log in rebuilt.contents.logs}
     known = dict(rebuilt.contents.producers)
     findings: list[Finding] = []
-    for key in sorted(loose):
+    for key, loose in sorted(_loose(rebuilt, unknown).items()):
         end = ends.get(key, 0)
-        for object_id, batch in _in_order(loose[key]):
+        for object_id, batch in _in_order(loose):
             if _follows(batch, known, end):
                 taken[object_id].append(Offsets(batch, end))
                 end += batch.record_count
@@ -66,6 +55,21 @@ def append_unknown(
         [one._replace(batches=sorted(taken[one.object_id], key=_place)) for one in sorted(unknown)],
         findings,
     )
+
+
+def _loose(rebuilt: Rebuilt, unknown: Sequence[NotedObject]) -> dict[LogKey, list[LooseBatch]]:
+    """What has no place yet, by partition in the order of objects; each batch of an idempotent
+    producer once."""
+    written = {_identity(each.batch) for one in rebuilt.noted for each in one.batches}
+    loose: dict[LogKey, list[LooseBatch]] = {}
+    for one in sorted(unknown):
+        for batch, _ in one.batches:
+            identity = _identity(batch)
+            is_there = identity in written and batch.producer_id != NO_PRODUCER
+            if not is_there and batch.key.topic_id not in rebuilt.deleted:
+                written.add(identity)
+                loose.setdefault(batch.key, []).append(LooseBatch(one.object_id, batch))
+    return loose
 
 
 def _place(placed: Offsets) -> tuple[LogKey, int]:

@@ -48,15 +48,20 @@ class Rebuilt(NamedTuple):
 
     contents: Contents
     findings: list[Finding]
-    known: set[str]
-    """Keys of all objects that manifests name."""
+    noted: list[NotedObject]
+    """All objects that manifests name."""
     deleted: set[TopicId]
     """Topics that were deleted."""
     starts: dict[LogKey, int]
     """Where partitions begin, as brokers noted it; objects that are gone may have raised it."""
 
+    @property
+    def known(self) -> set[str]:
+        """Keys of all objects that manifests name."""
+        return {one.object_key for one in self.noted}
 
-def gather(
+
+def _gather(
     manifests: Iterable[Manifest], combined: Combined | None = None
 ) -> tuple[list[NotedObject], list[Finding]]:
     """The objects of a checkpoint and all manifests, each once, and where a manifest is missing.
@@ -114,7 +119,7 @@ def rebuild(
     their sizes.
 
     Raises StorageFault when they contradict one another."""
-    noted, findings = gather(manifests, combined)
+    noted, findings = _gather(manifests, combined)
     starts: dict[LogKey, int] = {}
     names: dict[TopicId, str] = {}
     parts = [] if combined is None else combined.parts
@@ -159,7 +164,7 @@ def rebuild(
     return Rebuilt(
         Contents(logs, objects, kept, producers, max(ids, default=0)),
         findings,
-        {one.object_key for one in noted},
+        noted,
         deleted,
         starts,
     )

@@ -48,7 +48,7 @@ from anabranch.core.diskless.manifests import (
 )
 from anabranch.core.diskless.object_parser import parse_object
 from anabranch.core.diskless.objects import ObjectMissing, ObjectStore
-from anabranch.core.diskless.restoration import Rebuilt, gather, rebuild
+from anabranch.core.diskless.restoration import Rebuilt, rebuild
 from anabranch.core.diskless.rows import LogKey, LogState, Run, Wanted
 from anabranch.core.diskless.verifier import Verifier
 from anabranch.core.errors import StorageFault
@@ -345,7 +345,6 @@ async def _guess(
 
     async for _ in _some_at_once(parse, later):
         pass
-    noted, _ = gather(held.manifests, held.combined)
-    objects, left_out = append_unknown(rebuilt, noted, unknown)
+    objects, left_out = append_unknown(rebuilt, unknown)
     guess = Manifest(held.cluster_id, RESTORED, now_ms, 0, objects, [], [], {})
     return guess, damage + left_out
