@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 from dataclasses import dataclass
@@ -145,6 +146,27 @@ async def test_manifests_are_combined_and_restored_on_s3_and_postgresql(store, p
     done, found = await restored_into(place, second)
     assert found == expected and done.findings == [] and done.later == []
     assert done.checkpoint == 3 and found[0][0].high_watermark == 26
+    await first.close()
+
+
+@pytest.mark.parametrize("url", ["s3"], indirect=True)
+async def test_two_brokers_that_combine_on_s3_at_the_same_time_lose_nothing(store, postgres):
+    """Puts never replace there, either: the broker that comes second does no harm."""
+    first, second = [
+        await open_coordinator(str(postgres.new_database()), CLUSTER) for _ in range(2)
+    ]
+    place = await place_on(store, first, Path())
+    another = Combiner(
+        first, store, Maker(CLUSTER, 2, 5), CombiningRounds(CombiningPace(tail_ms=-1_000, fewest=1))
+    )
+    for _ in range(4):
+        for _ in range(3):
+            await place.write(2)
+        await asyncio.gather(place.combiner.round(), another.round())
+    assert (await place.verified()).findings == []
+    expected = await place.rows()
+    _, found = await restored_into(place, second)
+    assert found == expected and found[0][0].high_watermark == 24
     await first.close()
 
 
