@@ -1,4 +1,4 @@
-"""Which process holds a lock file, for the sentence to whoever finds it locked.
+"""Which process holds a lock file, for the error that another one is given.
 
 The system knows it (fcntl's F_GETLK): nothing is written into the file, which Kafka keeps empty.
 Not here: the locks themselves (`folders.py`).

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.core.broker.hosting_kit import FOLDERS, WALL_MS, Stage
+from tests.core.broker.hosting_kit import FOLDERS, ROT, WALL_MS, Stage
 from tests.core.log.support import read_batches, sync
 
 from anabranch.core.broker.hosting.effects import Report, TellHosted
+from anabranch.core.errors import StorageFault
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.records import Record, build_batch
 
@@ -78,7 +79,7 @@ def test_a_rate_of_nothing_moves_nothing():
     assert stage.folder_of(PLACE) == stage.home
 
 
-def test_a_log_that_is_cut_meanwhile_is_copied_anew():
+def test_a_log_that_is_cut_meanwhile_is_copied_again():
     stage = Moving(rate=5000)
     stage.move()
     stage.second()
@@ -172,6 +173,25 @@ def test_a_log_stays_if_it_cannot_be_renamed():
     assert "t-0" not in stage.files.list(stage.other)
 
 
+@pytest.mark.parametrize("kind", [StorageFault, "rot"])
+def test_a_log_that_cannot_be_read_takes_its_own_folder_offline_and_no_other(kind, monkeypatch):
+    stage = Moving(rate=5000)
+    stage.move()
+    stage.second()
+    log = stage.replica.log
+
+    def fail(*_args, **_more):
+        raise ROT if kind == "rot" else StorageFault("no bytes")
+
+    monkeypatch.setattr(type(log), "read", fail)
+    for _ in range(3):
+        stage.second()
+    assert stage.other not in stage.partitions.offline_folders
+    assert (stage.home in stage.partitions.offline_folders) == (kind != "rot")
+    assert PLACE in stage.partitions.offline
+    assert not stage.partitions.moves.copies and not stage.partitions.moves.wanted
+
+
 def test_a_log_that_begins_is_begun_where_it_was_asked_for():
     stage = Stage()
     stage.publish()
@@ -184,7 +204,7 @@ def test_a_log_that_begins_is_begun_where_it_was_asked_for():
     assert not stage.partitions.moves.wanted
 
 
-def test_a_move_that_a_stop_interrupted_begins_anew():
+def test_a_move_that_a_stop_interrupted_begins_again():
     stage = Moving(rate=5000)
     stage.move()
     stage.second()

@@ -3,7 +3,7 @@
     data1/flights-0                      the log; it is read and written as ever
     data2/flights-0.<unique>-future      the copy (Kafka's name for it), no reader sees it
 
-The copy takes whole batches from the log as a follower does from its leader, and begins anew when
+The copy takes whole batches from the log as a follower does from its leader, and begins again when
 the log's end is cut. It takes the log's place in one step of the loop, when it has all of it:
 
     1. the copy is closed and synced        a crash: the log is there, the copy is removed
@@ -28,8 +28,17 @@ if TYPE_CHECKING:
     from anabranch.core.log.files import Syncable
     from anabranch.core.log.log import Log
     from anabranch.core.log.logs import LogFolder
+    from anabranch.core.types import Buffer
 
 NOT_BEGUN = -1
+
+
+class SourceFailed(Exception):
+    """The log that is copied, or its folder, failed: the copy's folder did not."""
+
+    def __init__(self, fault: StorageFault) -> None:
+        super().__init__(str(fault))
+        self.fault = fault
 
 
 class Taken(NamedTuple):
@@ -63,14 +72,13 @@ class FutureLog:
 
     def copy(self, most_bytes: int, now_ms: int) -> int:
         """Take over the next batches, at least one if there is one; their bytes. Raises ColdRead,
-        CorruptLog for the source, StorageFault for the copy's folder."""
+        SourceFailed, StorageFault for the copy's folder."""
         source, log = self.source, self.log
         log.config = source.config
         if self._cuts != source.cuts or log.end_offset < source.start_offset:
             self._begin(now_ms)
         offset = max(log.end_offset, source.start_offset)
-        upto = source.end_offset
-        batches = source.read(offset, max_bytes=most_bytes, upto=upto, at_least_one=True)
+        batches = self._read(offset, most_bytes)
         if batches:
             log.append_as_follower(batches, now_ms=now_ms)
         return len(batches)
@@ -78,20 +86,28 @@ class FutureLog:
     def _begin(self, now_ms: int) -> None:
         """Where the log begins now, which may be within a batch; what was copied is dropped."""
         source, log = self.source, self.log
-        first = source.read(
-            source.start_offset, max_bytes=0, upto=source.end_offset, at_least_one=True
-        )
+        first = self._read(source.start_offset, 0)
         log.truncate_fully(read_header(first).base_offset if first else source.end_offset)
         log.remove_deleted_files(now_ms + log.config.file_delete_delay_ms)
         self._cuts = source.cuts
+
+    def _read(self, offset: int, most_bytes: int) -> Buffer:
+        source = self.source
+        try:
+            return source.read(
+                offset, max_bytes=most_bytes, upto=source.end_offset, at_least_one=True
+            )
+        except StorageFault as fault:
+            raise SourceFailed(fault) from fault
 
     def sync_target(self) -> tuple[int, tuple[Syncable, ...]] | None:
         """See `Log.sync_target`: synced in rounds, little of the copy is left to the end."""
         return self.log.sync_target()
 
     def take_place(self, *, unique: str, now_ms: int) -> Taken:
-        """Have the copy, which `has_all`, be the partition's log. Raises StorageFault; then it was
-        dropped, and the log is as before."""
+        """Have the copy, which `has_all`, be the partition's log. Raises StorageFault, or
+        SourceFailed where the log cannot leave; then the copy was dropped, and the log is as
+        before."""
         source, copied = self.source, self.log
         if source.epochs.latest > copied.epochs.latest:
             copied.assign_leader_epoch(source.epochs.latest)  # it has no record yet
@@ -100,9 +116,9 @@ class FutureLog:
         log = self.target.adopt_future(copied, unique=unique, now_ms=now_ms)
         try:
             self.origin.rename_away(copied.topic_partition, unique=unique, now_ms=now_ms)
-        except StorageFault:
+        except StorageFault as fault:
             self.target.delete_log(copied.topic_partition, unique=unique, now_ms=now_ms)
-            raise
+            raise SourceFailed(fault) from fault
         log.producers = source.producers
         log.compacted_to = source.compacted_to
         try:

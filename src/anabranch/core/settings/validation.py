@@ -44,7 +44,7 @@ LEAST = {
 }
 """Numbers that Kafka's brokers refuse later than by a setting's definition: in a file, or when they
 change while it runs. Smaller segments of internal topics it refuses only when the topic is to be
-created: it starts, and each group or transaction is told for ever that there is no coordinator."""
+created: it starts, and no group or transaction ever gets a coordinator."""
 MOST = {"share.coordinator.snapshot.update.records.per.snapshot": 500}
 ORDERED = (
     ("group.share.max.size", "group.share.max.share.sessions"),

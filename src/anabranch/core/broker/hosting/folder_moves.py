@@ -4,7 +4,7 @@ What: copies the log a piece at a time while it is read and written, has the cop
 thread, and has it take the log's place once little is left. Rules kept: copying is paced, by
 `replica.alter.log.dirs.io.max.bytes.per.second` and by `MOST_A_TICK`; a log that is being synced or
 compacted is not swapped; what no disk can take is given up and told; a move that a stop interrupted
-begins anew after the start. Source: KIP-113. Not here: the order in which files get their names
+begins again after the start. Source: KIP-113. Not here: the order in which files get their names
 (`core/log/future_log.py`), and telling the controller, which follows from TellHosted.
 """
 
@@ -21,9 +21,9 @@ from anabranch.core.broker.hosting.effects import (
     SaveHighWatermarks,
     TellHosted,
 )
-from anabranch.core.errors import CorruptLog, StorageFault
+from anabranch.core.errors import StorageFault
 from anabranch.core.log.files import ColdRead, DiskFull
-from anabranch.core.log.future_log import FutureLog
+from anabranch.core.log.future_log import FutureLog, SourceFailed
 
 if TYPE_CHECKING:
     from anabranch.core.broker.hosting.host import Host
@@ -99,10 +99,13 @@ class FolderMoves:
         copy = self._copy
         if copy is None:
             return None
-        if fault is not None:
-            self._give_up(copy, fault, wall_ms)
-            return None
         end_offset, is_round = self._round
+        if fault is not None:
+            if is_round:
+                self._give_up(copy, fault, wall_ms)
+            else:
+                self._source_failed(copy, fault, wall_ms)
+            return None
         if is_round:
             copy.log.synced(end_offset)
         return self._run(wall_ms, may_end=is_round)
@@ -123,6 +126,9 @@ class FolderMoves:
             except ColdRead as cold:
                 cold.forget_frames()
                 self._prepare(copy, (0, False), (Warming(cold),))
+                return
+            except SourceFailed as failed:
+                self._source_failed(copy, failed.fault, wall_ms)
                 return
             except StorageFault as fault:
                 self._give_up(copy, fault, wall_ms)
@@ -209,6 +215,7 @@ class FolderMoves:
     def _hosted(self, replica: Replica, log: Log, path: str) -> None:
         """Requests meet the log in its new folder from now on."""
         replica.log, replica.folder = log, path
+        replica.advance()  # all of it is synced now
         self._logs.note_config(replica)
         self._logs.touch(replica.topic_partition)
         self._effects += (
@@ -219,21 +226,28 @@ class FolderMoves:
         )
 
     def _give_up(self, copy: FutureLog, fault: StorageFault, wall_ms: int) -> None:
-        """A disk refused something: the log stays where it is."""
-        place, path = copy.source.topic_partition, copy.target.path
-        if isinstance(fault, CorruptLog) and copy.source.fault is not None:
-            replica = self._broker.partitions.get(*place)
-            if replica is not None and replica.log is copy.source:
-                self._broker.faults.append((replica, fault))
+        """The copy's disk refused something: the log stays where it is."""
         self._drop(copy, wall_ms)
-        self._failed(place, path, fault)
+        self._failed(copy.source.topic_partition, copy.target.path, fault)
+
+    def _source_failed(self, copy: FutureLog, fault: StorageFault, wall_ms: int) -> None:
+        """What is copied cannot be read, or cannot leave: that is told as a request's fault is."""
+        place = copy.source.topic_partition
+        self._drop(copy, wall_ms)
+        self._told_stays(place, copy.target.path, fault)
+        replica = self._broker.partitions.get(*place)
+        if replica is not None and replica.log is copy.source:
+            self._broker.faults.append((replica, fault))
 
     def _failed(self, place: TopicPartition, path: str, fault: StorageFault) -> None:
+        self._told_stays(place, path, fault)
+        if not isinstance(fault, DiskFull):
+            self._logs.folders.failed(path, fault)
+
+    def _told_stays(self, place: TopicPartition, path: str, fault: StorageFault) -> None:
         self._moves.wanted.pop(place, None)
         why = "a log was not moved to another folder"
         self._effects.append(Report("error", why, place, path=path, why=fault))
-        if not isinstance(fault, DiskFull | CorruptLog):
-            self._logs.folders.failed(path, fault)
 
     def _drop(self, copy: FutureLog, wall_ms: int) -> None:
         self._forget(copy)

@@ -167,6 +167,7 @@ class Hosting:
     def tick(self, now_ms: int, wall_ms: int) -> None:
         """Do what time makes due. `now_ms` is the steady clock, `wall_ms` that of records."""
         self.folders.look()
+        self.take_faults(now_ms)
         self.retry_roomless()
         self._broker.unsynced.update(self._without_room)
         self._without_room.clear()
