@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
 from anabranch.client.connection import DIAL_SECONDS, SOFTWARE_NAME, Connection, ConnectionLost
+from anabranch.client.security import PLAINTEXT, Security
 from anabranch.core.errors import ERRORS, ApiError, ClientFault, ErrorCode
 from anabranch.core.wire.messages.metadata import (
     MetadataRequest,
@@ -111,7 +112,7 @@ class Cluster:
         bootstrap_servers: str,
         *,
         client_id: str = SOFTWARE_NAME,
-        ssl: ssl_module.SSLContext | None = None,
+        security: Security = PLAINTEXT,
         deadline_seconds: float = DEFAULT_DEADLINE_SECONDS,
     ) -> None:
         self.brokers: dict[int, BrokerAddress] = {}
@@ -120,7 +121,8 @@ class Cluster:
         self.deadline_seconds = deadline_seconds
         self._bootstrap = parse_addresses(bootstrap_servers)
         self._client_id = client_id
-        self._ssl = ssl
+        self._security = security
+        self._ssl: ssl_module.SSLContext | None = None
         self._connections: dict[tuple[str, int], Connection] = {}
 
     async def __aenter__(self) -> Self:
@@ -249,9 +251,12 @@ class Cluster:
         if connection is not None and connection.is_open:
             return connection
         limit = min(DIAL_SECONDS, self.deadline_seconds)
+        if self._ssl is None:
+            self._ssl = self._security.context()
         connection = await Connection.open(
-            host, port, client_id=self._client_id, ssl=self._ssl, timeout_seconds=limit
-        )
+            host, port, client_id=self._client_id, ssl=self._ssl,
+            login=self._security.login, timeout_seconds=limit,
+        )  # fmt: skip
         self._connections[host, port] = connection
         return connection
 

@@ -1,6 +1,7 @@
 """One connection to a node: requests out, answers in, in order, pipelined.
 
-What: `Connection.open` dials and asks ApiVersions; `send` picks the newest version that both sides
+What: `Connection.open` dials, with TLS where it is given a context, asks ApiVersions, and logs in
+where it is given a login; `send` picks the newest version that both sides
 speak; `post` has a function called with the answer, within the very step that brought it. Why not a
 stream reader: large record sets are received where they are used (`frames`). Rule kept: an
 answer is matched to the oldest request without one; anything else, and every end of the connection,
@@ -21,7 +22,9 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from anabranch.client.frames import NotAFrame, Receiver
-from anabranch.core.errors import ApiError, ErrorCode, ProtocolError
+from anabranch.client.handshake_faults import why_not_secure
+from anabranch.client.sasl import Login, authenticate
+from anabranch.core.errors import ApiError, ClientFault, ErrorCode, ProtocolError
 from anabranch.core.types import Buffer
 from anabranch.core.wire.frame import frame_request, read_response
 from anabranch.core.wire.messages import API_KEYS
@@ -78,15 +81,19 @@ class Connection(asyncio.BufferedProtocol):
         *,
         client_id: str | None = SOFTWARE_NAME,
         ssl: ssl_module.SSLContext | None = None,
+        login: Login | None = None,
         timeout_seconds: float = DIAL_SECONDS,
     ) -> Connection:
-        """Dial and learn which versions the node speaks. Raises ConnectionLost."""
+        """Dial, learn which versions the node speaks, and log in. Raises ConnectionLost, or
+        ClientFault for a certificate or a login that is not accepted."""
         loop = asyncio.get_running_loop()
         connection = cls(f"{host}:{port}", client_id)
         try:
             async with asyncio.timeout(timeout_seconds):
                 await loop.create_connection(lambda: connection, host, port, ssl=ssl)
                 await connection._learn_versions()
+                if login is not None:
+                    await authenticate(connection._say, connection.address, login)
         except TimeoutError:
             connection.abort()
             why = f"{connection.address} did not answer within {timeout_seconds:g} s"
@@ -95,6 +102,10 @@ class Connection(asyncio.BufferedProtocol):
             raise
         except UnicodeError:
             raise ConnectionLost(f"{connection.address} is not a host name") from None
+        except ssl_module.SSLError as problem:
+            raise ClientFault(
+                ErrorCode.INVALID_CONFIG, f"{connection.address}: {why_not_secure(problem, host)}"
+            ) from None
         except OSError as problem:
             why = _why_unreachable(problem, host)
             raise ConnectionLost(f"{connection.address} cannot be reached: {why}") from None
@@ -115,6 +126,9 @@ class Connection(asyncio.BufferedProtocol):
             raise ApiError(ErrorCode(answer.error_code))
         self.versions = {key.api_key: (key.min_version, key.max_version) for key in answer.api_keys}
         self.features = {each.name: each.max_version_level for each in answer.finalized_features}
+
+    async def _say(self, message: Message) -> Any:
+        return await self._send(message, self.version_for(type(message).api_key))
 
     def version_for(self, api_key: int) -> int:
         """The newest version that both sides speak; raises ApiError UNSUPPORTED_VERSION."""

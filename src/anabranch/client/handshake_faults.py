@@ -1,0 +1,33 @@
+"""Why a TLS handshake failed, in the words of people who look for the cause."""
+
+from __future__ import annotations
+
+import ssl
+
+HOST_CODES = (62, 64)
+"""OpenSSL's codes for a certificate of another host name or IP address."""
+NOT_TLS = ("WRONG_VERSION_NUMBER", "UNEXPECTED_MESSAGE", "RECORD_LAYER_FAILURE")
+"""OpenSSL's words for an answer that is not TLS."""
+
+
+def why_not_secure(problem: ssl.SSLError, host: str) -> str:
+    """What a TLS handshake that failed means, and what to do."""
+    if isinstance(problem, ssl.SSLCertVerificationError):
+        if (
+            "hostname mismatch" in problem.verify_message.lower()
+            or problem.verify_code in HOST_CODES
+        ):
+            return (
+                f"its certificate is not for {host}. Connect by a name that is in it, or set "
+                "ssl.endpoint.identification.algorithm to nothing."
+            )
+        return (
+            f"its certificate is not trusted ({problem.verify_message}). Give "
+            "ssl.truststore.location the certificate of the authority that signed it."
+        )
+    if problem.reason in NOT_TLS:
+        return "it does not speak TLS. Set security.protocol to PLAINTEXT or SASL_PLAINTEXT."
+    return (
+        f"the TLS handshake failed ({problem.reason or problem.strerror}). If it asks for a client "
+        "certificate, give ssl.keystore.location one that it trusts."
+    )
