@@ -1,6 +1,6 @@
 # Each verb is one script and works on a fresh clone by itself. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help demo up test check fuzz sim mutants rehearsals chaos bench compat docs clean
+.PHONY: help demo up test check fuzz sim mutants rehearsals chaos bench compat extras docs clean
 .NOTPARALLEL:
 
 help: ## list the verbs
@@ -38,6 +38,9 @@ bench: ## beside Apache Kafka, alternating, same client (Java and Maven)
 
 compat: ## Apache Kafka and a node side by side, tool by tool (Java and Maven); ROWS=…
 	@scripts/compat
+
+extras: ## each extra alone in a new environment, with the commands of its page
+	@scripts/extras
 
 docs: ## build the documentation into site/
 	@scripts/docs
