@@ -176,7 +176,7 @@ def main(names: list[str]) -> None:
                 work(Place(folder, extras), servers)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-        print(f"{name}: its commands work")
+        sys.stdout.write(f"{name}: its commands work\n")
 
 
 if __name__ == "__main__":
