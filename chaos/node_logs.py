@@ -19,7 +19,7 @@ FIELDS = re.compile(r" [\w.]+=.*")
 OUR_OWN = (
     "Traceback (most recent call last)",
     "never retrieved",
-    " ERROR dispatch: a request failed",
+    " WARNING own_faults: ",
     "the controller failed",
     "the node must stop",
     "its log is damaged",

@@ -96,10 +96,16 @@ def test_the_logs_tell_truncations_and_faults_of_our_own(tmp_path):
     logs.look()
     with path.open("a") as file:
         file.write("back (most recent call last):\n")
+        file.write("2026-01-01T00:00:00.000Z WARNING own_faults: closing a connection why=x\n")
     logs.look()
     assert logs.truncations == 1
-    assert logs.sentences == {"WARNING replication: a leader sleeps": 2}
-    assert len(logs.bugs) == 1
+    assert logs.sentences == {
+        "WARNING replication: a leader sleeps": 2,
+        "WARNING own_faults: closing a connection": 1,
+    }
+    assert ["Traceback" in logs.bugs[0], "own_faults" in logs.bugs[1], len(logs.bugs)] == [
+        True, True, 2
+    ]  # fmt: skip
 
 
 def test_a_node_that_a_full_disk_ends_is_no_bug_and_one_that_ends_otherwise_is(tmp_path):

@@ -102,6 +102,11 @@ def free_port():
     return free_ports(1)[0]
 
 
+def check_own_faults(log):
+    """Fail when a node says that it had a fault of its own."""
+    assert " own_faults: " not in (log or ""), log
+
+
 class ProcessNode:
     """`anabranch serve` as a user runs it."""
 
@@ -138,6 +143,7 @@ class ProcessNode:
     def ended(self):
         """Exit code and what was written to standard error."""
         _, errors = self.process.communicate(timeout=END_SECONDS)
+        check_own_faults(errors)
         return self.process.returncode, errors
 
     def kill(self):
@@ -148,4 +154,5 @@ class ProcessNode:
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
         if self.process is not None:
-            self.process.communicate()
+            _, errors = self.process.communicate()
+            check_own_faults(errors)

@@ -158,6 +158,7 @@ def test_compact_and_delete_does_both(node):
     assert consume(node)[0][0] >= log.start_offset
 
 
+@pytest.mark.own_faults
 @pytest.mark.parametrize(
     "fault",
     [
@@ -233,6 +234,7 @@ def test_a_worker_that_the_system_has_no_room_for_comes_later(node, monkeypatch)
     assert min(pauses) > int(OFTEN["log.cleaner.backoff.ms"]) / 2000, "it was tried at once"
 
 
+@pytest.mark.own_faults
 def test_compaction_goes_on_after_a_fault_that_nobody_thought_of(node, monkeypatch, caplog):
     faults, look = [ValueError("a bug")], cleanable.dirt
 

@@ -470,6 +470,7 @@ async def test_one_connection_may_not_wait_for_more_than_it_can_be_given(serve):
     assert all(each.promised_bytes == 0 for each in service.acceptor.connections)
 
 
+@pytest.mark.own_faults
 async def test_small_requests_that_queue_are_bounded_in_number(serve):
     service = await serve(
         handler(
@@ -560,6 +561,7 @@ async def test_who_brings_more_than_there_is_room_for_is_not_read_until_there_is
     assert sorted(handled[5:]) == [2, 3, 4]
 
 
+@pytest.mark.own_faults
 @pytest.mark.parametrize("is_stored_later", [True, False])
 async def test_what_waits_for_a_store_is_bounded_for_all_connections_not_for_each(
     serve, is_stored_later

@@ -159,6 +159,7 @@ async def test_who_lacks_what_a_thread_brings_already_waits_for_the_same(serve):
     assert len(file.threads) == 2
 
 
+@pytest.mark.own_faults
 @pytest.mark.parametrize("others", [1, 2])
 async def test_a_read_that_never_gets_warm_ends(serve, others):
     """Also when it is not always the first of those that are cold."""
@@ -183,6 +184,7 @@ async def test_a_forwarded_request_goes_as_it_came(serve):
     assert struct.unpack_from(">hhi", service.shell.forwarded[0]) == (60, 0, 9)
 
 
+@pytest.mark.own_faults
 @pytest.mark.parametrize(
     ("fault", "code"),
     [
@@ -201,6 +203,7 @@ async def test_a_fault_is_answered_where_there_is_room(serve, fault, code):
     assert service.dispatcher.faults_total == (code == ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
+@pytest.mark.own_faults
 async def test_a_fault_closes_where_there_is_no_room(serve):
     def fail(_node, _request, _now_ms):
         raise ZeroDivisionError
@@ -211,6 +214,7 @@ async def test_a_fault_closes_where_there_is_no_room(serve):
     assert await client.ended()
 
 
+@pytest.mark.own_faults
 async def test_an_answer_that_cannot_be_encoded_is_a_fault(serve):
     service = await serve(handler(60, lambda _n, _r, _t: cluster(name=object())))
     client = await service.connect()

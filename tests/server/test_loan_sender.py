@@ -186,6 +186,7 @@ async def test_a_lost_client_gives_back_what_it_was_lent(serve, file, lender):
     await eventually(lambda: len(os.listdir("/proc/self/fd")) < handles)
 
 
+@pytest.mark.own_faults
 async def test_a_part_that_cannot_be_sent_ends_the_connection(serve, tmp_path, lender):
     (tmp_path / "short").write_bytes(b"x" * 100_000)
     with (tmp_path / "short").open("rb+") as short:
@@ -196,8 +197,10 @@ async def test_a_part_that_cannot_be_sent_ends_the_connection(serve, tmp_path, l
             await client.frame()
     await eventually(lambda: not service.acceptor.connections)
     assert lender.count == 0
+    assert service.dispatcher.own_faults.counts["connection"] == 1
 
 
+@pytest.mark.own_faults
 async def test_a_part_that_the_disk_refuses_later_ends_the_connection(
     serve, file, lender, monkeypatch
 ):

@@ -31,7 +31,11 @@ def failing(times):
 
 
 async def test_work_that_failed_is_said_and_begun_again(caplog):
+    """In the words of what it is, and to the loop, whose node counts what it did not expect."""
     work, done = failing(2)
+    told = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _loop, context: told.append(context["message"]))
 
     async def turn():
         work()
@@ -44,6 +48,7 @@ async def test_work_that_failed_is_said_and_begun_again(caplog):
     with pytest.raises(asyncio.CancelledError):
         await task
     assert caplog.messages == ["the sweeping of floors failed"] * 2
+    assert told == ["the sweeping of floors"] * 2
     assert caplog.records[0].anabranch_fields == {"why": "ValueError: a bug"}
 
 

@@ -160,6 +160,7 @@ def test_a_failed_start_that_is_cancelled_while_it_is_undone_leaves_nothing(fold
             break
 
 
+@pytest.mark.own_faults
 def test_a_part_that_cannot_be_stopped_keeps_no_other_from_it(folder, monkeypatch):
     """Its fault is raised when the folder is free again."""
     before = held(folder)

@@ -24,6 +24,7 @@ from anabranch.server.cleaner_process import PassFailed, Worker
 from anabranch.server.cleaner_worker import Order
 from anabranch.server.clocks import steady_ms
 from anabranch.server.logs import logger
+from anabranch.server.own_faults import tell_unexpected
 from anabranch.server.restarts import restarted
 
 if TYPE_CHECKING:
@@ -136,6 +137,8 @@ class Cleaner:
             await self._compact(begun, worker)
         except Exception as fault:
             end, why = await self._end_of(fault)
+            if end is PassEnd.BUG:
+                tell_unexpected(fault, "a pass of the cleaner")
         finally:
             self._idle.append((steady_ms(), worker))
         self.machine.ended(begun, end, why, steady_ms())

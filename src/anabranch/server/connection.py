@@ -83,8 +83,8 @@ class Admission(Protocol):
     def leave(self, connection: Connection) -> None:
         """Count a connection out."""
 
-    def hung_up(self, connection: Connection, why: str) -> None:
-        """The node closes a connection, and says why."""
+    def hung_up(self, connection: Connection, why: str, *, is_own_fault: bool) -> None:
+        """The node closes a connection, and says why; whether the reason is its own."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -442,7 +442,7 @@ class Connection(asyncio.BufferedProtocol):
             if slot is self._blocked_by:
                 self._memory.release(self._end_block())
             if slot.hang_up:
-                self.hang_up(slot.hang_up)
+                self.hang_up(slot.hang_up, is_own_fault=slot.is_own_fault)
                 return
             if slot.buffers:
                 self._promise(slot.buffers)
@@ -477,7 +477,8 @@ class Connection(asyncio.BufferedProtocol):
     def _cannot_send(self, fault: BaseException) -> None:
         """Part of an answer may have left, and its length was promised."""
         if not is_of_peer(fault):
-            self._admission.hung_up(self, f"an answer could not be sent to its end: {fault}")
+            why = f"an answer could not be sent to its end: {fault}"
+            self._admission.hung_up(self, why, is_own_fault=True)
         self.drop()
 
     def _regulate(self) -> None:
@@ -532,11 +533,11 @@ class Connection(asyncio.BufferedProtocol):
         if sent_bytes != self._seen_sent_bytes:
             self._seen_sent_bytes, self.last_active_ms = sent_bytes, now_ms
 
-    def hang_up(self, why: str) -> None:
+    def hang_up(self, why: str, *, is_own_fault: bool = False) -> None:
         """Say why in the log, send what was promised, and close."""
         if self.closing:
             return
-        self._admission.hung_up(self, why)
+        self._admission.hung_up(self, why, is_own_fault=is_own_fault)
         self.close()
 
     def close(self) -> None:

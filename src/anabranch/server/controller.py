@@ -34,6 +34,7 @@ from anabranch.server.diskless.rows import LogRowsShell
 from anabranch.server.liveness_probe import Watch, dial
 from anabranch.server.logs import logger
 from anabranch.server.metadata_store.engines import Patience
+from anabranch.server.own_faults import tell_unexpected
 from anabranch.server.store_calls import carried_out
 
 LOG = logger("controller")
@@ -142,6 +143,7 @@ class ControllerShell(Performer):
         try:
             step()
         except Exception as fault:
+            tell_unexpected(fault, "a step of the controller")
             self._step(_broken(fault))
 
     async def _tick(self) -> None:
@@ -189,6 +191,7 @@ class ControllerShell(Performer):
             for_good = isinstance(fault, TooOld | CorruptStore)
             event = events.StoreFailed(call, str(fault), for_good=for_good)
         except Exception as fault:
+            tell_unexpected(fault, "a call of the metadata store")
             event = _broken(fault)
         if event is not None:
             self._guarded(partial(self._step, event))

@@ -17,6 +17,7 @@ from anabranch.core.types import NEVER_MS
 from anabranch.server.clocks import steady_ms
 from anabranch.server.controller_channel import ControllerChannel
 from anabranch.server.logs import logger
+from anabranch.server.own_faults import tell_unexpected
 
 LOG = logger("folders")
 
@@ -74,6 +75,7 @@ class AssignmentShell:
         try:
             answer = await self._channel.send(tell.request)
         except Exception as fault:
+            tell_unexpected(fault, "recording the folders of replicas")
             why = str(fault) or type(fault).__name__
             LOG.warning("the folders of replicas were not recorded", why=why)
         for place, code in self.machine.answered(tell, answer, steady_ms()):

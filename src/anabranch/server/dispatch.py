@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-import traceback
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -40,9 +39,7 @@ from anabranch.core.wire.codec import decoder
 from anabranch.core.wire.frame import API_VERSIONS_KEY, frame_response, framer, read_client_id
 from anabranch.core.wire.messages import API_KEYS
 from anabranch.server.clocks import steady_ms, wall_ms
-from anabranch.server.logs import logger
-
-LOG = logger("dispatch")
+from anabranch.server.own_faults import OwnFaults
 
 PEEK = Struct(">hhi").unpack_from
 WARM_THREADS = 4
@@ -106,6 +103,7 @@ class Slot:
         "held_bytes",
         "is_alone",
         "is_done",
+        "is_own_fault",
         "is_urgent",
         "last_reads",
         "parked",
@@ -129,6 +127,8 @@ class Slot:
         self.held_bytes = 0
         self.promised_bytes = 0
         self.hang_up = ""
+        self.is_own_fault = False
+        """Whether `hang_up` is a reason of the node's own."""
         self.is_alone = False
         self.is_done = False
         self.is_urgent = False
@@ -198,6 +198,8 @@ class Dispatcher(Performer):
         self.sent_bytes = 0
         self.received_bytes = 0
         self.faults_total = 0
+        self.own_faults = OwnFaults()
+        """The node's, where there is one."""
         self.cold_reads_total = 0
         self._handlers = handlers
         self._shell = shell
@@ -374,8 +376,8 @@ class Dispatcher(Performer):
         slot.hold(buffers)
         self._end(slot)
 
-    def _hang_up(self, slot: Slot, why: str) -> None:
-        slot.hang_up = why
+    def _hang_up(self, slot: Slot, why: str, *, is_own: bool = False) -> None:
+        slot.hang_up, slot.is_own_fault = why, is_own
         self._end(slot)
 
     def _end(self, slot: Slot) -> None:
@@ -429,7 +431,8 @@ class Dispatcher(Performer):
             return
         if slot.colds > SAME_READ_WARMED:
             path, _ = next(iter(places))
-            self._hang_up(slot, f"{path} does not stay in the page cache long enough")
+            why = f"{path} does not stay in the page cache long enough"
+            self._hang_up(slot, why, is_own=True)
             return
         slot.parked = self.purgatory.park_cold(cold, partial(self._resolve, slot))
         loop = asyncio.get_running_loop()
@@ -516,17 +519,16 @@ class Dispatcher(Performer):
         route.failures += 1
         if code is ErrorCode.UNKNOWN_SERVER_ERROR:
             self.faults_total += 1
-            LOG.error(
-                "a request failed", api=route.name, version=route.version,
-                peer=request.client_host, fault=f"{type(fault).__name__}: {fault}",
+            self.own_faults.note_exception(
+                "a request failed", fault, api=route.name, version=route.version,
+                peer=request.client_host,
             )  # fmt: skip
-            if LOG.is_debug:
-                LOG.debug("where it failed", trace="".join(traceback.format_exception(fault)))
         message = None
         if may_answer:
             message = error_answer(route.response, route.version, code, str(fault))
         if message is None:
-            self._hang_up(slot, f"{route.name} failed with {code.name}: {fault}")
+            is_own = code is ErrorCode.UNKNOWN_SERVER_ERROR
+            self._hang_up(slot, f"{route.name} failed with {code.name}: {fault}", is_own=is_own)
         else:
             self._answer(slot, message)
 

@@ -613,6 +613,13 @@ METRICS: tuple[Exported, ...] = (
         ("role",),
     ),
     Exported(
+        "anabranch_own_faults_total",
+        COUNTER,
+        "Connections that the node closed for a reason of its own, and exceptions that it did not "
+        "expect; each is logged, and a sound node has none.",
+        ("kind",),
+    ),
+    Exported(
         "anabranch_start_seconds", GAUGE, "Time from the start of the node until it served clients."
     ),
 )

@@ -22,6 +22,7 @@ from anabranch.core.log.files import Syncable
 from anabranch.core.log.logs import LogFolder
 from anabranch.core.log.sync_round import ClosingRound
 from anabranch.server.clocks import wall_ms
+from anabranch.server.own_faults import tell_unexpected
 
 if TYPE_CHECKING:
     from anabranch.server.hosting_performer import Performer
@@ -110,6 +111,7 @@ class Flusher:
             return
         fault = future.exception()
         if fault is not None and not isinstance(fault, StorageFault):
+            tell_unexpected(fault, "syncing a log")
             fault = StorageFault(str(fault))
         self._shell.answer(SyncEnded(asked, fault))
         self._wake()

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING
 
 import uvicorn
@@ -33,6 +33,7 @@ from anabranch.server.listener import BindFault, bind_sentence
 from anabranch.server.logs import logger
 from anabranch.server.metrics import NodeCollector, Page
 from anabranch.server.other_protocols import kafka_on_http
+from anabranch.server.own_faults import described, tell_unexpected
 from anabranch.server.placement_json import placed_partitions, placed_topics
 
 if TYPE_CHECKING:
@@ -178,14 +179,30 @@ def application(node: ObservedNode) -> Starlette:
 
     return Starlette(
         routes=[
-            Route("/metrics", metrics),
-            Route("/healthz", healthz),
-            Route("/readyz", readyz),
-            Route("/placement", placement),
-            Route("/placement/{topic}", placement_of),
-            Route("/diskless/lags", lags),
+            Route(path, guarded(answer))
+            for path, answer in (
+                ("/metrics", metrics),
+                ("/healthz", healthz),
+                ("/readyz", readyz),
+                ("/placement", placement),
+                ("/placement/{topic}", placement_of),
+                ("/diskless/lags", lags),
+            )
         ]
     )
+
+
+def guarded(answer: Callable[[Request], Awaitable[Response]]) -> Callable[..., Awaitable[Response]]:
+    """An answer that fails is counted as a fault of the node's own, and is a 500 in one line."""
+
+    async def guard(request: Request) -> Response:
+        try:
+            return await answer(request)
+        except Exception as fault:
+            tell_unexpected(fault, f"answering {request.url.path}")
+            return JSONResponse({"error": described(fault)}, status_code=500)
+
+    return guard
 
 
 def known(node: ObservedNode) -> tuple[MetadataImage, BrokerConfig]:

@@ -21,6 +21,7 @@ from anabranch.server.clocks import steady_ms
 from anabranch.server.connection import Connection
 from anabranch.server.dispatch import Dispatcher
 from anabranch.server.logs import logger
+from anabranch.server.own_faults import CONNECTION
 from anabranch.server.receive_memory import ReceiveMemory
 from anabranch.server.turns import LoopTurns
 
@@ -190,9 +191,13 @@ class Acceptor:
         else:
             self._by_host.pop(connection.host, None)
 
-    def hung_up(self, connection: Connection, why: str) -> None:
+    def hung_up(self, connection: Connection, why: str, *, is_own_fault: bool) -> None:
         """The node closes a connection, and says why."""
         self.bad_total += 1
+        if is_own_fault:
+            about = {"listener": self.name, "peer": connection.host, "why": why}
+            self._dispatcher.own_faults.note(CONNECTION, "closing a connection", **about)
+            return
         now = steady_ms()
         if now - self._bad_since >= 1000:
             self._bad_since, self._bad_lines = now, 0

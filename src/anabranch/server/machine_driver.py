@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from anabranch.core.broker.registration.events import Effect, Say
 from anabranch.core.step import InOrder
 from anabranch.server.clocks import steady_ms
+from anabranch.server.own_faults import tell_unexpected
 
 LONGEST_WAIT_MS = 3_600_000
 """A timer further away is set anew then."""
@@ -65,6 +66,7 @@ class Timed:
             act()
             self._perform()
         except Exception as fault:
+            tell_unexpected(fault, "a step of a machine")
             self.stop()
             self._failed(fault)
 

@@ -32,6 +32,7 @@ from anabranch.server.clocks import steady_ms, wall_ms
 from anabranch.server.controller_channel import ControllerChannel
 from anabranch.server.gentle import in_parts
 from anabranch.server.logs import logger
+from anabranch.server.own_faults import tell_unexpected
 
 LOG = logger("metadata")
 
@@ -100,6 +101,7 @@ class MetadataFollower(Performer):
                     await self._channel.rotate()
                 await self._go_on()
         except Exception as fault:  # else it would go on with what it knew, and lead by it
+            tell_unexpected(fault, "following the metadata")
             self.on_stop(f"following the metadata failed: {type(fault).__name__}: {fault}")
 
     async def _go_on(self) -> None:

@@ -73,6 +73,8 @@ class NodeCollector(Collector):
     def _samples(self, counts: BrokerStatistics | None) -> Iterator[Sample]:
         node = self._node
         yield "anabranch_start_seconds", (), node.started_seconds
+        for kind, count in node.own_faults.counts.items():
+            yield "anabranch_own_faults_total", (kind,), count
         for acceptor in node.acceptors:
             yield from samples_of_listener(acceptor.name, acceptor.statistics())
         yield "kafka_network_socketserver_memorypoolused", (), node.memory.held_bytes

@@ -45,6 +45,7 @@ from anabranch.server.listener import Acceptor
 from anabranch.server.logs import logger
 from anabranch.server.metadata_log import MetadataFollower
 from anabranch.server.metadata_store.engines import Patience, open_for_start, waited_for
+from anabranch.server.own_faults import OwnFaults, tell_unexpected
 from anabranch.server.receive_memory import ReceiveMemory
 from anabranch.server.roles import BrokerRole, ControllerDispatcher, ControllerSide
 from anabranch.server.turns import LoopTurns
@@ -73,6 +74,7 @@ class Node:
     def __init__(self, config: NodeConfig, files: RealFiles | None = None) -> None:
         self.config = config
         self.is_ready = False
+        self.own_faults = OwnFaults()
         self.cluster_id = ""
         self.files = files or RealFiles()
         self.memory = ReceiveMemory(config.broker.queued_max_request_bytes)
@@ -121,6 +123,7 @@ class Node:
     async def start(self) -> None:
         """Bring everything up; returns when clients are served. Raises with one sentence."""
         begin = time.perf_counter()
+        self.own_faults.watch(asyncio.get_running_loop())
         told = asyncio.get_running_loop().create_task(self._tell_what_is_awaited())
         try:
             await self._start()
@@ -268,6 +271,7 @@ class Node:
     async def _listen(self, listener: Any, dispatcher: Dispatcher, *, serving: bool = True) -> None:
         # What brokers ask of controllers does not wait for the clients whose requests it is about.
         memory = ReceiveMemory() if dispatcher is self.controller_dispatcher else self.memory
+        dispatcher.own_faults = self.own_faults
         acceptor = Acceptor(
             listener.name, dispatcher, memory, partial(self._limits, dispatcher), self._turns
         )
@@ -354,6 +358,7 @@ class Node:
                 try:
                     await end()
                 except Exception as fault:
+                    tell_unexpected(fault, "stopping a part of the node")
                     LOG.error("a part of the node did not stop cleanly", why=str(fault))
                     faults.append(fault)
         finally:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from anabranch.server.controller import ControllerShell
     from anabranch.server.dispatch import Dispatcher
     from anabranch.server.listener import Acceptor
+    from anabranch.server.own_faults import OwnFaults
     from anabranch.server.receive_memory import ReceiveMemory
     from anabranch.server.roles import BrokerRole
 
@@ -24,6 +25,7 @@ class ObservedNode(Protocol):
 
     config: NodeConfig
     memory: ReceiveMemory
+    own_faults: OwnFaults
     acceptors: list[Acceptor]
     broker: BrokerRole | None
     """None on a node that is a controller alone, and before it has begun."""

@@ -27,6 +27,7 @@ from anabranch.core.replication.replica import Replica
 from anabranch.server.flush import sync_logs
 from anabranch.server.hosting_performer import Performer
 from anabranch.server.logs import logger
+from anabranch.server.own_faults import tell_unexpected
 from anabranch.server.room import Rooms
 
 LOG = logger("partitions")
@@ -101,6 +102,7 @@ class PartitionShell(Performer):
         except Exception as fault:
             if self.on_fatal is None:
                 raise
+            tell_unexpected(fault, "following the metadata")
             self.on_fatal(f"following the metadata failed: {type(fault).__name__}: {fault}")
             return
         self.tell_changed()

@@ -21,6 +21,7 @@ from anabranch.core.api.context import Broker
 from anabranch.core.broker.peers import MARKERS, Ask
 from anabranch.core.wire.schema import Message
 from anabranch.server.logs import logger
+from anabranch.server.own_faults import tell_unexpected
 from anabranch.server.short_timer import ShortTimer
 
 LOG = logger("peers")
@@ -90,6 +91,7 @@ class PeerConnections:
         try:
             connection = self._connections[key] = await self._connected(*key)
         except Exception as problem:  # whatever it is: who waits is told
+            tell_unexpected(problem, "connecting to a broker")
             fault = problem
         for post in self._waiting.pop(key, ()):
             if connection is None:
@@ -124,6 +126,7 @@ def _send(connection: Connection, post: Post) -> None:
         seconds = post.timeout_ms / SECOND_MS
         connection.post(post.message, version, post.answered, timeout_seconds=seconds)
     except Exception as fault:  # the connection has ended, or does not speak of this
+        tell_unexpected(fault, "sending to a broker")
         post.answered(fault)
 
 

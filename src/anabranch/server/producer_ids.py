@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from anabranch.core.api.context import PRODUCER_IDS
 from anabranch.core.broker.producer_ids import ASK_AGAIN_MS, ProducerIds
 from anabranch.server.logs import logger
+from anabranch.server.own_faults import tell_unexpected
 
 if TYPE_CHECKING:
     from anabranch.core.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
@@ -54,6 +55,7 @@ class ProducerIdShell:
         try:
             answer = await self._channel.send(request)
         except Exception as fault:
+            tell_unexpected(fault, "asking for producer ids")
             LOG.debug("no block of producer ids yet", why=str(fault))
         if self.machine.answered(answer):
             self._wake(PRODUCER_IDS)

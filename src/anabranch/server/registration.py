@@ -38,6 +38,7 @@ from anabranch.core.types import UNKNOWN_BROKER_EPOCH
 from anabranch.server.controller_channel import ControllerChannel
 from anabranch.server.logs import logger
 from anabranch.server.machine_driver import Timed, say
+from anabranch.server.own_faults import tell_unexpected
 
 LOG = logger("registration")
 
@@ -154,6 +155,7 @@ class Registration:
                 return
             event = Unanswered(ask, fault.message)
         except Exception as fault:
+            tell_unexpected(fault, "registering")
             self._failed(fault)
             return
         self._timed.step(event)

@@ -19,6 +19,7 @@ from anabranch.core.types import NEVER_MS
 from anabranch.server.clocks import steady_ms
 from anabranch.server.controller_channel import ControllerChannel
 from anabranch.server.logs import logger
+from anabranch.server.own_faults import tell_unexpected
 from anabranch.server.peers import PeerConnections, Post
 
 LOG = logger("replication")
@@ -158,6 +159,7 @@ class ReplicationShell:
             async with asyncio.timeout(limit_s):
                 response = await self._channel.send(effect.request, effect.version)
         except Exception as fault:  # as above
+            tell_unexpected(fault, "changing in-sync replicas")
             LOG.warning("no controller accepted a change of in-sync replicas", why=_said(fault))
         self._begin()
         if response is None:

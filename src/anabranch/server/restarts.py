@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from anabranch.server.logs import EventLog
+from anabranch.server.own_faults import tell_unexpected
 
 AGAIN_S = 1.0
 """Between a fault and the next beginning: what fails at once shall not fill the log."""
@@ -23,5 +24,6 @@ async def restarted(work: Callable[[], Awaitable[None]], name: str, log: EventLo
         try:
             await work()
         except Exception as fault:
+            tell_unexpected(fault, name)
             log.error(f"{name} failed", why=f"{type(fault).__name__}: {fault}")
         await asyncio.sleep(AGAIN_S)

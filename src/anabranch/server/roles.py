@@ -42,6 +42,7 @@ from anabranch.server.flush import Flusher
 from anabranch.server.groups import GroupShell
 from anabranch.server.late_transactions import say_late, say_refusal
 from anabranch.server.logs import LogLevels, logger
+from anabranch.server.own_faults import tell_unexpected
 from anabranch.server.partitions import PartitionShell
 from anabranch.server.peers import PeerConnections, PeerShell
 from anabranch.server.producer_ids import ProducerIdShell
@@ -284,6 +285,7 @@ class BrokerRole:
         try:
             await self._channel.send(wish.message)
         except Exception as fault:
+            tell_unexpected(fault, "asking the controller")
             LOG.warning("the controller did not accept a request", why=str(fault))
         finally:
             wish.done()

@@ -22,6 +22,7 @@ from anabranch.core.log.files import ColdRead, DiskFull, Files
 from anabranch.core.log.logs import Due, LogFolder
 from anabranch.server.clocks import steady_ms
 from anabranch.server.logs import logger
+from anabranch.server.own_faults import tell_unexpected
 from anabranch.server.partitions import NOT_REMOVED
 from anabranch.server.restarts import restarted
 
@@ -109,6 +110,7 @@ class Upkeep:
         except StorageFault as fault:
             self._shell.folder_failed(folder.path, fault)
         except Exception as fault:
+            tell_unexpected(fault, "the upkeep of a folder")
             why = f"{type(fault).__name__}: {fault}"
             LOG.error("the upkeep of a folder failed", path=folder.path, why=why)
 

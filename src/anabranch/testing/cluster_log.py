@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import warnings
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +24,13 @@ node as bare words on standard error."""
 
 LINES_KEPT = 2_000
 """Events that are kept of each cluster: a test that fails late still shows how it began."""
+
+
+OWN_FAULTS = " own_faults: "
+"""What stands in each line of `server.own_faults`."""
+
+SHOWN = 5
+"""Such lines in a warning."""
 
 
 class ClusterLog:
@@ -50,6 +58,15 @@ class ClusterLog:
             yield
         finally:
             _ROUTER.remove(thread_id)
+
+
+def tell_own_faults(log: str) -> None:
+    """Warn of what brokers say that no client and no disk of theirs can be blamed for: it is a bug
+    of Anabranch, and what a test saw after it may come from it."""
+    found = [line for line in log.splitlines() if OWN_FAULTS in line]
+    if found:
+        shown = "\n".join(found[:SHOWN])
+        warnings.warn(f"a broker had a fault of its own:\n{shown}", RuntimeWarning, stacklevel=3)
 
 
 class _Router:

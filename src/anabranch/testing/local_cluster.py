@@ -154,6 +154,9 @@ class LocalCluster(FaultCalls):
                 cluster.stop()
             finally:
                 self._last_log = cluster.last_log
+            from anabranch.testing.cluster_log import tell_own_faults
+
+            tell_own_faults(self._last_log)
 
     def __enter__(self) -> Self:
         return self.start()

@@ -24,6 +24,7 @@ from anabranch.core.metadata.image import MetadataDelta, MetadataImage
 from anabranch.core.types import NEVER_MS
 from anabranch.server.clocks import steady_ms
 from anabranch.server.logs import logger
+from anabranch.server.own_faults import tell_unexpected
 
 LOG = logger("diskless")
 
@@ -87,6 +88,7 @@ class LogRowsShell:
         except StorageFault as fault:
             result = fault
         except Exception as fault:  # a call that is not ended would hold up all others
+            tell_unexpected(fault, type(effect).__name__)
             LOG.error("a call failed", call=type(effect).__name__, fault=repr(fault))
             result = StorageFault(f"{type(fault).__name__}: {fault}")
         self.machine.answered(effect, result, steady_ms())

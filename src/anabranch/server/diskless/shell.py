@@ -29,6 +29,7 @@ from anabranch.server.coordinator.front import Front
 from anabranch.server.diskless.upkeep import DisklessUpkeep
 from anabranch.server.logs import logger
 from anabranch.server.objects.store_check import check_commits
+from anabranch.server.own_faults import tell_unexpected
 
 if TYPE_CHECKING:
     from anabranch.core.api.context import Broker
@@ -196,6 +197,7 @@ class DisklessShell:
         except StorageFault as fault:
             result = fault
         except Exception as fault:  # a call that is not ended would hold up all others
+            tell_unexpected(fault, type(effect).__name__)
             LOG.error("a call failed", call=type(effect).__name__, fault=repr(fault))
             result = away(f"{type(fault).__name__}: {fault}")
         self._say(type(effect).__name__, result)
@@ -281,6 +283,7 @@ class DisklessShell:
                 except StorageFault:
                     raise
                 except Exception as fault:  # nothing is taken before this has succeeded
+                    tell_unexpected(fault, "registering at the coordinator")
                     raise unforeseen(fault) from fault
             case admission.Waiting(fault):
                 self._say("Register", fault)
@@ -341,6 +344,7 @@ class DisklessShell:
             except StorageFault as problem:
                 fault = problem
             except Exception as problem:  # what moves would be missed for good
+                tell_unexpected(problem, "watching the coordinator")
                 fault = unforeseen(problem)
             self._say("Watch", fault)
             self._step(broken)
@@ -361,6 +365,7 @@ class DisklessShell:
                 except StorageFault:  # other calls say so
                     break
                 except Exception as fault:  # the rounds go on
+                    tell_unexpected(fault, "a round of measuring")
                     LOG.error("a round of measuring failed", fault=repr(fault))
                     break
                 self._step(lambda _, page=page, told=states: self._machine.measured(page, told))  # type: ignore[misc]
@@ -372,6 +377,7 @@ class DisklessShell:
             try:
                 await carried_out(retention_rounds.rounds(self._broker), self._look_over)
             except Exception as fault:
+                tell_unexpected(fault, "a round of retention")
                 LOG.error("a round of retention failed", fault=repr(fault))
 
     async def _look_over(self, step: retention_rounds.Step) -> Any:

@@ -22,6 +22,7 @@ from anabranch.server.clocks import steady_ms
 from anabranch.server.diskless.shell import unforeseen
 from anabranch.server.diskless.stores import Stores
 from anabranch.server.logs import logger
+from anabranch.server.own_faults import tell_unexpected
 
 if TYPE_CHECKING:
     from anabranch.server.config import NodeConfig
@@ -102,6 +103,7 @@ class StoresAtStart:
                 except StorageFault as fault:
                     self._say(fault)
                 except Exception as fault:  # a node without its stores says so, and goes on
+                    tell_unexpected(fault, "opening the stores of diskless topics")
                     self._say(unforeseen(fault))
                 await asyncio.sleep(RETRY_S)
                 trying = asyncio.get_running_loop().create_task(self._open())

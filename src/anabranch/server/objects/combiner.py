@@ -36,6 +36,7 @@ from anabranch.core.diskless.pause import Pause
 from anabranch.server.chains import carried_out
 from anabranch.server.clocks import steady_ms
 from anabranch.server.logs import logger
+from anabranch.server.own_faults import tell_unexpected
 
 LOG = logger("diskless")
 POLL_MS = 10_000
@@ -62,6 +63,7 @@ class Combiner:
                     rounds(self.rounds, self._maker, POLL_MS), self._make, in_thread=True
                 )
             except Exception as fault:  # the manifests stay, and the rounds go on
+                tell_unexpected(fault, "combining manifests")
                 self.rounds.failed(steady_ms())
                 LOG.error("combining manifests failed", fault=repr(fault))
 

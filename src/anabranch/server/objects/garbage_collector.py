@@ -39,6 +39,7 @@ from anabranch.core.diskless.pause import Pause
 from anabranch.server.chains import carried_out
 from anabranch.server.clocks import steady_ms
 from anabranch.server.logs import logger
+from anabranch.server.own_faults import tell_unexpected
 
 LOG = logger("diskless")
 POLL_MS = 1_000
@@ -84,6 +85,7 @@ class Collector:
         try:
             await carried_out(steps, self._make)
         except Exception as fault:  # the rounds go on; what was left out comes again
+            tell_unexpected(fault, "a round of garbage collection")
             self.rounds.failed(steady_ms())
             LOG.error("a round of garbage collection failed", fault=repr(fault))
 

@@ -18,6 +18,7 @@ from anabranch.core.diskless.objects import ObjectStore, ObjectTaken
 from anabranch.core.diskless.rows import Change, Commit, Committed
 from anabranch.core.errors import StorageFault
 from anabranch.server.logs import logger
+from anabranch.server.own_faults import tell_unexpected
 
 LOG = logger("diskless")
 NOTE = b"anabranch: the name says which commit was the last one of its broker\n"
@@ -74,6 +75,7 @@ class Manifests:
         try:
             return await self.store_due()
         except Exception as fault:  # without manifests no coordinator could be restored
+            tell_unexpected(fault, "storing manifests")
             LOG.error("storing manifests failed", fault=repr(fault))
             return False
 
