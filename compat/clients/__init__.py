@@ -21,6 +21,8 @@ from bench.servers import ROOT
 HERE = Path(__file__).resolve().parent
 CACHE = ROOT / ".cache" / "clients"
 KAFKAJS = "2.2.4"
+KAFKA_PYTHON = "2.0.2"
+"""Of 2020, and still what many programs pin. It asks in old versions only."""
 SPARK = "4.2.0"
 VERSITYGW = "v1.8.0"
 FAKE_GCS = "v1.56.1"
@@ -97,6 +99,22 @@ def kcat_command() -> tuple[list[str], dict[str, str]]:
     libraries = {str(each.parent) for each in (CACHE / "kcat").rglob("librdkafka.so*")}
     path = ":".join(sorted(libraries))
     return [str(CACHE / "kcat" / "usr" / "bin" / "kcat")], {**os.environ, "LD_LIBRARY_PATH": path}
+
+
+def fetch_kafka_python() -> None:
+    """Install an old kafka-python into an environment of its own: tests use a later one."""
+    once("kafka-python", KAFKA_PYTHON, _install_kafka_python)
+
+
+def _install_kafka_python(folder: Path) -> None:
+    run([sys.executable, "-m", "venv", folder / "venv"], folder)
+    pip = folder / "venv" / "bin" / "pip"
+    run([pip, "install", "--quiet", f"kafka-python=={KAFKA_PYTHON}"], folder)
+
+
+def kafka_python() -> Path:
+    """The Python that has it."""
+    return CACHE / "kafka-python" / "venv" / "bin" / "python"
 
 
 def fetch_kafkajs() -> None:
@@ -199,6 +217,7 @@ def versions() -> dict[str, str]:
     return {
         "kcat": kcat_version(),
         "kafkajs": KAFKAJS,
+        "kafka-python": KAFKA_PYTHON,
         "franz-go": go_version("franz", "twmb/franz-go"),
         "sarama": go_version("sarama", "IBM/sarama"),
         "confluent-kafka": confluent_kafka.__version__,

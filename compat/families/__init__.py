@@ -12,6 +12,7 @@ FAMILIES = (
     "dump",
     "folder",
     "kcat",
+    "old_clients",
     "kafkajs",
     "franz",
     "sarama",
