@@ -21,6 +21,7 @@ from tests.conftest import OWN_FAULTS
 
 from anabranch.client.connection import ConnectionLost
 from anabranch.core.errors import ApiError, Bug, ErrorCode, StorageFault
+from anabranch.core.outcome import Wait
 from anabranch.core.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from anabranch.server import own_faults
 from anabranch.server.link import Link
@@ -49,18 +50,47 @@ async def asked(service):
     return client
 
 
-async def test_an_answer_that_a_bug_keeps_from_being_sent_is_told(serve, monkeypatch):
-    """As a loan was once joined with bytes: the loop closes the connection."""
+async def test_an_answer_that_a_bug_keeps_from_being_sent_ends_its_connection_and_no_other(
+    serve, monkeypatch
+):
+    """As a loan was once joined with bytes. Another client's request has its answer made."""
+    real, broken = Link.send, []
 
-    def broken(_link, _pieces, _size):
-        raise TypeError("sequence item 2: expected a bytes-like object")
+    def send(link, pieces, size):
+        if link in broken:
+            raise TypeError("sequence item 2: expected a bytes-like object")
+        real(link, pieces, size)
 
-    monkeypatch.setattr(Link, "send", broken)
+    def wait_or_wake(world, request, now_ms):
+        if request.connection_id == 1:
+            return Wait(("key",), now_ms + 60_000, lambda *_when: ApiVersionsResponse())
+        world.changed.add("key")
+        return ApiVersionsResponse()
+
+    monkeypatch.setattr(Link, "send", send)
+    service = await serve(handler(18, wait_or_wake))
+    first = await asked(service)
+    await eventually(lambda: len(service.dispatcher.purgatory))
+    [connection] = service.acceptor.connections
+    broken.append(connection._link)
+    second = await asked(service)
+    assert (await second.answer(18, VERSION))[0] == 1
+    assert await first.ended()
+    assert service.dispatcher.own_faults.counts == {CONNECTION: 1, EXCEPTION: 0}
+    one_line("closing a connection", "TypeError: sequence item 2", "test_own_faults.py")
+    assert len(service.acceptor.connections) == 1
+
+
+async def test_what_a_bug_breaks_while_requests_are_read_ends_the_connection(serve, monkeypatch):
     service = await serve(handler(18, answer))
+
+    def broken(_connection, _frame):
+        raise TypeError("on purpose")
+
+    monkeypatch.setattr(service.dispatcher, "handle", broken)
     assert await (await asked(service)).ended()
     assert service.dispatcher.own_faults.counts == {CONNECTION: 1, EXCEPTION: 1}
-    assert "TypeError: sequence item 2" in OWN_FAULTS[0]
-    assert "test_own_faults.py" in OWN_FAULTS[0]
+    assert "TypeError: on purpose" in OWN_FAULTS[0]
     assert "closing a connection" in OWN_FAULTS[1]
 
 

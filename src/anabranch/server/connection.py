@@ -35,6 +35,7 @@ from anabranch.core.node.turns import NEW, SHORT, SHORT_NS, learn
 from anabranch.core.types import SIZE_BYTES, Piece
 from anabranch.server.link import Link, is_of_peer
 from anabranch.server.other_protocols import SMALLEST_GREETING, other_protocol
+from anabranch.server.own_faults import described
 from anabranch.server.receive_memory import ReceiveMemory
 
 if TYPE_CHECKING:
@@ -461,7 +462,7 @@ class Connection(asyncio.BufferedProtocol):
         self._dispatcher.sent_bytes += size
         try:
             self._link.send(out, size)
-        except OSError as fault:
+        except Exception as fault:  # whatever it is, it ends no other connection of this step
             self._cannot_send(fault)
         else:
             self._sending = self._sending and not self._link.is_busy
@@ -477,7 +478,7 @@ class Connection(asyncio.BufferedProtocol):
     def _cannot_send(self, fault: BaseException) -> None:
         """Part of an answer may have left, and its length was promised."""
         if not is_of_peer(fault):
-            why = f"an answer could not be sent to its end: {fault}"
+            why = f"an answer could not be sent to its end: {described(fault)}"
             self._admission.hung_up(self, why, is_own_fault=True)
         self.drop()
 

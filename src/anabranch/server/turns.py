@@ -69,7 +69,8 @@ class LoopTurns:
         try:
             connection.run_queued(until_ns)
         except Exception as fault:  # as the loop does where it calls a connection itself
-            told = {"message": "requests of a connection were not run", "exception": fault}
+            message = "requests of a connection were not run"
+            told = {"message": message, "exception": fault, "protocol": connection}
             asyncio.get_running_loop().call_exception_handler(told)
             connection.drop()
         self.turns.served(connection, thread_time_ns() - begun_ns)
