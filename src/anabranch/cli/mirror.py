@@ -28,6 +28,7 @@ from anabranch.cli.spark import LOCAL, faults_with_remedies, need_package
 if TYPE_CHECKING:
     from anabranch.core.mirror.config import Config, Flow
     from anabranch.pipelines.mirror.driver import Totals
+    from anabranch.pipelines.mirror.failover import Plan
     from anabranch.pipelines.mirror.lag import FlowLag
 
 T = TypeVar("T")
@@ -266,3 +267,99 @@ def _flow(config: Config, name: str | None) -> Flow:
         return flow_of(config, name)
     except LookupError as fault:
         raise click.UsageError(str(fault)) from None
+
+
+plan_option = click.option("--plan", "only_plan", is_flag=True, help="Only show it: the default.")
+execute_option = click.option("--execute", is_flag=True, help="Do the steps marked with *.")
+
+
+@command.command(epilog="Example: anabranch mirror failover mm2.properties --plan")
+@properties_argument
+@flow_option
+@plan_option
+@execute_option
+@json_option
+def failover(
+    properties: Path, flow_name: str | None, only_plan: bool, execute: bool, as_json: bool
+) -> None:
+    """Plan or execute the move of groups from the source of a flow to its target.
+
+    Shows what each group would read again, which records never arrived, which topics have other
+    records, and each step with how to undo it.
+    """
+    from anabranch.pipelines.mirror.failover import failover_plan
+
+    config = _config(properties)
+    flow = _flow(config, flow_name)
+    _go(config, flow, failover_plan(flow), execute=execute and not only_plan, as_json=as_json)
+
+
+@command.command(epilog="Example: anabranch mirror failback mm2.properties --plan")
+@properties_argument
+@flow_option
+@plan_option
+@execute_option
+@json_option
+def failback(
+    properties: Path, flow_name: str | None, only_plan: bool, execute: bool, as_json: bool
+) -> None:
+    """Plan or execute the move of groups from the target of a flow back to its source."""
+    from anabranch.pipelines.mirror.failover import failback_plan
+
+    config = _config(properties)
+    flow = _flow(config, flow_name)
+    plan = failback_plan(config, flow)
+    _go(config, flow, plan, execute=execute and not only_plan, as_json=as_json)
+
+
+def _go(
+    config: Config, flow: Flow, planning: Awaitable[Plan], *, execute: bool, as_json: bool
+) -> None:
+    import msgspec
+
+    from anabranch.pipelines.mirror.failover import execute as carry_out
+
+    async def work() -> Plan:
+        plan = await planning
+        if execute and not plan.blocked:
+            await carry_out(plan, config, flow)
+        return plan
+
+    plan = _run(work())
+    if as_json:
+        print_json(msgspec.to_builtins(plan))
+    else:
+        _say_plan(plan)
+    if execute and plan.blocked:
+        raise click.exceptions.Exit(1)
+
+
+def _say_plan(plan: Plan) -> None:
+    click.echo(f"{plan.kind} of {plan.flow}: to {plan.to}")
+    if plan.groups:
+        print_table(
+            ("GROUP", "FROM", "AT", "TO", "AT", "NOW", "READ AGAIN"),
+            [
+                (each.group, f"{each.from_topic}-{each.partition}", each.from_offset,
+                 f"{each.topic}-{each.partition}", each.offset,
+                 "-" if each.now < 0 else each.now,
+                 "unknown" if each.read_again is None else each.read_again)
+                for each in plan.groups
+            ],
+        )  # fmt: skip
+    for missing in plan.missing:
+        click.echo(
+            f"{missing.topic}-{missing.partition}: {missing.records:,} record(s) from offset "
+            f"{missing.first} on have not arrived."
+        )
+    for ahead in plan.ahead:
+        click.echo(
+            f"{ahead.topic}-{ahead.partition} is ahead: {ahead.records:,} offset(s) from "
+            f"{ahead.first} on are not from the mirror."
+        )
+    for number, step in enumerate(plan.steps, 1):
+        mark = "done" if step.done else "*" if step.is_ours else " "
+        click.echo(f"{number}. {mark} {step.what}")
+        click.echo(f"     undo: {step.undo}")
+    for sentence in (*plan.notes, *plan.blocked):
+        click.echo(sentence)

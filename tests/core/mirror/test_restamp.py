@@ -179,7 +179,7 @@ def test_a_batch_that_compaction_emptied_is_left_out():
 def test_a_record_beyond_the_limit_is_named_with_its_offset():
     batch = build_batch([Record(7, 1, b"k", b"v"), Record(8, 1, b"k", b"v" * 500)], base_offset=7)
     with pytest.raises(RecordTooLarge, match=r"offset 8 makes a batch of 57. bytes") as caught:
-        repacked(batch, [0], Codec.NONE, 300)
+        list(repacked(batch, [0], Codec.NONE, 300))
     assert caught.value.offset == 8
 
 

@@ -25,16 +25,19 @@ def batch(first, count, **more):
     return build_batch(records, **more)
 
 
-def mirror(clusters, topic, more, *, seconds=2.0, slots=1):
+def mirror(clusters, topic, more, *, seconds=2.0, slots=1, flow=0, during=None):
     """Mirror one topic for a wave; the answers."""
-    config = clusters.config(topics=topic, **more)
+    config = clusters.config(**{"topics": topic, **more})
 
     async def work():
-        state = FlowState(config.flows[0], print)
+        state = FlowState(config.flows[flow], print)
         try:
             await state.open()
             await state.topics.refresh(state.source, state.target)
-            return await run_slots(await state.plan(slots), seconds)
+            wave = asyncio.create_task(run_slots(await state.plan(slots), seconds))
+            if during is not None:
+                await asyncio.to_thread(during)
+            return await wave
         finally:
             await state.close()
 

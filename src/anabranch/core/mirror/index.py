@@ -1,6 +1,6 @@
 """The exact index: where each record of a partition of the source landed on the target.
 
-    key    topic STRING (at the source) | partition INT32 | upstream INT64 (of its first run)
+    key    topic STRING (at the source) | partition INT32 | downstream INT64 (of its first run)
     value  version INT16 = 0 | flags INT8 (1: nothing was mirrored before it) |
            topic id at the source 16 bytes | topic id on the target 16 bytes |
            leader epoch INT32 (at the source, of its last batch, -1 unknown) |
@@ -73,7 +73,7 @@ class Chunk(msgspec.Struct, frozen=True):
     @property
     def key(self) -> bytes:
         """The key of its record."""
-        return chunk_key(self.topic, self.partition, self.runs[0].upstream)
+        return chunk_key(self.topic, self.partition, self.runs[0].downstream)
 
     def grown(self, run: IndexRun, leader_epoch: int = UNKNOWN_EPOCH) -> Chunk | None:
         """The chunk with one more run at its end; None when it is full, or the source has gone
@@ -91,10 +91,11 @@ class Chunk(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, runs=runs, leader_epoch=leader_epoch)
 
 
-def chunk_key(topic: str, partition: int, upstream: int) -> bytes:
-    """The key of the chunk whose first run is at an offset of the source."""
+def chunk_key(topic: str, partition: int, downstream: int) -> bytes:
+    """The key of the chunk whose first run is at an offset of the target: that never comes twice,
+    while offsets of the source do, after a crash."""
     raw = topic.encode()
-    return _INT16.pack(len(raw)) + raw + _KEY_END.pack(partition, upstream)
+    return _INT16.pack(len(raw)) + raw + _KEY_END.pack(partition, downstream)
 
 
 def chunk_value(chunk: Chunk) -> bytes:
@@ -112,11 +113,11 @@ def chunk_value(chunk: Chunk) -> bytes:
 
 
 def read_key(key: bytes) -> tuple[str, int, int]:
-    """(topic, partition, upstream offset) of a record's key. Raises ForeignRecord."""
+    """(topic, partition, downstream offset) of a record's key. Raises ForeignRecord."""
     try:
         (size,) = _INT16.unpack_from(key, 0)
-        partition, upstream = _KEY_END.unpack_from(key, 2 + size)
-        return key[2 : 2 + size].decode(), partition, upstream
+        partition, downstream = _KEY_END.unpack_from(key, 2 + size)
+        return key[2 : 2 + size].decode(), partition, downstream
     except (error, UnicodeDecodeError) as fault:
         raise ForeignRecord(str(fault)) from None
 

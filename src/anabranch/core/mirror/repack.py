@@ -9,7 +9,7 @@ records; this one judges what that one declines.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from anabranch.core.mirror.restamp import Outgoing, runs_of
 from anabranch.core.types import Buffer
@@ -31,23 +31,26 @@ class RecordTooLarge(Exception):
 
 def repacked(
     records: Buffer, positions: Sequence[int], codec: Codec, limit_bytes: int
-) -> list[Outgoing]:
-    """The records of the batches at some positions as batches of `codec`. Raises RecordTooLarge,
-    and ProtocolError for records that are not what they claim to be."""
+) -> Iterator[Outgoing]:
+    """The records of the batches at some positions as batches of `codec`, in order. Raises
+    RecordTooLarge when it comes to such a record, and ProtocolError, before there is any batch, for
+    records that are not what they claim to be."""
     plain = [record for position in positions for record in decode_records(records, position)]
-    return encoded(plain, codec, limit_bytes)
+    yield from encoded(plain, codec, limit_bytes)
 
 
-def encoded(records: Sequence[Record], codec: Codec, limit_bytes: int) -> list[Outgoing]:
-    """Records as batches, halved until each is within the limit. Raises RecordTooLarge."""
+def encoded(records: Sequence[Record], codec: Codec, limit_bytes: int) -> Iterator[Outgoing]:
+    """Records as batches, halved until each is within the limit. Raises RecordTooLarge when it
+    comes to such a record."""
     if not records:
-        return []
+        return
     numbered = [each._replace(offset=index) for index, each in enumerate(records)]
     batch = build_batch(numbered, codec=codec)
     if len(batch) <= limit_bytes:
-        return [Outgoing(batch, runs_of(each.offset for each in records))]
+        yield Outgoing(batch, runs_of(each.offset for each in records))
+        return
     if len(records) == 1:
         raise RecordTooLarge(records[0].offset, len(batch), limit_bytes)
     middle = len(records) // 2
-    halves = records[:middle], records[middle:]
-    return [each for half in halves for each in encoded(half, codec, limit_bytes)]
+    yield from encoded(records[:middle], codec, limit_bytes)
+    yield from encoded(records[middle:], codec, limit_bytes)

@@ -91,7 +91,7 @@ class Packer:
 
     def _from_middle(
         self, part: FetchedPart, first: tuple[int, BatchHeader], fit: Fit
-    ) -> list[Outgoing]:
+    ) -> Iterator[Outgoing]:
         """What is to be mirrored of a batch that begins before the position."""
         position, header = first
         try:
@@ -99,17 +99,18 @@ class Packer:
         except ProtocolError as problem:
             raise _damaged(part, header, str(problem)) from None
         codec = codec_of(Group([first], True), fit)
-        return encoded([each for each in records if each.offset >= part.start], codec,
-                       fit.limit_bytes)  # fmt: skip
+        wanted = [each for each in records if each.offset >= part.start]
+        return encoded(wanted, codec, fit.limit_bytes)
 
-    def _opened(self, part: FetchedPart, group: Group, fit: Fit) -> list[Outgoing]:
+    def _opened(self, part: FetchedPart, group: Group, fit: Fit) -> Iterator[Outgoing]:
         codec = codec_of(group, fit)
         try:
             made = merged(part.records, group, codec) if self._compiled else None
             if made is not None and len(made.batch) <= fit.limit_bytes:
-                return [made]
+                yield made
+                return
             positions = [position for position, _ in group.members]
-            return repacked(part.records, positions, codec, fit.limit_bytes)
+            yield from repacked(part.records, positions, codec, fit.limit_bytes)
         except ProtocolError as problem:
             raise _damaged(part, group.members[0][1], str(problem)) from None
 

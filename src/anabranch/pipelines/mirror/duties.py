@@ -24,6 +24,7 @@ from anabranch.core.mirror.index import Chunk, IndexRun, below
 from anabranch.core.mirror.policy import HEARTBEATS
 from anabranch.core.types import EARLIEST
 from anabranch.core.wire.records import Record, build_batch
+from anabranch.pipelines.mirror.acls import sync_acls
 from anabranch.pipelines.mirror.clusters import cluster_of
 from anabranch.pipelines.mirror.driver_flow import INDEX_PARTITIONS, FlowState
 from anabranch.pipelines.mirror.groups import Groups, write_records
@@ -110,6 +111,9 @@ class Duties:
         if flow.on("sync.topic.configs.enabled"):
             seconds = flow.number("sync.topic.configs.interval.seconds")
             await do(f"{name} settings", now, seconds, self._sync_configs)
+        if flow.on("sync.topic.acls.enabled"):
+            seconds = flow.number("sync.topic.acls.interval.seconds")
+            await do(f"{name} ACLs", now, seconds, lambda: sync_acls(self._state))
         await self._tick_groups(now)
 
     async def _tick_groups(self, now: float) -> None:
@@ -140,7 +144,7 @@ class Duties:
             self._unsynced.clear()
             return
         most_lag = self._flow.number("offset.lag.max")
-        latest = {(each.topic, each.partition, each.runs[0].upstream): each
+        latest = {(each.topic, each.partition, each.runs[0].downstream): each
                   for each in self._unsynced}  # fmt: skip
         found = []
         for chunk in latest.values():

@@ -25,7 +25,7 @@ class Ledger:
     def __init__(self, policy: Policy) -> None:
         self.positions: dict[Place, int] = {}
         self.chunks: dict[Place, dict[int, Chunk]] = defaultdict(dict)
-        """Place -> upstream offset of the first run -> chunk."""
+        """Place -> the target's offset of the first run -> chunk."""
         self.positions_read_to: dict[int, int] = {}
         self.index_read_to: dict[int, int] = {}
         self.foreign = 0
@@ -64,7 +64,7 @@ class Ledger:
         chunks = []
         for record in records:
             try:
-                topic, partition, upstream = read_key(record.key or b"")
+                topic, partition, downstream = read_key(record.key or b"")
                 chunk = (
                     None if record.value is None else read_chunk(record.key or b"", record.value)
                 )
@@ -73,15 +73,15 @@ class Ledger:
                 continue
             self._indexes.pop((topic, partition), None)
             if chunk is None:
-                self.chunks[topic, partition].pop(upstream, None)
+                self.chunks[topic, partition].pop(downstream, None)
             else:
-                self.chunks[topic, partition][upstream] = chunk
+                self.chunks[topic, partition][downstream] = chunk
                 chunks.append(chunk)
         return chunks
 
     def take_chunk(self, chunk: Chunk) -> None:
         """A chunk that is known already."""
-        self.chunks[chunk.topic, chunk.partition][chunk.runs[0].upstream] = chunk
+        self.chunks[chunk.topic, chunk.partition][chunk.runs[0].downstream] = chunk
         self._indexes.pop((chunk.topic, chunk.partition), None)
 
     def newest(self, place: Place) -> Chunk | None:

@@ -43,6 +43,10 @@ ROUND_BYTES = 16 << 20
 PAUSE_SECONDS = 1.0
 LOOK_SECONDS = 0.25
 """How often an idle slot looks at the clock."""
+ASK_SECONDS = 10.0
+"""For where a partition begins at the source: a new leader is known in less."""
+AT_ONCE = 16
+"""Partitions that are asked about at the same time."""
 MOST_NOTES = 50
 TROUBLE = (ApiError, ConnectionLost, ProduceFailed, MustAbort, CommitUnknown, ReadingStalled)
 
@@ -89,6 +93,8 @@ class Slot:
         self._packer = Packer(read_committed=work.flow.read_committed)
         self._tracks: dict[Place, Track] = {}
         self._noted_at = 0.0
+        self._deciding: set[asyncio.Task[None]] = set()
+        self._asking = asyncio.Semaphore(AT_ONCE)
 
     def _left(self) -> float:
         return self._deadline - asyncio.get_running_loop().time()
@@ -125,6 +131,8 @@ class Slot:
                 fetching = asyncio.create_task(reader.run())
                 await self._copy(source, reader, writer, fetching)
             finally:
+                for each in self._deciding:
+                    each.cancel()
                 if fetching is not None:
                     fetching.cancel()
                     with suppress(asyncio.CancelledError, *TROUBLE):
@@ -155,20 +163,35 @@ class Slot:
             position = ledger.positions.get(each.place)
             others = _others(each, chunk)
             if position is None or any(others):
-                await self._decide(source, reader, each, chunk, position, others)
+                self._decide_later(source, reader, each, chunk, position, others)
             else:
                 self._track(reader, each, chunk, Start(position + 1, False))
 
-    async def _decide(
+    def _decide_later(
         self, source: Cluster, reader: Reader, each: PartitionWork, chunk: Chunk | None,
         position: int | None, others: tuple[bool, bool] = (False, False),
     ) -> None:  # fmt: skip
-        """Begin a partition whose position does not say it all."""
+        """Begin a partition whose position does not say it all, while the others go on."""
+        work = self._decide(source, reader, each, chunk, position, others)
+        task = asyncio.create_task(work)
+        self._deciding.add(task)
+        task.add_done_callback(self._deciding.discard)
+
+    async def _decide(
+        self, source: Cluster, reader: Reader, each: PartitionWork, chunk: Chunk | None,
+        position: int | None, others: tuple[bool, bool],
+    ) -> None:  # fmt: skip
+        name = f"{each.topic}-{each.partition}"
         try:
-            starts = await list_offsets(source, each.topic, EARLIEST, [each.partition])
-            ends = await list_offsets(source, each.topic, LATEST, [each.partition])
-        except ApiError as fault:
-            reader.stop(each.place, Stopped(f"{each.topic}-{each.partition}: {fault}", fault.code))
+            async with self._asking, asyncio.timeout(ASK_SECONDS):
+                starts = await list_offsets(source, each.topic, EARLIEST, [each.partition])
+                ends = await list_offsets(source, each.topic, LATEST, [each.partition])
+        except TimeoutError:
+            why = f"{name}: the source does not say where it begins; was it deleted?"
+            reader.stop(each.place, Stopped(why))
+            return
+        except (ApiError, ConnectionLost) as fault:
+            reader.stop(each.place, Stopped(f"{name}: {fault}"))
             return
         start = start_of(
             each.place, position, log_start=starts[each.partition], log_end=ends[each.partition],
@@ -196,16 +219,20 @@ class Slot:
             await reader.arrived(min(left, LOOK_SECONDS))
             if fetching.done():
                 fetching.result()
-            await self._look_at_stopped(source, reader)
+            self._look_at_stopped(source, reader)
             await self._round(writer, reader, reader.take(ROUND_BYTES))
             await self._note_if_due(writer)
+        for place, stopped in reader.stopped.items():
+            if stopped.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+                self.answer.faults.setdefault(f"{place[0]}-{place[1]}", stopped.why)
         await self._write_notes(writer)
 
-    async def _look_at_stopped(self, source: Cluster, reader: Reader) -> None:
+    def _look_at_stopped(self, source: Cluster, reader: Reader) -> None:
         for place, stopped in list(reader.stopped.items()):
             track = self._tracks.pop(place, None)
             if track is not None and stopped.code is ErrorCode.OFFSET_OUT_OF_RANGE:
-                await self._decide(source, reader, track.work, track.chunk, track.position)
+                self._decide_later(source, reader, track.work, track.chunk, track.position)
+                reader.stopped.pop(place)
                 continue
             self.answer.faults.setdefault(f"{place[0]}-{place[1]}", stopped.why)
 
