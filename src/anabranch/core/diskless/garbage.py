@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from anabranch.core.metadata.image import MetadataImage
 
 MARK_AT_ONCE = 1000
-DELETE_AT_ONCE = 500
-"""A step holds the coordinator's and the store's attention for well below a second."""
+DELETE_AT_ONCE = 1000
+"""A step holds up the coordinator for well below a second. S3 deletes as many in one request, and a
+folder syncs each of its 256 folders once for all of them."""
 STEP_PAUSE_MS = 20
 """Between steps of a round, in which commits have their turn: with it still tens of thousands of
 rows a second, which is more than commits make."""
