@@ -7,8 +7,9 @@ from itertools import product
 
 import pytest
 from tests.core.log.compacting import IO_BYTES, MAP_BYTES, batches_of
-from tests.core.log.support import KEY, NOW_MS, TOPIC_ID, append, reopen, sync
+from tests.core.log.support import KEY, NOW_MS, TOPIC_ID, append, marker, reopen, sync
 
+from anabranch.core.errors import CorruptLog
 from anabranch.core.log import cleanable, cleaner, compaction
 from anabranch.core.log.config import LogConfig
 from anabranch.core.log.log import Log
@@ -206,3 +207,33 @@ def test_segments_that_a_pass_reads_do_not_expire_meanwhile():
     assert world.log.segments[0].base_offset == 0
     assert look_after(world.log, NOW_MS, 3, is_cleaning=False)
     assert world.log.segments[0].base_offset == 2
+
+
+@pytest.mark.parametrize("committed", [True, False])
+@pytest.mark.parametrize("is_promised", [False, True])
+def test_rot_in_a_marker_that_a_pass_went_by_is_found_and_costs_no_record(committed, is_promised):
+    """The marker was synced; then its disk rotted it, and the process died. What lies behind the
+    recovery point would be cut without a word, and the transaction could end the other way: by then
+    the pass has removed the record that would count. So the recovery point covers the marker."""
+    world = World()
+    run(world, world.steps())
+    mine = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
+    append(world.log, build_batch([Record(0, NOW_MS, b"k", b"of 7")], **mine))
+    world.log.roll(NOW_MS)
+    sync(world.log)
+    if is_promised:  # by the checkpoint that is written every minute
+        world.folder.checkpoint()
+    marked = world.log.active.size
+    end = marker(7, committed=committed)
+    world.log.append_as_leader(end, leader_epoch=0, now_ms=NOW_MS, client=False)
+    sync(world.log)
+    run(world, world.steps())
+    assert [each.value for one in batches_of(world.log)[:-1] for each in decode_records(one)] == (
+        [b"of 7"] if committed else [b"3"]
+    )
+    path = world.log.active.file.path
+    world.log.files.contents[path][marked + 70] ^= 1
+    again = LogFolder(world.log.files, "data")
+    assert again.partitions()
+    with pytest.raises(CorruptLog):
+        again.open_log(KEY, TOPIC_ID, CONFIG, now_ms=NOW_MS)

@@ -138,9 +138,11 @@ def install(
     """Put the segments that a pass has made in place; raises Stale, StorageFault.
 
     `before` is what it has read. The steps of one folder must not mix with those of
-    another pass: both write drafts of the same checkpoints."""
+    another pass: both write drafts of the same checkpoints. The recovery point covers what was read
+    and the markers that it went by: rot in either is found, and not cut without a word."""
     place = log.topic_partition
-    if folder.promised(place) < outcome.upto:
+    needed = log.flushed_offset if outcome.is_decided_later else outcome.upto
+    if folder.promised(place) < needed:
         yield from _checkpoint(folder, log, before, lambda: folder.draft_synced(place), is_hosted)
     log.compacted_to = max(log.compacted_to, outcome.upto)
     for new in outcome.segments:

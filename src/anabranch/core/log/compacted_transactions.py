@@ -42,6 +42,11 @@ class Transactions:
         self.kept: list[AbortedRange] = []
         """Ranges whose markers stay: for the new transaction index."""
 
+    @property
+    def are_open(self) -> bool:
+        """Whether a transaction has records among what was shown, and its marker is not."""
+        return bool(self._committed or self._seen)
+
     def _advance(self, offset: int) -> None:
         while self._coming and self._coming[0].first_offset <= offset:
             entry = self._coming.popleft()

@@ -157,6 +157,8 @@ class Outcome(msgspec.Struct):
     written_bytes: int = 0
     read_records: int = 0
     kept_records: int = 0
+    is_decided_later: bool = False
+    """Whether a marker behind `upto` decides about a record before it."""
 
 
 def run(files: Files, job: Job) -> Iterator[int | Outcome]:
@@ -171,6 +173,7 @@ def run(files: Files, job: Job) -> Iterator[int | Outcome]:
     transactions, epochs = Transactions(job.aborted, snapshots), LeaderEpochs()
     for group in _groups(files, job, outcome.upto):
         yield from _Cleaner(files, job, key_map, transactions, epochs, group, outcome).steps()
+    outcome.is_decided_later = transactions.are_open
     yield outcome
 
 

@@ -10,6 +10,16 @@ UNDECIDED_TESTS = "tests/core/log/test_compaction_of_undecided.py"
 
 MUTANTS = (
     Mutant(
+        name="marker-behind-the-recovery-point",
+        rule="the recovery point covers the markers that a pass of compaction goes by",
+        module="anabranch.core.log.cleaner",
+        old="log.flushed_offset if outcome.is_decided_later else outcome.upto",
+        new="outcome.upto",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/log/test_cleaner.py"
+        "::test_rot_in_a_marker_that_a_pass_went_by_is_found_and_costs_no_record",
+    ),
+    Mutant(
         name="compaction-forgets-the-last-value",
         rule="the newest record of a key stays",
         module="anabranch.core.log.record_walk",
