@@ -384,7 +384,7 @@ def test_with_auto_reconcile_off_drift_stays_and_is_said_once():
 @given(st.sets(st.integers(1, 6)), st.sets(st.integers(1, 6)), st.integers(1, 3))
 @example({4}, set(), 3)
 def test_with_auto_reconcile_off_a_living_broker_of_its_racks_leads(survivors, closed, width):
-    """Whoever dies and whoever is cordoned; or it is said why nobody leads."""
+    """Whichever brokers die and are cordoned; or it is said why it has no leader."""
     world = racked_world(1, 2, 3, 4, 5, 6, **{RECONCILE.replace(".", "_"): "false"})
     diskless(world)
     assert reassign(world, "t", 0, [1, 2, 3][:width]) == (0, None)

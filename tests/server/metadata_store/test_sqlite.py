@@ -81,7 +81,7 @@ asyncio.run(main())
 async def test_a_controller_that_is_frozen_in_its_append_costs_nothing_but_time(
     tmp_path, monkeypatch, lock, is_killed
 ):
-    """It keeps SQLite's lock, which nobody can take from it: others wait, and say for what. What it
+    """It keeps SQLite's lock, which no process can take from it: others wait, and say for what. What it
     was about to append is whole or not there, and its lease is taken in order afterwards."""
     monkeypatch.setattr(sqlite_file, "BUSY_TIMEOUT_S", 0.05)
     path = tmp_path / "metadata.db"

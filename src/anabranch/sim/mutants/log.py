@@ -160,8 +160,9 @@ MUTANTS = (
         module="anabranch.core.log.truncation",
         old="    if log.replaced:\n        log.files.sync_dir",
         new="    if False:\n        log.files.sync_dir",
-        seed=61000483,
-        caught_by="L1",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/log/test_cleaner.py"
+        "::test_a_log_that_is_cut_and_filled_under_a_pass_keeps_what_it_is_filled_with[3--1]",
     ),
     Mutant(
         name="clean-point-above-the-end",

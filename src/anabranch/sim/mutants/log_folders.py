@@ -58,8 +58,9 @@ MUTANTS = (
         module="anabranch.core.broker.registration.registration",
         old="self._notes is not None and self._notes.lacking",
         new="False",
-        seed=60022979,
-        caught_by="L4",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/broker/test_registration.py"
+        "::test_a_folder_that_took_no_account_takes_it_with_a_heartbeat_once_it_has_room",
     ),
     Mutant(
         name="attempt-alone-is-noted",

@@ -85,7 +85,7 @@ MUTANTS = (
         module=IN_SYNC,
         old="follower.end_offset < max(replica.high_watermark, replica.epoch_start_offset)",
         new="follower.end_offset < replica.high_watermark",
-        seed=54000000135,
+        seed=56000000135,
         caught_by="L4",
     ),
     Mutant(

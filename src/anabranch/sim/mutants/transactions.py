@@ -26,8 +26,9 @@ MUTANTS = (
         "        raise ApiError(ErrorCode.PRODUCER_FENCED)\n"
         "    if before.state in DECIDED",
         new="    if before.state in DECIDED",
-        seed=22000000147,
-        caught_by="zombie",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/coordination/transactions/test_coordinator.py"
+        "::test_a_second_producer_fences_the_first",
     ),
     Mutant(
         name="late-transaction-is-not-fenced",
@@ -35,8 +36,9 @@ MUTANTS = (
         module=f"{TRANSACTIONS}.transaction",
         old="become(PREPARE_EPOCH_FENCE, producer_epoch=_raised(before))\n",
         new="become(PREPARE_EPOCH_FENCE, producer_epoch=before.producer_epoch)\n",
-        seed=131,
-        caught_by="aborted-read",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/coordination/transactions/test_coordinator.py"
+        "::test_a_second_producer_aborts_the_transaction_of_the_first",
     ),
     Mutant(
         name="partition-without-a-marker",

@@ -4,7 +4,7 @@ What: every so often it counts how long brokers are unreachable (`absence.py`), 
 have changed (`racks.py`), and makes the next steps of partitions that are not as they should be
 (`reconciliation.py`), at most `diskless.managed.rf.max.moves.per.sec` of them a second. With
 `diskless.managed.rf.auto.reconcile` off it makes none, and says so; only a partition of which no
-replica lives still gets a living one in its racks, since nobody could use it.
+replica lives still gets a living one in its racks, since no client could use it.
 
 Why a list of partitions to look at, and not a look at all of them: a broker that dies concerns what
 it had, and nothing concerns a million partitions but a rack that comes or goes. Rules kept: every
