@@ -20,6 +20,7 @@ from anabranch.server.address_limits import AddressLimits
 from anabranch.server.clocks import steady_ms
 from anabranch.server.connection import Connection
 from anabranch.server.dispatch import Dispatcher
+from anabranch.server.line_limit import LineLimit
 from anabranch.server.logs import logger
 from anabranch.server.own_faults import CONNECTION
 from anabranch.server.receive_memory import ReceiveMemory
@@ -82,9 +83,7 @@ class Acceptor:
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None
         self._warned_at = 0.0
-        self._bad_since = 0
-        self._bad_lines = 0
-        self._unsaid = 0
+        self._bad_lines = LineLimit(BAD_LINES_A_SECOND)
         self.largest_request_bytes = self._limits.socket_request_max_bytes
 
     @property
@@ -198,18 +197,11 @@ class Acceptor:
             about = {"listener": self.name, "peer": connection.host, "why": why}
             self._dispatcher.own_faults.note(CONNECTION, "closing a connection", **about)
             return
-        now = steady_ms()
-        if now - self._bad_since >= 1000:
-            self._bad_since, self._bad_lines = now, 0
-        self._bad_lines += 1
-        if self._bad_lines > BAD_LINES_A_SECOND:
-            self._unsaid += 1
-            return
-        more = {"unsaid": self._unsaid} if self._unsaid else {}
-        self._unsaid = 0
-        LOG.warning(
-            "closing a connection", listener=self.name, peer=connection.host, why=why, **more
-        )
+        more = self._bad_lines.take(steady_ms())
+        if more is not None:
+            LOG.warning(
+                "closing a connection", listener=self.name, peer=connection.host, why=why, **more
+            )
 
     def _refuse(self, connection: Connection, limit: str) -> str:
         self.refused_total += 1

@@ -19,6 +19,7 @@ from typing import Any
 
 from anabranch.core.errors import ApiError, ProtocolError, StorageFault
 from anabranch.server.clocks import steady_ms
+from anabranch.server.line_limit import LineLimit
 from anabranch.server.logs import logger
 
 LOG = logger("own_faults")
@@ -36,23 +37,14 @@ class OwnFaults:
 
     def __init__(self) -> None:
         self.counts = {CONNECTION: 0, EXCEPTION: 0}
-        self._since_ms = 0
-        self._lines = 0
-        self._unsaid = 0
+        self._lines = LineLimit(LINES_A_SECOND)
 
     def note(self, kind: str, sentence: str, **about: Any) -> None:
         """One more of a kind."""
         self.counts[kind] += 1
-        now_ms = steady_ms()
-        if now_ms - self._since_ms >= 1000:
-            self._since_ms, self._lines = now_ms, 0
-        self._lines += 1
-        if self._lines > LINES_A_SECOND:
-            self._unsaid += 1
-            return
-        more = {"unsaid": self._unsaid} if self._unsaid else {}
-        self._unsaid = 0
-        LOG.warning(sentence, **about, **more)
+        more = self._lines.take(steady_ms())
+        if more is not None:
+            LOG.warning(sentence, **about, **more)
 
     def note_exception(self, sentence: str, fault: BaseException, **about: Any) -> None:
         """An exception that no code expected: what it is, and where it was raised."""
