@@ -5,6 +5,7 @@ from __future__ import annotations
 import commits
 import compaction
 import fan_out
+import flood
 import held
 import rebalance
 from row import Row, less, more, own_less, own_more
@@ -54,5 +55,15 @@ CROWD_ROWS = [
         fresh=True,
         rounds_at_most=2,
         note="as many connections as the limit of open files leaves to a server, at most",
+    ),
+    Row(
+        "flood",
+        f"one record every 10 ms, while another client has {flood.REQUESTS:,} fetches of "
+        f"{flood.PARTITIONS:,} idle partitions in flight",
+        flood.flood,
+        {"longest ms": own_less(500), "p99 ms": own_less(50)},
+        fresh=True,
+        rounds_at_most=2,
+        note="Anabranch's loop has one core; Kafka answers each connection on a thread",
     ),
 ]

@@ -98,6 +98,29 @@ async def test_what_is_behind_a_request_that_was_alone_waits_for_its_turn(serve)
         assert (await other.answer(MUCH, 4))[0] == each
 
 
+async def test_waits_that_end_at_the_same_time_are_answered_in_several_turns(serve):
+    """What each costs when its time is over is as much as when it came."""
+    ends_ms = []
+
+    def late(_world, request, now_ms):
+        ends_ms.append(ends_ms[0] if ends_ms else now_ms + 1_000)
+        return Wait(
+            ("key",), ends_ms[0],
+            lambda now, expired: much(None, request, now) if expired else None,
+        )  # fmt: skip
+
+    service = await serve(handler(LITTLE, little), handler(MUCH, late))
+    light, other = await service.connect(), await service.connect()
+    other.writer.write(frames(400))
+    waits = []
+    await ping(light, 0)
+    while len(service.dispatcher.purgatory):
+        waits.append(await ping(light, 1))
+    assert max(waits) < LONGEST_SECONDS
+    for each in range(400):
+        assert (await other.answer(MUCH, 4))[0] == each
+
+
 async def test_garbage_as_fast_as_it_can_be_sent_delays_no_one(serve):
     """Each connection sends another kind of it, and is hung up."""
     service = await serve(handler(LITTLE, little), handler(MUCH, much))

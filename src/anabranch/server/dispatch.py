@@ -31,6 +31,7 @@ from anabranch.core.broker.gate import Quotas, Session, Verdict, admit, charge, 
 from anabranch.core.diskless.reads import FarRead
 from anabranch.core.errors import ErrorCode, ProtocolError, error_code_of
 from anabranch.core.log.files import ColdRead
+from anabranch.core.node.turns import TURN_NS
 from anabranch.core.outcome import Cold, Forward, Hangup, NoAnswer, Propose, Wait
 from anabranch.core.request import Request
 from anabranch.core.step import Mailbox, Performer, drain
@@ -569,7 +570,10 @@ class Dispatcher(Performer):
     def _ring(self) -> None:
         self._timer = None
         self.begin()
-        self.purgatory.expire(time.monotonic() * 1000, self.now_ms)
+        until_ns = time.monotonic_ns() + TURN_NS  # the rest is due in the next round of the loop
+        self.purgatory.expire(
+            time.monotonic() * 1000, self.now_ms, lambda: time.monotonic_ns() < until_ns
+        )
         self.settle()
 
     async def stop(self) -> None:

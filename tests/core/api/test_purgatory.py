@@ -140,3 +140,15 @@ def test_what_a_forgotten_request_held_is_let_go_before_its_deadline():
         purgatory.cancel(parked)
     del wait, frame, answer, parked
     assert [len(each) for each in held] == [0, 0]
+
+
+def test_when_there_is_no_time_left_the_others_stay_due():
+    purgatory, got = Purgatory(), []
+    for number in range(10):
+        wait = Wait((), 0, lambda _now, expired, number=number: number if expired else None)
+        purgatory.park(wait, got.append, 0.0, 0)
+    for count in range(1, 11):
+        assert purgatory.next_deadline() == 0.0
+        purgatory.expire(5.0, 0, lambda: False)
+        assert got == list(range(count))
+    assert purgatory.next_deadline() is None

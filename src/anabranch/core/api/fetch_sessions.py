@@ -1,9 +1,11 @@
 """Fetch sessions: a client names its partitions once and then only what changed (KIP-227).
 
 What: the partitions of each session, the rules by which a request begins, continues or ends one,
-and eviction when all slots are taken. Rules kept: a session steps exactly once a request (its
-epoch); a partition with an error, records or a moved high watermark or log start is always told;
-one that brought records goes to the end of the line, so that a small response limit starves none.
+and eviction when all slots are taken, or as many partitions are held as may be: a client without a
+session is answered all the same, and names all its partitions each time. Rules kept: a session
+steps exactly once a request (its epoch); a partition with an error, records or a moved high
+watermark or log start is always told; one that brought records goes to the end of the line, so that
+a small response limit starves none.
 A follower's session looks only at partitions that may have news: one without any is taken out of
 `news` and comes back when the follower names it or something about it changes (`moved`). One whose
 high watermark alone is news waits in `untold` meanwhile.
@@ -29,6 +31,11 @@ if TYPE_CHECKING:
 NOTHING_TO_TELL = -1
 EVICTION_MS = 120_000
 """A session may be evicted for another once it is this old, or was unused for so long (Kafka's)."""
+
+MOST_OF_CLIENTS, MOST_OF_FOLLOWERS = 250_000, 4_000_000
+"""Partitions in the sessions of clients, and in those of followers: 300 bytes each. Fifty consumers
+of 5,000 partitions fit, and followers of a million partitions with five replicas. Kafka bounds only
+the number of sessions, each of which may name as many partitions as fit into a request."""
 
 PartitionKey: TypeAlias = "tuple[TopicId | str, int]"
 """Topic id (version 13 on) or name, and partition index."""
@@ -120,7 +127,8 @@ class FetchSession:
         self.uses_topic_ids = uses_topic_ids
         self.created_ms = self.last_used_ms = now_ms
         self.epoch = next_epoch(INITIAL_EPOCH)
-        self.partitions: OrderedDict[PartitionKey, Wanted] = OrderedDict()
+        self.partitions: dict[PartitionKey, Wanted] = {}
+        """In the order in which they are served."""
         self.news: dict[Wanted, None] = {}
         self.untold: dict[Wanted, None] = {}
         self.heard = Heard()
@@ -183,14 +191,25 @@ class FetchSession:
             self.news.pop(wanted, None)
             self.news[wanted] = None
         name = wanted.topic_id if self.uses_topic_ids else wanted.topic
-        self.partitions.move_to_end((name, wanted.index))
+        key = (name, wanted.index)
+        self.partitions[key] = self.partitions.pop(key)
 
 
 class FetchSessions:
-    """All sessions of a broker, at most `slots` (max.incremental.fetch.session.cache.slots)."""
+    """All sessions of a broker, at most `slots` (max.incremental.fetch.session.cache.slots), with a
+    bounded number of partitions in those of clients and in those of followers."""
 
-    def __init__(self, slots: int, random: Random) -> None:
+    def __init__(
+        self,
+        slots: int,
+        random: Random,
+        most_of_clients: int = MOST_OF_CLIENTS,
+        most_of_followers: int = MOST_OF_FOLLOWERS,
+    ) -> None:
         self.slots = slots
+        self._most = (most_of_clients, most_of_followers)
+        self._held = [0, 0]
+        """Partitions in sessions of clients, and of followers."""
         self._random = random
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
         self._watched: dict[Hashable, dict[FetchSession, Wanted]] = {}
@@ -205,13 +224,14 @@ class FetchSessions:
 
     def statistics(self) -> dict[str, int]:
         """Counts for metrics."""
-        partitions = sum(len(session.partitions) for session in self)
+        partitions = sum(self._held)
         return {"sessions": len(self), "partitions": partitions, "evictions": self.evictions}
 
     def close(self, session_id: int) -> None:
         """End a session; it may be unknown."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
+            self._held[session.privileged] -= len(session.partitions)
             self._unwatch(session, session.partitions.values())
 
     def change(
@@ -220,10 +240,19 @@ class FetchSessions:
         wanted: Iterable[tuple[str, TopicId, FetchPartition]],
         forgotten: list[ForgottenTopic],
     ) -> list[Wanted]:
-        """Add or update partitions of a session, then take out forgotten ones, which are told."""
+        """Add or update partitions of a session, then take out forgotten ones, which are told.
+
+        Raises FETCH_SESSION_ID_NOT_FOUND where too many are added, and ends the session: the client
+        names all its partitions next, and has no session if there is no room for one."""
+        before = len(session.partitions)
         session.change(wanted)
         gone = session.forget(forgotten)
         self._unwatch(session, gone)
+        added = len(session.partitions) - before
+        self._held[session.privileged] += added
+        if added > 0 and not self._fits(0, session.privileged):
+            self.close(session.session_id)
+            raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         return gone
 
     def no_news(self, session: FetchSession, wanted: Wanted) -> None:
@@ -287,8 +316,9 @@ class FetchSessions:
     def begin(
         self, partitions: list[Wanted], *, privileged: bool, uses_topic_ids: bool, now_ms: int
     ) -> FetchSession | None:
-        """A new session, or None when all slots are taken by others worth as much."""
-        if len(self) >= self.slots and not self._evict(len(partitions), privileged, now_ms):
+        """A new session, or None when all slots are taken by others worth as much, or there is no
+        room for so many partitions."""
+        if not self._make_room(len(partitions), privileged, now_ms):
             return None
         session = FetchSession(
             self._new_id(), privileged=privileged, uses_topic_ids=uses_topic_ids, now_ms=now_ms
@@ -299,6 +329,7 @@ class FetchSessions:
         if privileged:
             session.news = dict.fromkeys(partitions)
         self._sessions[session.session_id] = session
+        self._held[privileged] += len(session.partitions)
         return session
 
     def _new_id(self) -> int:
@@ -307,19 +338,33 @@ class FetchSessions:
             if session_id not in self._sessions:
                 return session_id
 
-    def _evict(self, size: int, privileged: bool, now_ms: int) -> bool:
-        """Make room: the longest unused session if it is stale, else the least valuable one.
+    def _fits(self, size: int, privileged: bool) -> bool:
+        return self._held[privileged] + size <= self._most[privileged]
+
+    def _make_room(self, size: int, privileged: bool, now_ms: int) -> bool:
+        if size > self._most[privileged]:
+            return False
+        while not self._fits(size, privileged):
+            alike = [session for session in self if session.privileged == privileged]
+            if not self._evict(alike, size, privileged, now_ms):
+                return False
+        return len(self) < self.slots or self._evict(list(self), size, privileged, now_ms)
+
+    def _evict(
+        self, sessions: list[FetchSession], size: int, privileged: bool, now_ms: int
+    ) -> bool:
+        """End one of these: the longest unused session if it is stale, else the least valuable one.
 
         Followers' sessions are worth more, then bigger ones. A young session makes room for a
         follower's only, and only when it is not a follower's itself.
         """
-        oldest = next(iter(self._sessions.values()), None)
-        if oldest is None:
+        if not sessions:
             return False
+        oldest = sessions[0]
         if now_ms - oldest.last_used_ms <= EVICTION_MS:
             candidates = [
                 session
-                for session in self
+                for session in sessions
                 if now_ms - session.created_ms > EVICTION_MS
                 or (privileged and not session.privileged)
             ]

@@ -95,8 +95,11 @@ class Purgatory:
                     asked.add(parked)
                     self._poll(parked, now_ms, expired=False)
 
-    def expire(self, steady_ms: float, now_ms: int) -> None:
-        """Answer everybody whose deadline has come."""
+    def expire(
+        self, steady_ms: float, now_ms: int, has_time: Callable[[], bool] = lambda: True
+    ) -> None:
+        """Answer those whose deadline has come, at least one and as long as there is time: a fetch
+        looks once more at all its partitions. The others stay due."""
         while self._heap and self._heap[0][0] <= steady_ms:
             parked = self._heap[0][2]
             if parked.is_done:
@@ -104,6 +107,8 @@ class Purgatory:
                 self._dead -= 1
             else:
                 self._poll(parked, now_ms, expired=True)
+                if not has_time():
+                    return
 
     def cancel(self, parked: Parked) -> None:
         """Forget a request: its connection is gone."""

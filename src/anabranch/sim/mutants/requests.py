@@ -26,6 +26,26 @@ MUTANTS = (
         "::test_a_slice_that_was_long_by_chance_sends_no_client_to_the_end_of_the_line",
     ),
     Mutant(
+        name="all-waits-that-end-are-answered-in-one-step",
+        rule="waits that end at the same time are answered in several turns of the loop",
+        module="anabranch.server.dispatch",
+        old="lambda: time.monotonic_ns() < until_ns",
+        new="lambda: True",
+        seed=NO_SCHEDULE,
+        caught_by="tests/server/test_turns.py"
+        "::test_waits_that_end_at_the_same_time_are_answered_in_several_turns",
+    ),
+    Mutant(
+        name="sessions-of-any-size",
+        rule="the sessions of clients hold a bounded number of partitions",
+        module="anabranch.core.api.fetch_sessions",
+        old="        while not self._fits(size, privileged):\n",
+        new="        while False:\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/api/test_fetch_sessions.py"
+        "::test_a_client_whose_partitions_do_not_fit_has_no_session",
+    ),
+    Mutant(
         name="brokers-wait-with-clients",
         rule="requests of brokers are run before those of clients",
         module="anabranch.core.node.turns",
