@@ -354,7 +354,7 @@ def _say_plan(plan: Plan) -> None:
         )
     for ahead in plan.ahead:
         click.echo(
-            f"{ahead.topic}-{ahead.partition} is ahead: {ahead.records:,} offset(s) from "
+            f"{ahead.topic}-{ahead.partition} is ahead: {ahead.records:,} record(s) from offset "
             f"{ahead.first} on are not from the mirror."
         )
     for number, step in enumerate(plan.steps, 1):

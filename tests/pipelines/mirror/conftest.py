@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 
 import pytest
 
+from anabranch.client.admin import create_topic
 from anabranch.client.cluster import Cluster
 from anabranch.client.committed import Committed
 from anabranch.client.fetch import list_offsets
@@ -90,8 +92,55 @@ async def read_all(bootstrap, topic, partition=0):
         return found
 
 
+class KafkaCluster:
+    """A node of Apache Kafka with what these tests need of a `LocalCluster`."""
+
+    def __init__(self, folder):
+        from bench.servers import Kafka
+
+        folder.mkdir()
+        self._server = Kafka(KAFKA, folder)
+
+    def __enter__(self):
+        self._server.start()
+        self._server.await_port()
+        self.bootstrap_servers = self._server.bootstrap
+        return self
+
+    def __exit__(self, *_fault):
+        self._server.stop()
+
+    def create_topic(self, name, *, partitions, config):
+        """Create a topic."""
+
+        async def work():
+            async with Cluster(self.bootstrap_servers) as cluster:
+                configs = {key: str(value) for key, value in config.items()}
+                await create_topic(
+                    cluster, name, partitions=partitions, replication_factor=1, configs=configs
+                )
+
+        asyncio.run(work())
+
+
+KAFKA = {
+    "offsets.topic.replication.factor": 1, "transaction.state.log.replication.factor": 1,
+    "transaction.state.log.min.isr": 1, "offsets.topic.num.partitions": 1,
+    "transaction.state.log.num.partitions": 1, "group.initial.rebalance.delay.ms": 0,
+}  # fmt: skip
+
+
 @pytest.fixture(scope="session")
-def clusters():
-    """Both clusters, for all tests of a worker."""
-    with LocalCluster(processes=True) as east, LocalCluster(processes=True) as west:
+def clusters(tmp_path_factory):
+    """Both clusters, for all tests of a worker; with ANABRANCH_TEST_PEER=kafka of Apache Kafka, and
+    with kafka-target or kafka-source one of them."""
+    peer = os.environ.get("ANABRANCH_TEST_PEER", "")
+    folder = tmp_path_factory.mktemp("kafka")
+
+    def cluster(end):
+        if peer in ("kafka", f"kafka-{end}"):
+            return KafkaCluster(folder / end)
+        return LocalCluster(processes=True)
+
+    with cluster("source") as east, cluster("target") as west:
         yield TwoClusters(east, west)

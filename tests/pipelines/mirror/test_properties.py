@@ -61,3 +61,40 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
     (tmp_path / "x").write_text("a = \\uZZ")
     with pytest.raises(BadConfig, match="four hex digits"):
         load_config(tmp_path / "x")
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ("A.bootstrap.servers = http://a", "A.bootstrap.servers: 'http://a' is a URL"),
+        ("A.security.protocol = SECRET", "A.security.protocol must be one of PLAINTEXT, SSL"),
+        ("B.security.protocol = SASL_SSL", "B.sasl.mechanism must be one of"),
+        (
+            "B.security.protocol = SSL\nB.ssl.truststore.location = /nowhere",
+            "/nowhere",
+        ),
+    ],
+)
+def test_addresses_and_security_that_cannot_be_are_told_with_their_keys(tmp_path, more, told):
+    path = tmp_path / "x.properties"
+    path.write_text(
+        "clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\n"
+        f"A->B.enabled = true\n{more}\n"
+    )
+    with pytest.raises(BadConfig) as caught:
+        load_config(path)
+    assert str(path) in str(caught.value) and told in str(caught.value)
+
+
+def test_a_login_is_read(tmp_path):
+    path = tmp_path / "x.properties"
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    path.write_text(
+        "clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\n"
+        "A->B.enabled = true\nA.security.protocol = SASL_PLAINTEXT\n"
+        "A.sasl.mechanism = SCRAM-SHA-256\n"
+        f'A.sasl.jaas.config = {module} required username="u" password="p";\n'
+    )
+    flow = load_config(path).flows[0]
+    assert flow.source_client["security.protocol"] == "SASL_PLAINTEXT"
+    assert "sasl.mechanism" not in flow.target_client

@@ -70,7 +70,9 @@ class FlowState:
         """Connect to both ends. Raises SameCluster and ConnectionLost."""
         await self._connect(self.source, self.flow.source)
         await self._connect(self.target, self.flow.target)
-        if self.source.cluster_id and self.source.cluster_id == self.target.cluster_id:
+        if self.source.cluster_id != self.target.cluster_id:
+            return
+        if _addresses(self.source) & _addresses(self.target):  # ids alone are copied with set-ups
             raise SameCluster(
                 f"{self.flow.name}: {self.flow.source}.bootstrap.servers and "
                 f"{self.flow.target}.bootstrap.servers lead to the same cluster "
@@ -141,3 +143,7 @@ class FlowState:
             self.topics.there[name].topic_id, self.topics.limit(name),
             self.ledger.positions.get(place), self.ledger.newest(place),
         )  # fmt: skip
+
+
+def _addresses(cluster: Cluster) -> set[tuple[str, int]]:
+    return {(each.host, each.port) for each in cluster.brokers.values()}

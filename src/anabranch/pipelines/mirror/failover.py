@@ -17,20 +17,25 @@ from collections.abc import Mapping
 import msgspec
 
 from anabranch.client.cluster import Cluster
+from anabranch.client.committed import Committed
 from anabranch.client.connection import ConnectionLost
 from anabranch.client.fetch import list_offsets
 from anabranch.client.groups import commit_offsets, committed_offsets, describe_group, list_groups
+from anabranch.client.ranges import RangeLost, ReadingStalled, read_range
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.mirror.config import Config, Flow
 from anabranch.core.mirror.formats import Position, position_record
+from anabranch.core.partition import READ_COMMITTED
 from anabranch.core.types import LATEST
+from anabranch.core.wire.batch import walk
 from anabranch.pipelines.mirror.driver_flow import FlowState
 from anabranch.pipelines.mirror.groups import Groups
 from anabranch.pipelines.mirror.positions import Place
 from anabranch.pipelines.mirror.remote_topics import shapes
+from anabranch.pipelines.mirror.topic_reader import READING
 from anabranch.pipelines.mirror.translation import checkpoints, look
 
-FAULTS = (ApiError, ConnectionLost)
+FAULTS = (ApiError, ConnectionLost, RangeLost, ReadingStalled)
 MARKER = 1
 """Offsets that the end of a transaction takes on the target, behind the last record."""
 
@@ -62,7 +67,7 @@ class Missing(msgspec.Struct, frozen=True):
 
 
 class Ahead(msgspec.Struct, frozen=True):
-    """Offsets of a partition on the target that the mirror did not write."""
+    """Records of a partition on the target that the mirror did not write."""
 
     topic: str
     partition: int
@@ -181,10 +186,24 @@ async def _ahead(state: FlowState, plan: Plan) -> None:
         chunk = state.ledger.newest(place)
         if shape is None or chunk is None or chunk.target_id != shape.topic_id:
             continue
-        end = (await list_offsets(state.target, remote, LATEST, [place[1]])).get(place[1], -1)
-        behind = chunk.runs[-1].downstream_end + (MARKER if state.flow.is_exactly_once else 0)
-        if end > behind:
-            plan.ahead.append(Ahead(remote, place[1], behind, end - behind))
+        behind = chunk.runs[-1].downstream_end
+        records = await _records_from(state.target, remote, place[1], behind)
+        if records:
+            plan.ahead.append(Ahead(remote, place[1], behind, records))
+
+
+async def _records_from(cluster: Cluster, topic: str, partition: int, start: int) -> int:
+    """How many committed records a partition has from an offset on; markers are none."""
+    end = (await list_offsets(cluster, topic, LATEST, [partition], isolation_level=READ_COMMITTED))[
+        partition
+    ]
+    found = 0
+    async for part in read_range(cluster, topic, partition, start, end, reading=READING):
+        committed = Committed(part.aborted)
+        for position, header in walk(part.records):
+            if committed.shows(header, part.records, position) and header.base_offset >= start:
+                found += header.record_count
+    return found
 
 
 async def _block_active(cluster: Cluster, plan: Plan) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 import javaproperties
 
 from anabranch.core.mirror.config import BadConfig, Config, read_config
+from anabranch.pipelines.mirror.clusters import client_faults
 
 PROVIDERS = "config.providers"
 VARIABLE = re.compile(r"\$\{([^}:]*):(?:([^}:]*):)?([^}:]*)\}")
@@ -26,7 +27,11 @@ VARIABLE = re.compile(r"\$\{([^}:]*):(?:([^}:]*):)?([^}:]*)\}")
 def load_config(path: str | os.PathLike[str]) -> Config:
     """The flows of a file. Raises BadConfig, whose sentences name the file."""
     try:
-        return read_config(resolved(load_keys(path)))
+        config = read_config(resolved(load_keys(path)))
+        faults = list(client_faults(config))
+        if faults:
+            raise BadConfig(faults)
+        return config
     except BadConfig as fault:
         raise BadConfig([f"{path}: {each}" for each in fault.faults]) from None
 

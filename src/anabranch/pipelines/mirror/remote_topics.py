@@ -7,7 +7,8 @@ Rules kept: what cannot be created is told with its remedy, and the other topics
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from anabranch.client.admin import (
     ConfigOperation,
@@ -37,6 +38,8 @@ LIMIT = "max.message.bytes"
 USUAL_LIMIT_BYTES = (1 << 20) + 12
 """Of a topic whose setting cannot be read."""
 TOPICS_A_REQUEST = 200
+SEEN_SECONDS = 5.0
+SEEN_PAUSE_SECONDS = 0.1
 REMEDIES = {
     ErrorCode.INVALID_REPLICATION_FACTOR: (
         " Set replication.factor, or {key}, to at most the number of brokers, or to -1 for the "
@@ -91,18 +94,27 @@ class Topics:
         self._tell = tell
 
     async def refresh(self, source: Cluster, target: Cluster) -> None:
-        """Look at both clusters, and create and grow what the target lacks."""
+        """Look at both clusters, and create and grow what the target lacks; what was made is waited
+        for, since brokers learn of it a little later."""
         self.mirrored = self.wanted(await shapes(source))
         there = await shapes(target)
         work = topic_work(self.mirrored, there)
         for note in work.notes:
             self._tell(f"{self.flow.name}: {note}")
+        made = {}
         for name, partitions in work.create.items():
-            await self._create(source, target, name, partitions)
+            if await self._create(source, target, name, partitions):
+                made[name] = partitions
         for name, partitions in work.grow.items():
-            await self._try(f"{name} cannot grow", create_partitions(target, name, partitions))
-        if work.create or work.grow:
+            what = f"{name} cannot grow"
+            if await self._try(what, create_partitions(target, name, partitions)):
+                made[name] = partitions
+        deadline = asyncio.get_running_loop().time() + SEEN_SECONDS
+        while made and asyncio.get_running_loop().time() < deadline:
             there = await shapes(target)
+            if all(name in there and there[name].partitions >= made[name] for name in made):
+                break
+            await asyncio.sleep(SEEN_PAUSE_SECONDS)
         self.there = {name: each for name, each in there.items() if name in self.mirrored}
         limits = await topic_configs(target, self.there, [LIMIT])
         self.limits = {
@@ -122,14 +134,14 @@ class Topics:
             if takes_topic(name, flow.topics, policy, flow.target, heartbeats=heartbeats)
         }
 
-    async def _create(self, source: Cluster, target: Cluster, name: str, partitions: int) -> None:
+    async def _create(self, source: Cluster, target: Cluster, name: str, partitions: int) -> bool:
         topic = self.mirrored[name].name
         configs: dict[str, str] = {}
         if self.flow.on("sync.topic.configs.enabled"):
             found = await topic_configs(source, [topic])
             changes = self._changes(found.get(topic, []), {})
             configs = {key: value for key, value in changes if value is not None}
-        await self._try(
+        return await self._try(
             f"{name} cannot be created",
             create_topic(
                 target, name, partitions=partitions, configs=configs,
@@ -137,14 +149,17 @@ class Topics:
             ),
         )  # fmt: skip
 
-    async def _try(self, what: str, work: object) -> None:
+    async def _try(self, what: str, work: Awaitable[object]) -> bool:
+        """Whether it was done; else it is told why not."""
         try:
-            await work  # type: ignore[misc]
+            await work
         except ApiError as fault:
             if fault.code is ErrorCode.TOPIC_ALREADY_EXISTS:
-                return
+                return True
             remedy = REMEDIES.get(fault.code, "").format(key="replication.factor")
             self._tell(f"{self.flow.name}: {what} on {self.flow.target}: {fault.message}{remedy}")
+            return False
+        return True
 
     def _changes(
         self, configs: Iterable[DescribeConfigsResourceResult], there: Mapping[str, str | None]
