@@ -12,6 +12,7 @@ from anabranch.client.cluster import Cluster
 from anabranch.client.connection import Connection, ConnectionLost
 from anabranch.client.groups import committed_offsets
 from anabranch.client.lanes import LaneSettings
+from anabranch.client.prepared_transactions import check_open, end_prepared, settle
 from anabranch.client.producer import Producer, ProducerSettings
 from anabranch.client.transaction_requests import Position
 from anabranch.client.transactional_producer import (
@@ -22,7 +23,7 @@ from anabranch.client.transactional_producer import (
     State,
     TransactionalProducer,
 )
-from anabranch.core.errors import ErrorCode
+from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.wire.messages.end_txn import EndTxnRequest
 
 PARTITIONS = 3
@@ -191,6 +192,42 @@ async def test_a_commit_without_an_answer_is_neither_made_nor_refused(
     await producer.init()
     found = await committed(cluster, topic, PARTITIONS)
     assert list(found.values()) == ([b"value"] if is_made else [])
+
+
+@pytest.mark.parametrize("commits", [True, False])
+async def test_a_prepared_transaction_is_ended_by_another_client(bootstrap, topic, begin, commits):
+    producer = await begin(topic)
+    producer.begin()
+    await producer.produce(topic, 0, batch_of(b"value"))
+    prepared = await producer.prepare()
+    await producer.close()
+    async with Cluster(bootstrap) as other:
+        await check_open(other, prepared)
+        for _ in range(2):  # the answer to the first one may be lost
+            await end_prepared(other, prepared, commits=commits)
+        found = await committed(other, topic, PARTITIONS)
+        assert list(found.values()) == ([b"value"] if commits else [])
+        with pytest.raises(ClientFault, match="is no longer open"):
+            await check_open(other, prepared)
+
+
+async def test_what_was_left_open_is_settled_by_the_beginning_of_its_name(cluster, topic, begin):
+    for number in range(3):
+        producer = await begin(f"{topic}/{number}")
+        producer.begin()
+        await (await producer.produce(topic, 0, batch_of(b"%d" % number)))
+    kept = f"{topic}/2"
+    assert sorted(await settle(cluster, f"{topic}/", but=kept)) == [f"{topic}/0", f"{topic}/1"]
+    assert await settle(cluster, f"{topic}/") == [kept]
+    assert await committed(cluster, topic, PARTITIONS) == {}
+
+
+async def test_a_transaction_without_a_batch_needs_no_end(topic, begin):
+    producer = await begin(topic)
+    producer.begin()
+    assert await producer.prepare() is None
+    producer.begin()
+    await producer.commit()
 
 
 def test_calls_at_a_wrong_time_are_refused_with_the_right_one():

@@ -1,6 +1,6 @@
 """A stream of files into a topic, slow enough to be killed; run as a program, it is a driver.
 
-    python -m tests.pipelines.sink_streams FOLDER BOOTSTRAP TOPIC
+    python -m tests.pipelines.sink_streams FOLDER BOOTSTRAP TOPIC [OPTION=TEXT …]
 
 A micro-batch is a file, whose lines are numbers of its own thousand, 200 bytes each.
 """
@@ -28,7 +28,7 @@ def write_files(folder):
         os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
 
 
-def start(spark, folder, bootstrap, topic, *, pause_seconds):
+def start(spark, folder, bootstrap, topic, *, pause_seconds, **options):
     """Start the stream on what its checkpoint does not have yet."""
 
     def slowly(batches):
@@ -47,19 +47,23 @@ def start(spark, folder, bootstrap, topic, *, pause_seconds):
         .option("kafka.max.request.size", "65536")
         .option("kafka.buffer.memory", "65536")
         .option("checkpointLocation", f"{folder}/checkpoint")
+        .options(**options)
         .trigger(availableNow=True)
         .start()
     )
 
 
-def lines_of(bootstrap, topic, *, least=0, seconds=120):
-    """How often the topic has each line, when it has `least` records."""
+def lines_of(bootstrap, topic, *, least=0, seconds=120, reads=True):
+    """How often the topic has each line, when it has `least` records, if it is to be read."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "streams"})
     partition = TopicPartition(topic, 0, 0)
     deadline = time.monotonic() + seconds
     while (end := consumer.get_watermark_offsets(partition, 20)[1]) < least:
         assert time.monotonic() < deadline, f"{end} of {least} records came"
         time.sleep(0.02)
+    if not reads:
+        consumer.close()
+        return {}
     consumer.assign([partition])
     found = {}
     for _ in range(end):
@@ -73,4 +77,5 @@ def lines_of(bootstrap, topic, *, least=0, seconds=120):
 if __name__ == "__main__":
     from anabranch.pipelines.session import local_session
 
-    start(local_session("killed", cores=1), *sys.argv[1:], pause_seconds=0.05).awaitTermination()
+    session, options = local_session("killed", cores=1), dict(x.split("=") for x in sys.argv[4:])
+    start(session, *sys.argv[1:4], pause_seconds=0.05, **options).awaitTermination()

@@ -67,7 +67,13 @@ def test_settings_without_effect_are_accepted():
         ({"compression.type": "lz4"}, "Did you mean 'kafka.compression.type'?"),
         ({"subscribe": "t"}, "It is an option of reading: drop it."),
         ({"kafka.security.protocol": "SASL_SSL"}, "must be one of plaintext"),
-        ({"kafka.transactional.id": "x"}, "This sink writes without transactions"),
+        ({"kafka.transactional.id": "x"}, "means nothing without transactions"),
+        ({"kafka.transaction.two.phase.commit.enable": "true"}, "use option exactlyOnce"),
+        ({"exactlyOnce": "yes"}, "'exactlyOnce' is true or false, not 'yes'"),
+        ({"jobId": "x"}, "set option 'exactlyOnce' to true"),
+        ({"exactlyOnce": "true", "kafka.enable.idempotence": "false"}, "exactlyOnce needs it"),
+        ({"exactlyOnce": "true", "jobId": "a/b"}, "'jobId' may have neither"),
+        ({"exactlyOnce": "true", "kafka.transactional.id": "a+b"}, "may have neither"),
         ({"kafka.key.serializer": "x"}, "cast them to string or binary"),
         ({"path": "/data/x"}, "use save() or start() without one"),
         ({"topic": " "}, "'topic' is empty"),
@@ -87,6 +93,34 @@ def test_security_is_refused_and_secrets_are_not_repeated(name):
         read_options({**SERVERS, name: "hunter2"})
     assert "not supported yet" in str(refusal.value)
     assert "hunter2" not in str(refusal.value)
+
+
+def scope(*, is_stream=False, **options):
+    given = {name.replace("__", "."): text for name, text in options.items()}
+    return read_options({**SERVERS, "exactlyOnce": "true", **given}, is_stream=is_stream).scope
+
+
+def test_a_batch_write_has_a_name_of_its_own_or_that_of_its_job():
+    assert read().scope is None
+    assert scope().name != scope().name
+    assert not scope().lasts
+    first, second = scope(jobId="monday"), scope(jobId="monday")
+    assert (first.name == second.name) and first.run != second.run
+    assert scope(jobId="tuesday").name != first.name
+    assert scope(jobId="monday").lasts
+    assert scope(kafka__transactional__id="orders", jobId="monday").name == "orders+monday"
+
+
+def test_a_stream_has_the_name_of_its_checkpoint_or_the_one_that_it_is_given():
+    first = scope(is_stream=True, checkpointLocation="/a")
+    assert first == scope(is_stream=True, checkpointLocation="/a")
+    assert first.name != scope(is_stream=True, checkpointLocation="/b").name
+    given = scope(is_stream=True, checkpointLocation="/a", kafka__transactional__id="orders")
+    assert (given.name, given.lasts) == ("orders", True)
+    with pytest.raises(OptionError, match="set option 'checkpointLocation'"):
+        scope(is_stream=True)
+    with pytest.raises(OptionError, match="this is a stream"):
+        scope(is_stream=True, checkpointLocation="/a", jobId="x")
 
 
 def test_the_cluster_must_be_named():

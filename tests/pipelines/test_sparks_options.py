@@ -81,7 +81,7 @@ SINK = {
     "max.in.flight.requests.per.connection": "3", "max.request.size": "5000",
     "partitioner.class": producer_options.ROUND_ROBIN, "partitioner.ignore.keys": "true",
     "request.timeout.ms": "5", "retries": "5", "retry.backoff.max.ms": "5000",
-    "retry.backoff.ms": "5",
+    "retry.backoff.ms": "5", "transaction.timeout.ms": "5000", "transactional.id": "orders",
 }  # fmt: skip
 """Every producer setting that takes effect, with a value that is not the usual."""
 ALSO = {
@@ -134,7 +134,10 @@ def test_every_setting_of_the_consumer_is_known(setting):
 @pytest.mark.parametrize("name", sorted(SINK))
 def test_every_effective_setting_of_the_sink_changes_how_is_written(name):
     usual = {**SERVERS, **kafka(ALSO.get(name, {}))}
-    assert read_options({**usual, f"kafka.{name}": SINK[name]}) != read_options(usual)
+    if name.startswith("transaction"):
+        usual |= {"exactlyOnce": "true", "checkpointLocation": "/a"}
+    changed = {**usual, f"kafka.{name}": SINK[name]}
+    assert read_options(changed, is_stream=True) != read_options(usual, is_stream=True)
 
 
 def test_no_setting_of_the_sink_is_called_effective_without_being_tried():

@@ -109,7 +109,7 @@ def _pkcs12(content: bytes, tls: Mapping[str, str], family: str) -> _Store:
     except ImportError:
         raise StoreFault(
             f"{family}.location is a PKCS12 file, which needs the package cryptography: install it "
-            "(pip install 'anabranch[tls]'), or give the store as PEM."
+            "(pip install cryptography), or give the store as PEM."
         ) from None
     try:
         found = load_pkcs12(content, tls.get(f"{family}.password", "").encode())

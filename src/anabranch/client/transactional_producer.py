@@ -33,6 +33,7 @@ from anabranch.client.cluster import Cluster
 from anabranch.client.connection import Connection, ConnectionLost
 from anabranch.client.groups import Place
 from anabranch.client.lanes import Landed, LaneSettings, OutgoingBatch, ProduceFailed
+from anabranch.client.prepared_transactions import Prepared
 from anabranch.client.produce import BEFORE_IMPLICIT, BY_NAME
 from anabranch.client.producer import Producer, ProducerSettings
 from anabranch.client.transaction_requests import (
@@ -89,15 +90,17 @@ class State(Enum):
     READY = "outside a transaction: call begin()"
     OPEN = "in a transaction: call commit() or abort()"
     FAILED = "in a transaction that failed: call abort()"
+    PREPARED = "ended by who was given the transaction: call init()"
     UNKNOWN = "waiting for the outcome of a commit: call init()"
     FENCED = "fenced: make a new producer if this one should go on"
 
 
 ALLOWED: Mapping[str, frozenset[State]] = {
-    "init": frozenset({State.NEW, State.READY, State.UNKNOWN}),
+    "init": frozenset({State.NEW, State.READY, State.PREPARED, State.UNKNOWN}),
     "begin": frozenset({State.READY}),
     "produce": frozenset({State.OPEN}),
     "send_offsets": frozenset({State.OPEN}),
+    "prepare": frozenset({State.OPEN}),
     "commit": frozenset({State.OPEN}),
     "abort": frozenset({State.OPEN, State.FAILED}),
 }
@@ -178,13 +181,28 @@ class TransactionalProducer(Producer):
         CommitUnknown.
         """
         self._check("commit")
+        await self._acknowledged()
+        if self._has_begun:
+            await self._commit()
+        self.state = State.READY
+
+    async def prepare(self) -> Prepared | None:
+        """Wait for every batch, and leave the transaction to who is given the result, which
+        `prepared_transactions` ends; None where nothing was written. Raises MustAbort or
+        ProducerFenced."""
+        self._check("prepare")
+        await self._acknowledged()
+        if not self._has_begun:
+            self.state = State.READY
+            return None
+        self.state = State.PREPARED
+        return Prepared(self.transactional_id, *self._who, self._requests.is_implicit)
+
+    async def _acknowledged(self) -> None:
         try:
             await self.flush()
         except Exception:
             raise self._failure() from None
-        if self._has_begun:
-            await self._commit()
-        self.state = State.READY
 
     async def abort(self) -> None:
         """Give up what is not acknowledged, and have the rest never be visible.

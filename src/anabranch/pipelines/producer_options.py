@@ -136,6 +136,16 @@ WITH_EFFECT: dict[str, Setting] = {
     "security.protocol": Setting(
         "PLAINTEXT", one_of("plaintext"), "Only PLAINTEXT is supported."
     ),
+    "transaction.timeout.ms": Setting(
+        "900000", whole(1000, LONGEST_MS),
+        "With exactlyOnce: the longest time from the first row of a task to the commit of the "
+        "write; at most the brokers' transaction.max.timeout.ms. Kafka's default is 60000.",
+    ),
+    "transactional.id": Setting(
+        "", words,
+        "With exactlyOnce: what the transactional ids of this query begin with, if not a hash of "
+        "checkpointLocation. No other query may have it.",
+    ),
 }  # fmt: skip
 
 _CONNECTIONS = "connections last for a task"
@@ -170,16 +180,14 @@ WITHOUT_EFFECT: dict[str, str] = {
 
 _SECURITY = "Secure listeners are not supported yet: connect to one that is PLAINTEXT"
 _SERIALIZERS = "Columns are written as they are: cast them to string or binary"
-_TRANSACTIONS = "This sink writes without transactions: rows are written at least once"
+_TWO_PHASE = "No released broker supports it: use option exactlyOnce"
 
 REFUSED: dict[str, str] = {
     "config.providers": "Config providers are not supported: set the value itself",
     "interceptor.classes": "Java classes are not supported: change the rows in Spark",
     "key.serializer": _SERIALIZERS,
     "security.providers": _SECURITY,
-    "transaction.timeout.ms": _TRANSACTIONS,
-    "transaction.two.phase.commit.enable": _TRANSACTIONS,
-    "transactional.id": _TRANSACTIONS,
+    "transaction.two.phase.commit.enable": _TWO_PHASE,
     "value.serializer": _SERIALIZERS,
 }
 """Setting -> what to do instead."""

@@ -24,7 +24,9 @@ from anabranch.pipelines.producer_options import (
     REFUSED_PREFIXES,
     WITH_EFFECT,
     WITHOUT_EFFECT,
+    truth,
 )
+from anabranch.pipelines.sink_scope import Scope, scope_of
 
 PREFIX = "kafka."
 TOPIC = "topic"
@@ -32,7 +34,10 @@ OF_SPARK = {"checkpointlocation", "queryname"}
 """Options that Spark itself uses and also hands on."""
 INCLUDE_HEADERS = "includeheaders"
 """Spark lists it for its sink and takes no notice of it: the column `headers` decides."""
-OWN = {TOPIC, INCLUDE_HEADERS}
+EXACTLY_ONCE, JOB_ID = "exactlyonce", "jobid"
+OWN = {TOPIC, INCLUDE_HEADERS, EXACTLY_ONCE, JOB_ID}
+OF_TRANSACTIONS = (JOB_ID, "kafka.transactional.id", "kafka.transaction.timeout.ms")
+"""Options that mean nothing without transactions."""
 OF_READING = {name.lower() for name in (*option_table.EFFECTIVE, *option_table.WITHOUT_EFFECT)}
 NEAR = 0.8
 """How alike names must be for one to be suggested, from 0 to 1."""
@@ -53,9 +58,11 @@ class SinkOptions(NamedTuple):
     in_turn: bool
     """Whether rows go to the partitions in turn, one by one."""
     producer: ProducerSettings
+    scope: Scope | None
+    """With exactlyOnce."""
 
 
-def read_options(options: Mapping[str, str]) -> SinkOptions:
+def read_options(options: Mapping[str, str], *, is_stream: bool = False) -> SinkOptions:
     """The sink's options from Spark's; names may be in any case. Raises OptionError."""
     given = {name.lower(): value for name, value in options.items()}
     for name in given:
@@ -83,7 +90,29 @@ def read_options(options: Mapping[str, str]) -> SinkOptions:
         ignores_keys=values["partitioner.ignore.keys"],
         in_turn=bool(values["partitioner.class"]),
         producer=_producer(values),
+        scope=_scope(values, given, is_stream=is_stream),
     )
+
+
+def _scope(values: Mapping[str, Any], given: Mapping[str, str], *, is_stream: bool) -> Scope | None:
+    text = given.get(EXACTLY_ONCE, "false")
+    try:
+        is_wanted = truth(text)
+    except ValueError:
+        raise OptionError(f"Option 'exactlyOnce' is true or false, not {text!r}.") from None
+    if not is_wanted:
+        for name in OF_TRANSACTIONS:
+            if name in given:
+                raise OptionError(
+                    f"Option {name!r} means nothing without transactions: set option "
+                    "'exactlyOnce' to true, or leave it out."
+                )
+        return None
+    if not values["enable.idempotence"]:
+        raise OptionError(
+            "kafka.enable.idempotence is false, and exactlyOnce needs it: leave it out."
+        )
+    return scope_of(given, is_stream=is_stream, timeout_ms=values["transaction.timeout.ms"])
 
 
 def _check_name(name: str) -> None:

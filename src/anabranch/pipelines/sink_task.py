@@ -4,6 +4,7 @@ What: gathers rows until two megabytes are there, chooses their partitions, enco
 hands them to an idempotent producer that sends while the next rows come. Rules kept: a task holds
 at most what is gathered and `buffer.memory` of what is not acknowledged; it ends well only when
 every row is acknowledged; it keeps nothing for another attempt, which writes its rows once more.
+With `exactlyOnce` they are in a transaction, which the task leaves open for the driver.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from pyspark.sql.datasource import WriterCommitMessage
 from anabranch.client.cluster import Cluster
 from anabranch.client.connection import ConnectionLost
 from anabranch.client.lanes import OutgoingBatch, ProduceFailed, remedy
+from anabranch.client.prepared_transactions import Prepared
 from anabranch.client.producer import Producer
+from anabranch.client.transactional_producer import MustAbort, TransactionalProducer
 from anabranch.core.errors import ApiError
 from anabranch.pipelines.arrow_columns import absent, column_of, headers_of
 from anabranch.pipelines.background import Background
@@ -29,6 +32,7 @@ from anabranch.pipelines.faults import PipelineFault
 from anabranch.pipelines.partitioner import Chooser, Topics
 from anabranch.pipelines.sink_options import SinkOptions
 from anabranch.pipelines.sink_rows import SinkColumns
+from anabranch.pipelines.sink_transactions import this_attempt
 from anabranch.pipelines.worker import leave_out_of_collections
 
 GATHERED_BYTES = 2 << 20
@@ -44,6 +48,8 @@ class Written(WriterCommitMessage):
     rows: int = 0
     size_bytes: int = 0
     batches: int = 0
+    prepared: Prepared | None = None
+    """The transaction that has them, for the driver to end."""
 
     def __add__(self, other: Written) -> Written:
         return Written(
@@ -57,7 +63,7 @@ def write_rows(options: SinkOptions, columns: SinkColumns, batches: Iterable[Any
     with Background() as background:
         try:
             written = SinkTask(options, columns, background).run(batches)
-        except (ApiError, ConnectionLost, ProduceFailed) as fault:
+        except (ApiError, ConnectionLost, ProduceFailed, MustAbort) as fault:
             raise PipelineFault(
                 f"The rows of this task were not all written. {fault}{remedy(fault)}"
             ) from None
@@ -78,6 +84,7 @@ class SinkTask:
         self._encoder = encoder()
         self._cluster = Cluster(options.bootstrap_servers, client_id=options.client_id)
         self._producer: Producer | None = None
+        self._attempt = None if options.scope is None else this_attempt(options.scope)
         self._chooser = Chooser(
             self._encoder,
             lambda topic: background.call(self._partition_count(topic)),
@@ -91,6 +98,10 @@ class SinkTask:
         """Write everything; what was written is told when all of it is acknowledged."""
         most = min(GATHERED_BYTES, self._options.producer.buffer_bytes // 2)
         try:
+            if self._attempt is not None and self._background.call(self._was_committed()):
+                for _ in batches:
+                    pass  # Spark sends them all the same
+                return self._written
             for rows in gathered((each.select(self._wanted) for each in batches), most):
                 self._write(rows)
             self._background.call(self._flush())
@@ -98,8 +109,15 @@ class SinkTask:
             self._background.call(self._close())
         return self._written
 
+    async def _was_committed(self) -> bool:
+        assert self._attempt is not None
+        await self._cluster.retrying(lambda: self._cluster.metadata([]))
+        return await self._attempt.was_committed(self._cluster)
+
     async def _open(self) -> Producer:
-        if self._producer is None:
+        if self._producer is None and self._attempt is not None:
+            self._producer = await self._attempt.begin(self._cluster, self._options.producer)
+        elif self._producer is None:
             self._producer = await Producer.open(self._cluster, self._options.producer)
         return self._producer
 
@@ -110,7 +128,11 @@ class SinkTask:
         await (await self._open()).send(outgoing)
 
     async def _flush(self) -> None:
-        if self._producer is not None:
+        if isinstance(self._producer, TransactionalProducer):
+            assert self._attempt is not None
+            topic = self._chooser.lanes[0][0]
+            self._written.prepared = await self._attempt.prepare(self._producer, topic)
+        elif self._producer is not None:
             await self._producer.flush()
 
     async def _close(self) -> None:
