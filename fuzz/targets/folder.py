@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from random import Random
+from typing import Any
 
 from anabranch.core.errors import ApiError, CorruptLog, ProtocolError, StorageFault
 from anabranch.core.log.checkpoints import (
@@ -26,6 +28,7 @@ from anabranch.core.log.checkpoints import (
     parse_meta_properties,
 )
 from anabranch.core.log.config import LogConfig
+from anabranch.core.log.files import ColdRead
 from anabranch.core.log.log import Log
 from anabranch.core.log.logs import LogFolder
 from anabranch.core.log.memory_files import MemoryFiles
@@ -35,7 +38,7 @@ from anabranch.core.wire.control import build_end_marker
 from anabranch.core.wire.records import Record, build_batch
 from fuzz import batches, chunks, havoc
 from fuzz.target import REFUSED, Features, Target
-from fuzz.verdict import expect
+from fuzz.verdict import Broken, expect
 
 FOLDER = "/logs"
 KEY = TopicPartition("t", 0)
@@ -48,6 +51,8 @@ SWAPS = (".swapping", ".log.cleaned", ".log.swap", ".index.swap", ".timeindex.sw
 """What compaction leaves when it is killed, ours and Kafka's."""
 OF_THE_INPUT = re.compile(r"'.*'|\d+", re.DOTALL)
 """What a fault quotes of the input says nothing new."""
+MOST_WAITS = 30
+"""A question may wait once for each segment."""
 CLEAN, KEEP = 1, 2
 """Bits of the first byte: the marker of a clean shutdown is there; more than one way to read."""
 
@@ -104,16 +109,28 @@ def opened(files: MemoryFiles, features: Features) -> Log | None:
         return None
 
 
+def brought(ask: Callable[[], Any]) -> Any:
+    """What is asked, after what it had to wait for was brought, as a node's thread does it."""
+    for _ in range(MOST_WAITS):
+        try:
+            return ask()
+        except ColdRead as cold:
+            cold.warm()
+    raise Broken("what was brought is there when it is asked for again")
+
+
 def use(log: Log, features: Features) -> None:
     """Read, ask, append: rot may show now, by name."""
     try:
         offset = log.start_offset
         while offset < log.end_offset:
-            read = log.read(offset, max_bytes=1 << 20, upto=log.end_offset, at_least_one=True)
+            read = brought(
+                partial(log.read, offset, max_bytes=1 << 20, upto=log.end_offset, at_least_one=True)
+            )
             offset = log.end_offset if not len(read) else _after(read, offset)
-        log.offset_for_timestamp(NOW_MS + 3, upto=log.end_offset)
-        log.max_timestamp_offset(upto=log.end_offset)
-        log.aborted_transactions(log.start_offset, log.end_offset)
+        brought(lambda: log.offset_for_timestamp(NOW_MS + 3, upto=log.end_offset))
+        brought(lambda: log.max_timestamp_offset(upto=log.end_offset))
+        brought(lambda: log.aborted_transactions(log.start_offset, log.end_offset))
         log.end_offset_for_epoch(1)
         log.last_stable_offset(log.end_offset)
         if log.end_offset < 2**62:
