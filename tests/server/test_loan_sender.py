@@ -246,20 +246,31 @@ async def test_a_hangup_comes_after_what_is_on_its_way(serve, file, lender):
     assert await client.ended()
 
 
+async def asked(service, client, number, which):
+    """Ask, and wait until the request was run."""
+    ask(client, number, which)
+    await eventually(lambda: sum(each.requests for each in service.dispatcher.routes) > number)
+
+
 async def test_what_the_transport_has_yet_to_send_is_not_overtaken(serve, file, lender):
-    kinds = [[b"x" * (3 << 20)], [(0, 3 << 20)]]
+    kinds = [[b"x" * (1 << 20)], [(0, 1 << 20)]]
     service = await serve(answers(lender, file, *kinds))
     client = await service.connect()
     client.reader._limit = 1024
     client.writer.transport.pause_reading()
-    ask(client, 0, 0)
-    ask(client, 1, 0)
-    ask(client, 2, 1)
-    await asyncio.sleep(0.1)
+    number = 0
+    await asked(service, client, number, 0)
+    [connection] = service.acceptor.connections
+    while not connection._link.unsent_bytes:  # the socket takes more
+        number += 1
+        await asked(service, client, number, 0)
+        await asyncio.sleep(0.05)
+    await asked(service, client, number + 1, 1)
     client.reader._limit = 1 << 24
     client.writer.transport.resume_reading()
-    for number, kind in enumerate((0, 0, 1)):
-        await received(client, number, file, kinds[kind])
+    for each in range(number + 1):
+        await received(client, each, file, kinds[0])
+    await received(client, number + 1, file, kinds[1])
 
 
 async def test_without_room_for_a_handle_the_transport_sends(serve, file, lender, monkeypatch):

@@ -111,7 +111,7 @@ MUTANTS = (
         new="        if done:\n",
         seed=NO_SCHEDULE,
         caught_by=f"{OPENING_TESTS}"
-        "::test_what_is_found_wrong_after_the_start_is_said_and_tried_again",
+        "::test_what_is_found_wrong_after_the_start_is_an_error_and_tried_again",
     ),
     Mutant(
         name="trimmed-in-vain",
@@ -183,7 +183,7 @@ MUTANTS = (
     Mutant(
         name="lent-answers-overtake",
         rule="an answer that is sent past the transport waits for what the transport has to send",
-        module="anabranch.server.connection",
+        module="anabranch.server.link",
         old="        if self._transport.get_write_buffer_size():\n            return None\n",
         new="",
         seed=NO_SCHEDULE,
