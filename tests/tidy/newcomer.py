@@ -206,7 +206,7 @@ assert place(PLACERS["first"], usable, Ask(2, 2), Random(1)).rows == [(1, 2), (1
 assert "first" in PLACER.allowed
 node = SimpleNamespace(
     broker=None, controller=None, controller_dispatcher=None, started_seconds=1, acceptors=(),
-    memory=SimpleNamespace(held_bytes=0),
+    memory=SimpleNamespace(held_bytes=0), own_faults=SimpleNamespace(counts={}),
 )
 assert "anabranch_mottos" in {each.name for each in NodeCollector(node).collect()}
 print("all work")
