@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from tests.pipelines.mirror.conftest import TwoClusters
+from tests.pipelines.mirror.test_flows import until
 from tests.pipelines.mirror.test_slot import EXACTLY_ONCE, MODES, batch, mirror, seen
 
 from anabranch.client.admin import (
@@ -15,6 +17,7 @@ from anabranch.client.admin import (
 )
 from anabranch.client.cluster import Cluster
 from anabranch.core.wire.records import Record, build_batch
+from anabranch.testing import LocalCluster
 
 
 def admin(cluster, work):
@@ -143,3 +146,25 @@ def test_a_second_mirror_with_the_same_name_fences_the_first(clusters):
     mirror(clusters, topic, EXACTLY_ONCE)
     values = [each.value for each in clusters.read(clusters.west, f"east.{topic}")]
     assert values == [b"v%d" % each for each in range(150)]
+
+
+def test_records_that_the_source_lost_are_told_and_what_came_instead_is_mirrored(clusters):
+    config = {"unclean.leader.election.enable": "true", "min.insync.replicas": 1}
+    with LocalCluster(brokers=2, processes=True, config=config) as east:
+        pair = TwoClusters(east, clusters.west)
+        east.create_topic("cut", partitions=1, replication_factor=2, config={"retention.ms": -1})
+        leader = east.leader("cut")
+        other = ({each.broker_id for each in east.brokers} - {leader}).pop()
+        pair.produce("cut", 0, batch(0, 10))
+        east.wait_in_sync("cut")
+        east.kill(other)
+        pair.produce("cut", 0, batch(10, 10))
+        mirror(pair, "cut", {})
+        east.kill(leader)
+        east.start_broker(other)
+        until(lambda: east.leader("cut") == other)
+        pair.produce("cut", 0, batch(500, 40))
+        (answer,) = mirror(pair, "cut", {}, seconds=6.0)
+        assert "cut-0: the source lost offsets 10 to 19" in answer.notes[0]
+        values = [each.value for each in pair.read(clusters.west, "east.cut")]
+        assert values == [b"v%d" % each for each in (*range(20), *range(500, 540))]

@@ -56,6 +56,8 @@ class Packer:
     def __init__(self, *, read_committed: bool, compiled: bool = HAS_NUMBA) -> None:
         self.opened: Counter[str] = Counter()
         """Batches that were opened, by why."""
+        self.leader_epoch = -1
+        """The source's leader epoch of the last batch that was looked at."""
         self.whole = 0
         """Batches that travelled as they were."""
         self._read_committed = read_committed
@@ -86,6 +88,7 @@ class Packer:
                 raise _damaged(part, header, f"its format is {header.magic}, not {MAGIC}")
             if not crc_is_valid(part.records, position, header.size_bytes):
                 raise _damaged(part, header, "its checksum does not match")
+            self.leader_epoch = header.leader_epoch
             if committed.shows(header, part.records, position) and header.record_count:
                 yield position, header
 

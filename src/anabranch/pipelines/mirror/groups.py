@@ -63,6 +63,8 @@ class Groups:
         self._given: dict[str, dict[Place, Synced]] = {}
         self._told: set[str] = set()
         self._followed: dict[int, int] | None = None
+        self._unsettled: set[str] = set()
+        """Groups that are somewhere that the mirror has not come to."""
         self.log_starts: dict[Place, int] = {}
         """Place on the target -> its first offset, as far as it is known."""
 
@@ -110,6 +112,7 @@ class Groups:
         topics, policy = self._state.topics, self._state.policy
         committed = await committed_offsets(self._state.source, group)
         found = []
+        self._unsettled.discard(group)
         for (topic, partition), offset in sorted(committed.items()):
             name = policy.remote_topic(topic)
             if offset < 0 or name not in topics.mirrored or name not in topics.there:
@@ -120,6 +123,8 @@ class Groups:
             )  # fmt: skip
             start = self.log_starts.get((name, partition), 0)
             downstream = index.translate(offset, log_start=start)
+            if downstream is None or offset > index.upstream_end:
+                self._unsettled.add(group)
             if downstream is not None:
                 found.append(Checkpoint(group, name, partition, offset, downstream))
         return found
@@ -195,6 +200,7 @@ class Groups:
         new = names - set(self.names)
         flow = self._state.flow
         self.names += [each for each in sorted(new) if flow.groups.takes(each)]
+        names |= self._unsettled
         if names:
             await self.run(names, sync=True)
 

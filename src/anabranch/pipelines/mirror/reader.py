@@ -54,6 +54,7 @@ class Reading(msgspec.Struct):
     topic_id: bytes
     offset: int
     leader: int | None = None
+    former_leader: int | None = None
     waiting_bytes: int = 0
     unknown_since: float | None = None
 
@@ -174,8 +175,11 @@ class Reader:
                 self._unknown(each, now)
             elif topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
                 self._refused(each, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            elif each.former_leader not in (None, leader) and leader >= 0:
+                place = each.topic, each.partition
+                self.stop(place, Stopped("Its leader moved.", ErrorCode.FENCED_LEADER_EPOCH))
             elif leader >= 0:
-                each.leader, each.unknown_since = leader, None
+                each.leader, each.former_leader, each.unknown_since = leader, leader, None
         self._pause = min(self._pause * 2, LONGEST_PAUSE_SECONDS)
 
     def _lengthen(self, fault: Exception, homeless: list[Reading]) -> None:

@@ -33,6 +33,7 @@ from anabranch.core.types import EARLIEST, LATEST, ZERO_TOPIC_ID
 from anabranch.core.wire.compression import Codec
 from anabranch.pipelines.mirror.batches import DamagedBatch, Packer
 from anabranch.pipelines.mirror.clusters import cluster_of
+from anabranch.pipelines.mirror.divergence import epoch_ends
 from anabranch.pipelines.mirror.positions import Ledger
 from anabranch.pipelines.mirror.reader import FetchedPart, FetchSettings, Place, Reader, Stopped
 from anabranch.pipelines.mirror.work import PartitionWork, SlotAnswer, SlotWork
@@ -48,6 +49,9 @@ ASK_SECONDS = 10.0
 AT_ONCE = 16
 """Partitions that are asked about at the same time."""
 MOST_NOTES = 50
+DECIDED_AGAIN = {ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.FENCED_LEADER_EPOCH}
+"""Why a partition stops that goes on from where the source's log is found to be: an offset that it
+does not have, a leader that moved and may not have all."""
 TROUBLE = (ApiError, ConnectionLost, ProduceFailed, MustAbort, CommitUnknown, ReadingStalled)
 
 
@@ -73,6 +77,7 @@ class Packed:
     track: Track
     outgoing: list[Outgoing]
     last: int
+    leader_epoch: int
 
 
 async def run_slot(work: SlotWork, seconds: float) -> SlotAnswer:
@@ -158,34 +163,48 @@ class Slot:
                 ledger.take_chunk(each.chunk)
         await ledger.read(target)
         self._tracks = {}
+        ends = await self._epoch_ends(source, ledger)
         for each in self.work.partitions:
             chunk = ledger.newest(each.place)
             position = ledger.positions.get(each.place)
             others = _others(each, chunk)
-            if position is None or any(others):
-                self._decide_later(source, reader, each, chunk, position, others)
+            end = ends.get(each.place)
+            is_cut = position is not None and end is not None and end <= position
+            if position is None or any(others) or is_cut:
+                self._decide_later(source, reader, each, chunk, position)
             else:
                 self._track(reader, each, chunk, Start(position + 1, False))
 
+    async def _epoch_ends(self, source: Cluster, ledger: Ledger) -> dict[Place, int]:
+        """Where the source's log ends for the leader epochs that were mirrored last."""
+        epochs = {
+            each.place: epoch
+            for each in self.work.partitions
+            if (epoch := _epoch(each, ledger.newest(each.place))) >= 0
+        }
+        return await epoch_ends(source, epochs)
+
     def _decide_later(
         self, source: Cluster, reader: Reader, each: PartitionWork, chunk: Chunk | None,
-        position: int | None, others: tuple[bool, bool] = (False, False),
+        position: int | None,
     ) -> None:  # fmt: skip
         """Begin a partition whose position does not say it all, while the others go on."""
-        work = self._decide(source, reader, each, chunk, position, others)
+        work = self._decide(source, reader, each, chunk, position)
         task = asyncio.create_task(work)
         self._deciding.add(task)
         task.add_done_callback(self._deciding.discard)
 
     async def _decide(
         self, source: Cluster, reader: Reader, each: PartitionWork, chunk: Chunk | None,
-        position: int | None, others: tuple[bool, bool],
+        position: int | None,
     ) -> None:  # fmt: skip
         name = f"{each.topic}-{each.partition}"
         try:
             async with self._asking, asyncio.timeout(ASK_SECONDS):
                 starts = await list_offsets(source, each.topic, EARLIEST, [each.partition])
                 ends = await list_offsets(source, each.topic, LATEST, [each.partition])
+                epoch = _epoch(each, chunk)
+                known = await epoch_ends(source, {each.place: epoch} if epoch >= 0 else {})
         except TimeoutError:
             why = f"{name}: the source does not say where it begins; was it deleted?"
             reader.stop(each.place, Stopped(why))
@@ -193,9 +212,11 @@ class Slot:
         except (ApiError, ConnectionLost) as fault:
             reader.stop(each.place, Stopped(f"{name}: {fault}"))
             return
+        others = _others(each, chunk)
         start = start_of(
             each.place, position, log_start=starts[each.partition], log_end=ends[each.partition],
-            from_latest=self.flow.from_latest, other_source=others[0], other_target=others[1],
+            from_latest=self.flow.from_latest, diverged_at=known.get(each.place),
+            other_source=others[0], other_target=others[1],
         )  # fmt: skip
         if start.why:
             self._note(f"{self.flow.name}: {start.why}")
@@ -223,14 +244,14 @@ class Slot:
             await self._round(writer, reader, reader.take(ROUND_BYTES))
             await self._note_if_due(writer)
         for place, stopped in reader.stopped.items():
-            if stopped.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+            if stopped.code not in DECIDED_AGAIN:
                 self.answer.faults.setdefault(f"{place[0]}-{place[1]}", stopped.why)
         await self._write_notes(writer)
 
     def _look_at_stopped(self, source: Cluster, reader: Reader) -> None:
         for place, stopped in list(reader.stopped.items()):
             track = self._tracks.pop(place, None)
-            if track is not None and stopped.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            if track is not None and stopped.code in DECIDED_AGAIN:
                 self._decide_later(source, reader, track.work, track.chunk, track.position)
                 reader.stopped.pop(place)
                 continue
@@ -283,7 +304,7 @@ class Slot:
                 return None
             run = outgoing[-1].runs[-1]
             last = run.first + run.records - 1
-        return Packed(track, outgoing, last)
+        return Packed(track, outgoing, last, self._packer.leader_epoch)
 
     async def _write(self, writer: AtLeastOnce, packed: list[Packed]) -> None:
         writer.begin()
@@ -296,7 +317,8 @@ class Slot:
         chunks: dict[Place, list[Chunk]] = {}
         for each in packed:
             runs = [run for _ in each.outgoing for run in next(landed)]
-            self._grow(each.track, chunks.setdefault(each.track.work.place, []), runs)
+            grown = chunks.setdefault(each.track.work.place, [])
+            self._grow(each.track, grown, runs, each.leader_epoch)
         lasts = {each.track.work.place: each.last for each in packed}
         if writer.is_exactly_once:
             await writer.note(self._index_of(chunk for all in chunks.values() for chunk in all))
@@ -311,16 +333,18 @@ class Slot:
             else:
                 track.unnoted += grown
 
-    def _grow(self, track: Track, grown: list[Chunk], runs: list[IndexRun]) -> None:
+    def _grow(
+        self, track: Track, grown: list[Chunk], runs: list[IndexRun], leader_epoch: int
+    ) -> None:
         """Add the chunks that change when runs have landed."""
         work = track.work
         for run in runs:
             last = grown[-1] if grown else track.chunk
-            more = last.grown(run) if last is not None else None
+            more = last.grown(run, leader_epoch) if last is not None else None
             if more is None:
                 more = Chunk(
                     work.topic, work.partition, (run,), track.begins and last is None,
-                    work.source_id, work.target_id,
+                    work.source_id, work.target_id, leader_epoch,
                 )  # fmt: skip
             elif grown:
                 grown.pop()
@@ -359,6 +383,12 @@ class Slot:
         for each in moved:
             each.unnoted.clear()
             each.noted_position = each.position
+
+
+def _epoch(work: PartitionWork, chunk: Chunk | None) -> int:
+    """The source's leader epoch of the last mirrored batch; -1 where it is not known, or of another
+    topic."""
+    return -1 if chunk is None or any(_others(work, chunk)) else chunk.leader_epoch
 
 
 def _others(work: PartitionWork, chunk: Chunk | None) -> tuple[bool, bool]:
