@@ -14,6 +14,7 @@ if os.environ.get("ANABRANCH_TEST_PEER") != "kafka":
     pytest.skip("needs ANABRANCH_TEST_PEER=kafka", allow_module_level=True)
 
 from bench.servers import Kafka, free_port
+from click.testing import CliRunner
 from confluent_kafka.admin import (
     AdminClient,
     ScramCredentialInfo,
@@ -29,6 +30,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
 from tests.client.transaction_kit import batch_of, create
 
+from anabranch.cli.main import main
 from anabranch.client.cluster import Cluster
 from anabranch.client.connection import ConnectionLost
 from anabranch.client.produce import produce
@@ -234,3 +236,15 @@ async def test_what_goes_wrong_is_told_with_its_remedy(listeners, stores):
         (ClientFault, ConnectionLost),
     )  # fmt: skip
     assert SECRET not in said
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_the_command_line_logs_in_by_its_file(listeners, stores, tmp_path, mechanism):
+    path = tmp_path / "client.properties"
+    given = {"security.protocol": "SASL_SSL", **login(mechanism), **trust(stores)}
+    path.write_text("".join(f"{name}={text}\n" for name, text in given.items()))
+    words = ["--bootstrap-server", listeners["BOTH"], "--command-config", str(path)]
+    topic = f"made-{mechanism.lower()}"
+    created = CliRunner().invoke(main, ["topics", "create", "--topic", topic, *words])
+    assert created.exit_code == 0, created.output
+    assert topic in CliRunner().invoke(main, ["topics", "list", *words]).output

@@ -22,12 +22,15 @@ if TYPE_CHECKING:
     from anabranch.core.errors import ApiError
 
 T = TypeVar("T")
+V = TypeVar("V", bound=Callable[..., Any])
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 DEFAULT_TIMEOUT_SECONDS = 30.0
 MOST_INT16 = (1 << 15) - 1
 MOST_INT32 = (1 << 31) - 1
 MOST_INT64 = (1 << 63) - 1
 """What a field of a request can hold."""
+SECURITY = "anabranch.security"
+"""Under which name click's context keeps what --command-config says."""
 SILENCE_SECONDS = 4.0
 """A verb that waits says so each time this is over: five seconds of silence look like a fault."""
 WHOLE_SENTENCE = 1000
@@ -73,11 +76,48 @@ class Minutes(Seconds):
     name = "number of minutes"
 
 
-bootstrap_option = click.option(
+address_option = click.option(
     "--bootstrap-server", "bootstrap", default=DEFAULT_BOOTSTRAP, show_default=True,
     metavar="HOST:PORT", envvar="ANABRANCH_BOOTSTRAP_SERVER", show_envvar=True,
     help="Brokers to connect to first, separated by commas.",
 )  # fmt: skip
+
+
+def _keep_security(context: click.Context, _parameter: click.Parameter, path: Path | None) -> None:
+    """Read the file, and keep what `ask` connects with. Raises BadParameter."""
+    if path is None:
+        return
+    import javaproperties
+
+    from anabranch.client.security import security_of
+    from anabranch.core.errors import ClientFault
+
+    try:
+        with path.open(encoding="utf-8") as file:
+            security = security_of(javaproperties.load(file))
+            security.context()
+            context.meta[SECURITY] = security
+    except OSError as fault:
+        raise click.BadParameter(f"{path}: {fault.strerror}.") from None
+    except (UnicodeDecodeError, javaproperties.InvalidUEscapeError):
+        raise click.BadParameter(f"{path} is no properties file in UTF-8.") from None
+    except ClientFault as fault:
+        raise click.BadParameter(f"{path}: {fault.message}") from None
+
+
+command_config_option = click.option(
+    "--command-config", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    envvar="ANABRANCH_COMMAND_CONFIG", show_envvar=True, expose_value=False,
+    callback=_keep_security,
+    help="Kafka client properties of the connection: security.protocol, sasl.* and ssl.*.",
+)  # fmt: skip
+
+
+def bootstrap_option(verb: V) -> V:
+    """Where the cluster is, and how a connection to it is secured."""
+    return address_option(command_config_option(verb))
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 force_option = click.option(
     "--force", is_flag=True, help="Restore without looking for running nodes: all are stopped."
@@ -164,12 +204,16 @@ def ask(
     """
     from anabranch.client.cluster import Cluster
     from anabranch.client.connection import ConnectionLost
+    from anabranch.client.security import PLAINTEXT
     from anabranch.core.errors import ApiError
+
+    context = click.get_current_context(silent=True)
+    security = PLAINTEXT if context is None else context.meta.get(SECURITY, PLAINTEXT)
 
     async def run() -> T:
         async with (
             waiting_told(bootstrap) as answered,
-            Cluster(bootstrap, deadline_seconds=timeout_seconds) as cluster,
+            Cluster(bootstrap, security=security, deadline_seconds=timeout_seconds) as cluster,
         ):
             if tells_itself:
                 answered()

@@ -20,8 +20,8 @@ import click
 from anabranch.cli.cluster_command import (
     Refused,
     VerbGroup,
+    address_option,
     ask,
-    bootstrap_option,
     json_option,
     print_json,
 )
@@ -61,7 +61,7 @@ def command() -> None:
     epilog="Example: anabranch spark tables --topic flights --table ./flights "
     "--schema 'carrier string, delay double'"
 )
-@bootstrap_option
+@address_option
 @click.option("--topic", required=True, metavar="NAME", help="The topic to read.")
 @click.option(
     "--table", required=True, metavar="FOLDER", help="The Delta table; created if missing."
@@ -157,7 +157,7 @@ def _show(progress: Any, shown: int) -> int:
 
 
 @command.command(epilog="Example: anabranch spark scrub --topic flights --notes scrub.jsonl")
-@bootstrap_option
+@address_option
 @click.option(
     "--topic", "topics", multiple=True, metavar="NAME",
     help="Only this topic; may be given more than once. Default: all except internal and diskless "
