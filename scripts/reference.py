@@ -235,7 +235,7 @@ def ledger_page() -> str:
 
 def mutant_rows(room: Any) -> Iterable[Sequence[object]]:
     """One row a mutant: the rule it breaks, its name, and the check or the test that notices."""
-    directed = importlib.import_module("anabranch.sim.mutants.mutant").NO_SCHEDULE
+    directed = importlib.import_module("tests.mutants.mutant").NO_SCHEDULE
     for mutant in room.MUTANTS:
         check = f"`{mutant.caught_by.rpartition('::')[2]}`"
         seed = "" if mutant.seed == directed else f", seed {mutant.seed}"
@@ -244,7 +244,7 @@ def mutant_rows(room: Any) -> Iterable[Sequence[object]]:
 
 def mutants_page() -> str:
     """The mutants, by subject."""
-    subjects = importlib.import_module("anabranch.sim.mutants.table").SUBJECTS
+    subjects = importlib.import_module("tests.mutants.table").SUBJECTS
     count = sum(len(room.MUTANTS) for _, room in subjects)
     parts = []
     for title, room in subjects:

@@ -120,7 +120,6 @@ def test_the_text_of_a_boolean_setting_is_read_in_one_place():
     found = {
         str(path.relative_to(package))
         for path in package.rglob("*.py")
-        if "mutants" not in path.parts
-        and re.search(r'(==|!=|\bin) \(?"(true|false)"', path.read_text())
+        if re.search(r'(==|!=|\bin) \(?"(true|false)"', path.read_text())
     }
     assert found <= TRUTH_ELSEWHERE

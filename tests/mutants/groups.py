@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.sim.mutants.mutant import NO_SCHEDULE, Mutant
+from tests.mutants.mutant import NO_SCHEDULE, Mutant
 
 ANY_ORDER = "tests/core/groups/test_offsets_any_order.py::test_what_once_went_wrong"
 ANY_SHARD = "anabranch.core.coordination.shard"

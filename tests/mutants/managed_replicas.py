@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.sim.mutants.mutant import NO_SCHEDULE, Mutant
+from tests.mutants.mutant import NO_SCHEDULE, Mutant
 
 CONTROLLER = "tests/core/controller/test_managed_reconciler.py"
 NEAR_CLIENTS = "tests/core/diskless/test_near_clients.py"

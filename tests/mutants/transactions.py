@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.sim.mutants.mutant import NO_SCHEDULE, Mutant
+from tests.mutants.mutant import NO_SCHEDULE, Mutant
 
 TRANSACTIONS = "anabranch.core.coordination.transactions"
 TRANSACTION_TESTS = "tests/core/coordination/transactions"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.sim.mutants.mutant import NO_SCHEDULE, Mutant
+from tests.mutants.mutant import NO_SCHEDULE, Mutant
 
 BEYOND = "tests/core/replication/test_out_of_range.py"
 RECEIVE_MEMORY = "anabranch.server.receive_memory"

@@ -7,7 +7,7 @@ once, fetches not fenced) and the first try of KIP-320 (compared at each fetch, 
 
 from __future__ import annotations
 
-from anabranch.sim.mutants.mutant import NO_SCHEDULE, Mutant
+from tests.mutants.mutant import NO_SCHEDULE, Mutant
 
 BEYOND = "tests/core/replication/test_out_of_range.py"
 COMPACTED_TESTS = "tests/core/replication/test_compacted_logs.py"

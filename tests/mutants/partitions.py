@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.sim.mutants.mutant import NO_SCHEDULE, Mutant
+from tests.mutants.mutant import NO_SCHEDULE, Mutant
 
 CARRIED = "tests/core/controller/test_plans.py"
 ELECTIONS = "anabranch.core.controller.partitions.elections"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.sim.mutants.mutant import NO_SCHEDULE, Mutant
+from tests.mutants.mutant import NO_SCHEDULE, Mutant
 
 HOSTED_FOLDERS = "anabranch.core.broker.hosting.folders"
 HOSTED_LOGS = "anabranch.core.broker.hosting.logs"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.sim.mutants.mutant import NO_SCHEDULE, Mutant
+from tests.mutants.mutant import NO_SCHEDULE, Mutant
 
 ASSIGNMENTS = "tests/core/broker/test_directory_assignments.py"
 FULL_FOLDERS = "anabranch.core.controller.brokers.full_folders"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.sim.mutants.mutant import NO_SCHEDULE, Mutant
+from tests.mutants.mutant import NO_SCHEDULE, Mutant
 
 COMBINING = "anabranch.core.diskless.combination"
 SIMULATED = "tests/sim/test_combination.py::test_a_restore_is_exact_whatever_fails"

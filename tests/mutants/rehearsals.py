@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.sim.mutants.mutant import NO_SCHEDULE, Mutant
+from tests.mutants.mutant import NO_SCHEDULE, Mutant
 
 ORDERS = "anabranch.sim.rehearsal.orders"
 ORDER_TESTS = "tests/sim/rehearsal/test_orders.py"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.sim.mutants.mutant import NO_SCHEDULE, Mutant
+from tests.mutants.mutant import NO_SCHEDULE, Mutant
 
 COMMIT_TESTS = "tests/core/diskless/test_commit.py"
 COORDINATOR_TESTS = "tests/server/coordinator"

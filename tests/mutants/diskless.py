@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.sim.mutants.mutant import NO_SCHEDULE, Mutant
+from tests.mutants.mutant import NO_SCHEDULE, Mutant
 
 ADMISSION_TESTS = "tests/core/diskless/test_admission.py"
 COLLECTING_TESTS = "tests/server/objects/test_garbage_collector.py"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.sim.mutants.mutant import NO_SCHEDULE, Mutant
+from tests.mutants.mutant import NO_SCHEDULE, Mutant
 
 DROPPED = "tests/core/replication/test_dropped_transactions.py"
 FORGETTING_TESTS = "tests/core/log/test_forgetting_producers.py"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.sim.mutants.mutant import NO_SCHEDULE, Mutant
+from tests.mutants.mutant import NO_SCHEDULE, Mutant
 
 LANES = "anabranch.client.lanes"
 LANE_TESTS = "tests/client/test_lanes.py"

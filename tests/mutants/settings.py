@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.sim.mutants.mutant import Mutant
+from tests.mutants.mutant import Mutant
 
 SETTING = "anabranch.core.settings.setting"
 HOSTING = "anabranch.core.broker.hosting.hosting"

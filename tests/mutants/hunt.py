@@ -1,4 +1,4 @@
-"""Looks for schedules that catch mutants: `python -m anabranch.sim.hunt [NAME…] [SEED…]`.
+"""Looks for schedules that catch mutants: `python -m tests.mutants.hunt [NAME…] [SEED…]`.
 
 Two seeds are a range, more are a list, none are the first 2,000. One line a mutant: the first seed
 whose checks object, and which did, or that none did. A seed counts when a check objected (an
@@ -18,12 +18,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from anabranch.sim.mutants.mutant import Mutant, plant
-from anabranch.sim.mutants.table import MUTANTS, ROOMS
+from tests.mutants.mutant import Mutant, plant
+from tests.mutants.table import MUTANTS, ROOMS
+
 from anabranch.sim.plan import SEEDS_OF_PLANS
 
 MOST_SCHEDULES = 2_000
@@ -33,6 +33,7 @@ LONGEST_SECONDS = 60
 """A mutant may make a schedule endless; such a seed is passed over."""
 BUG = "exception"
 NOT_CAUGHT = "not caught"
+ROOT = Path(__file__).parents[2]
 _TABLES = tuple(Path(str(room.__file__)) for room in ROOMS)
 _CLEAN = "from anabranch.sim.schedule import run_schedule as r; raise SystemExit(not r({}).ok)"
 
@@ -86,8 +87,8 @@ def recorded_first(mutant: Mutant) -> list[int]:
 
 def hunt_apart(name: str, seeds: Sequence[str]) -> str:
     """Hunt one mutant in another process; the line that it says."""
-    command = [sys.executable, "-m", "anabranch.sim.hunt", "--here", name, *seeds]
-    done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, "-m", "tests.mutants.hunt", "--here", name, *seeds]
+    done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     return done.stdout.strip() or f"{name} failed"
 
 
@@ -114,7 +115,7 @@ def record(line: str) -> None:
 
 def main(words: list[str] | None = None) -> None:
     """Hunt mutants, all without names, each in a process of its own."""
-    parser = argparse.ArgumentParser(prog="python -m anabranch.sim.hunt", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants.hunt", description=__doc__)
     parser.add_argument("words", nargs="*", metavar="NAME|SEED")
     parser.add_argument("--record", action="store_true")
     parser.add_argument("--jobs", type=int, default=2)
@@ -129,7 +130,7 @@ def main(words: list[str] | None = None) -> None:
         mutant = known[names[0]]
         seeds = recorded_first(mutant)
         seeds += numbers or range(MOST_SCHEDULES)
-        found = hunt(Mutant(**asdict(mutant)), seeds)
+        found = hunt(mutant, seeds)
         sys.stdout.write(f"{mutant.name} {f'{found[0]} {found[1]}' if found else NOT_CAUGHT}\n")
         return
     asked = [each for each in options.words if each.isdecimal()]

@@ -1,13 +1,13 @@
 """All mutants: those that a schedule of the simulator catches, and those that a named test catches.
 
 Each takes back one decision of the project. `seed` is of a schedule whose checks catch the mutant
-and which is clean without it; `python -m anabranch.sim.hunt --record` looks for new ones when the
+and which is clean without it; `python -m tests.mutants.hunt --record` looks for new ones when the
 schedules change.
 """
 
 from __future__ import annotations
 
-from anabranch.sim.mutants import (
+from tests.mutants import (
     brokers,
     checkpoints,
     clients,
@@ -32,7 +32,7 @@ from anabranch.sim.mutants import (
     tenure,
     transactions,
 )
-from anabranch.sim.mutants.mutant import NO_SCHEDULE, Mutant
+from tests.mutants.mutant import NO_SCHEDULE, Mutant
 
 SUBJECTS = (
     ("Replication", replication),

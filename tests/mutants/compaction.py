@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.sim.mutants.mutant import NO_SCHEDULE, Mutant
+from tests.mutants.mutant import NO_SCHEDULE, Mutant
 
 COMPACTED_TESTS = "tests/core/replication/test_compacted_logs.py"
 COMPACTION = "anabranch.core.log.compaction"

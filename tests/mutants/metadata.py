@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.sim.mutants.mutant import NO_SCHEDULE, Mutant
+from tests.mutants.mutant import NO_SCHEDULE, Mutant
 
 COPY = "anabranch.core.metadata.following.copy"
 CONTROLLER = "tests/core/controller/test_managed_reconciler.py"

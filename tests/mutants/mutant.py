@@ -53,7 +53,7 @@ class _Loader(SourceFileLoader):
         """There is no bytecode of this source: it is compiled each time."""
         raise OSError(path)
 
-    def source_to_code(self, data: Any, path: Any, *, _optimize: int = -1) -> CodeType:  # type: ignore[override]
+    def source_to_code(self, data: Any, path: Any, *, _optimize: int = -1) -> CodeType:
         """Compile the changed source."""
         source = bytes(data).decode()
         return super().source_to_code(changed(source, self._mutant), path, _optimize=_optimize)
@@ -87,7 +87,7 @@ def changed(source: str, mutant: Mutant) -> str:
     if count != 1:
         raise MutantError(
             f"{mutant.name}: its piece of {mutant.module} occurs {count} times, not once; "
-            "fit it to the source in sim/mutants"
+            "fit it to the source in tests/mutants"
         )
     return source.replace(mutant.old, mutant.new)
 

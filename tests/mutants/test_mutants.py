@@ -10,14 +10,13 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from tests.mutants import hunt
+from tests.mutants.hunt import ROOT, recorded
+from tests.mutants.mutant import Mutant, MutantError, changed
+from tests.mutants.table import DIRECTED, MUTANTS
 
-from anabranch.sim import hunt
-from anabranch.sim.hunt import recorded
-from anabranch.sim.mutants.mutant import Mutant, MutantError, changed
-from anabranch.sim.mutants.table import DIRECTED, MUTANTS
 from anabranch.sim.schedule import run_schedule
 
-ROOT = Path(__file__).parents[2]
 ALL = os.environ.get("MUTANTS") == "all"
 RUN = DIRECTED if ALL else DIRECTED[::20]
 """Each takes a process: `make mutants` runs all of them, `make test` every twentieth."""
@@ -35,8 +34,8 @@ NEXT = Mutant(
     caught_by="M5",
 )
 CATCH = """
-from anabranch.sim.mutants.table import MUTANTS
-from anabranch.sim.mutants.mutant import plant
+from tests.mutants.table import MUTANTS
+from tests.mutants.mutant import plant
 mutant = next(each for each in MUTANTS if each.name == {name!r})
 plant(mutant)
 from anabranch.sim.schedule import run_schedule
@@ -46,8 +45,8 @@ print(run_schedule(mutant.seed).violation, end="")
 # a seed, since a test of random cases would catch its mutant on one machine and not on the next
 FAIL = """
 import sys
-from anabranch.sim.mutants.table import DIRECTED
-from anabranch.sim.mutants.mutant import plant
+from tests.mutants.table import DIRECTED
+from tests.mutants.mutant import plant
 mutant = next(each for each in DIRECTED if each.name == {name!r})
 plant(mutant)
 import pytest
@@ -55,7 +54,7 @@ sys.exit(pytest.main(["-q", "-p", "no:xdist", "-p", "no:cacheprovider", "--asser
                       "--hypothesis-seed=0", mutant.caught_by]))
 """
 SHOW = """
-from anabranch.sim.mutants.mutant import Mutant, plant
+from tests.mutants.mutant import Mutant, plant
 import anabranch.core.metadata.image as sound
 plant(Mutant(**{fields!r}))
 import anabranch.core.metadata.image as mutant
@@ -71,6 +70,7 @@ def test_a_planted_mutant_runs_instead_of_the_source():
         text=True,
         check=True,
         timeout=110,
+        cwd=ROOT,
     )
     assert shown.stdout.split() == ["0", "1"]
 
@@ -131,6 +131,7 @@ def test_the_recorded_schedule_catches_the_mutant(mutant):
         text=True,
         check=True,
         timeout=110,
+        cwd=ROOT,
     )
     assert shown.stdout == mutant.caught_by
 

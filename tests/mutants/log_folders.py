@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.sim.mutants.mutant import NO_SCHEDULE, Mutant
+from tests.mutants.mutant import NO_SCHEDULE, Mutant
 
 MOVES = (
     "tests/core/broker/test_folder_move_crashes.py"
