@@ -25,8 +25,8 @@ from anabranch.core.diskless.coordinator import Coordinator
 from anabranch.core.diskless.rows import Batch, Commit, LogKey, NewLogs
 from anabranch.core.diskless.writer import MOST_UPLOADS
 from anabranch.core.types import TopicId
-from anabranch.server.coordinator.engines import open_coordinator
-from anabranch.server.objects.engines import open_objects
+from anabranch.stores.coordinator.engines import open_coordinator
+from anabranch.stores.objects.engines import open_objects
 
 CLUSTER = "bench"
 TOPIC = TopicId(bytes(range(16)))
@@ -58,8 +58,8 @@ class PostgresEngine(InProcess):
 
     def prepare(self) -> None:
         """Start it."""
-        sys.path.insert(0, str(ROOT / "tests" / "server"))
-        from postgres_kit import PostgresServer
+        sys.path.insert(0, str(ROOT))
+        from tests.stores.postgres_kit import PostgresServer
 
         self.postgres = PostgresServer().start()
 

@@ -44,7 +44,7 @@ from anabranch.core.wire.messages.broker_registration import (
 )
 from anabranch.core.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from anabranch.core.wire.metadata_records import MetadataRecord
-from anabranch.server.metadata_store.sqlite import SqliteStore
+from anabranch.stores.metadata.sqlite import SqliteStore
 
 PARTITIONS = 100_000
 PARTITIONS_WITH_FOLDERS = 10_000

@@ -161,8 +161,8 @@ class AnabranchOnPostgres(AnabranchTrio):
 
     def prepare(self) -> None:
         """Start PostgreSQL, with its own settings."""
-        sys.path.insert(0, str(ROOT / "tests" / "server"))
-        from postgres_kit import PostgresServer
+        sys.path.insert(0, str(ROOT))
+        from tests.stores.postgres_kit import PostgresServer
 
         self.postgres = PostgresServer().start()
         self._url = self.postgres.new_database()

@@ -24,13 +24,13 @@ from anabranch.core.diskless.findings import Kind
 from anabranch.core.diskless.garbage import GarbageRounds, Pace
 from anabranch.core.diskless.objects import ObjectStore
 from anabranch.core.errors import StorageFault
-from anabranch.server.coordinator.engines import open_coordinator
-from anabranch.server.coordinator.postgres import SCHEMA
-from anabranch.server.objects.engines import open_objects
-from anabranch.server.objects.garbage_collector import Collector
-from anabranch.server.objects.verification import owner_of, read_store
-from anabranch.server.objects.verification import verify as verify_store
+from anabranch.server.diskless.garbage_collector import Collector
 from anabranch.server.one_machine import COORDINATOR
+from anabranch.stores.coordinator.engines import open_coordinator
+from anabranch.stores.coordinator.postgres import SCHEMA
+from anabranch.stores.objects.engines import open_objects
+from anabranch.stores.objects.verification import owner_of, read_store
+from anabranch.stores.objects.verification import verify as verify_store
 from chaos.objects import FolderObjects, S3Objects
 from chaos.stores import Nothing, PostgresDatabase, SqliteFile, Turn, wait_at_most
 

@@ -75,7 +75,7 @@ class PostgresDatabase:
     name = "postgres"
 
     def __init__(self, host: Host | None = None) -> None:
-        from tests.server.postgres_kit import PostgresServer
+        from tests.stores.postgres_kit import PostgresServer
 
         server = PostgresServer(host.address, host.prefix) if host else PostgresServer()
         self._server = server.start()

@@ -22,7 +22,7 @@ from anabranch.core.metadata.replay import replay_batch
 from anabranch.core.metadata.snapshot import from_snapshot
 from anabranch.core.metadata.store import NOBODY, Lease, MetadataStore
 from anabranch.core.wire.metadata_records import PartitionChangeRecord
-from anabranch.server.metadata_store.engines import open_store
+from anabranch.stores.metadata.engines import open_store
 
 T = TypeVar("T")
 

@@ -103,7 +103,7 @@ def base(place: Place, _servers: ExitStack) -> None:
 
 def postgres(place: Place, servers: ExitStack) -> None:
     """The metadata and the diskless coordinator in PostgreSQL."""
-    from tests.server.postgres_kit import PostgresServer
+    from tests.stores.postgres_kit import PostgresServer
 
     server = PostgresServer().start()
     servers.callback(server.remove)

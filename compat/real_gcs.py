@@ -1,6 +1,6 @@
 """Diskless storage on a Google Cloud Storage server: the stores' common suite, brokers, garbage.
 
-What: the server of `gcs_gateway.py` on loopback; against it the tests of `tests/server/objects` for
+What: the server of `gcs_gateway.py` on loopback; against it the tests of `tests/stores/objects` for
 any store and of `tests/server/diskless/test_cloud_cluster.py`, whose tests of this cloud are
 skipped where ANABRANCH_TEST_GCS names no server. Why not a row of the table: Apache Kafka has
 nothing to compare it with.
@@ -18,8 +18,8 @@ from compat.clients import fetch_fake_gcs
 from compat.gcs_gateway import BUCKET, Gateway
 
 SUITES = {
-    "tests/server/objects/test_objects.py": "gs",
-    "tests/server/objects/test_garbage_collector.py": "gs",
+    "tests/stores/objects/test_objects.py": "gs",
+    "tests/server/diskless/test_garbage_collector.py": "gs",
     "tests/server/diskless/test_cloud_cluster.py": "gs or rights",
 }
 """Files of tests, and which of them."""

@@ -1,7 +1,7 @@
 """Diskless storage on a real S3 server: the stores' common suite, and brokers over diskless topics.
 
 What: versitygw, built once by Go's module client, on a folder of this machine; against it the tests
-of `tests/server/objects/test_objects.py` that need S3 and those of
+of `tests/stores/objects/test_objects.py` that need S3 and those of
 `tests/server/diskless/test_cloud_cluster.py`, which elsewhere run against moto's server; brokers
 with a coordinator in SQLite, and in PostgreSQL. Then the gateway is killed and started again: what
 was stored is there. Why not a row of the table: Apache Kafka has nothing to compare it with.
@@ -21,7 +21,7 @@ from pathlib import Path
 
 from bench.servers import ROOT, free_port
 
-from anabranch.server.objects.engines import open_objects
+from anabranch.stores.objects.engines import open_objects
 from compat.clients import CACHE, fetch_versitygw
 
 FOLDER = ROOT / ".cache" / "compat" / f"s3-{os.getpid()}"
@@ -29,8 +29,8 @@ KEYS = ("an-id", "hush-hush-hush")
 BUCKET, REGION = "bucket", "us-east-1"
 START_SECONDS = 30.0
 SUITES = {
-    "tests/server/objects/test_objects.py": "s3",
-    "tests/server/objects/test_garbage_collector.py": "s3",
+    "tests/stores/objects/test_objects.py": "s3",
+    "tests/server/diskless/test_garbage_collector.py": "s3",
     "tests/server/diskless/test_cloud_cluster.py": "s3",
 }
 """Files of tests, and which of them."""

@@ -33,3 +33,13 @@ def no_own_faults(request: pytest.FixtureRequest):
     OWN_FAULTS.clear()
     if found and request.node.get_closest_marker("own_faults") is None:
         pytest.fail("a node had a fault of its own:\n" + "\n".join(found), pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """One PostgreSQL for all tests of the process; each takes a new database."""
+    from tests.stores.postgres_kit import PostgresServer
+
+    server = PostgresServer().start()
+    yield server
+    server.remove()

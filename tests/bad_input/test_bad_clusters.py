@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from cluster_kit import IDS, TOPIC, ThreeNodes, refusal
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
-from postgres_kit import PostgresServer
+from tests.stores.postgres_kit import PostgresServer
 
 from anabranch.cli.main import main
 from anabranch.core.types import topic_id_text

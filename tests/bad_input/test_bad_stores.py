@@ -7,11 +7,9 @@ import asyncio
 import os
 import shutil
 import sqlite3
-import sys
 import threading
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import pytest
 from bad_kit import SECONDS, Raw, RunningNode, batch, code_of, eventually
@@ -39,12 +37,10 @@ from anabranch.core.wire.messages.create_topics import (
     CreateTopicsRequest,
 )
 from anabranch.server.config import load_config
-from anabranch.server.coordinator.sqlite import SqliteCoordinator
+from anabranch.server.diskless.garbage_collector import Collector
 from anabranch.server.diskless.stores import Stores
-from anabranch.server.objects.engines import open_objects
-from anabranch.server.objects.garbage_collector import Collector
-
-sys.path.append(str(Path(__file__).parents[1] / "server" / "objects"))
+from anabranch.stores.coordinator.sqlite import SqliteCoordinator
+from anabranch.stores.objects.engines import open_objects
 
 ON = {"diskless.storage.system.enable": "true"}
 DISKLESS = {"diskless.enable": "true"}
@@ -208,7 +204,7 @@ def test_a_store_whose_clock_is_wrong(folder):
 
 
 async def _kept(place, path, skew_s):
-    from stored_kit import CLUSTER, RIVER, new_writer
+    from tests.stores.objects.stored_kit import CLUSTER, RIVER, new_writer
 
     store = await open_objects(f"file://{place}")
     coordinator = await SqliteCoordinator.open(str(path), CLUSTER)
@@ -500,7 +496,7 @@ def eventually_taken(node, topic):
 
 
 def test_a_coordinator_that_is_away_at_the_start_refuses_no_classic_topic(tmp_path):
-    from postgres_kit import PostgresServer
+    from tests.stores.postgres_kit import PostgresServer
 
     server = PostgresServer().start()
     url = server.new_database()

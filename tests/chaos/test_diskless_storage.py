@@ -20,9 +20,9 @@ from chaos.volume import is_possible
 from anabranch.core.diskless.layout import Header, encode
 from anabranch.core.diskless.objects import ObjectsAway
 from anabranch.core.diskless.rows import Commit, CommitState
-from anabranch.server.coordinator.engines import open_coordinator
-from anabranch.server.objects import cloud
-from anabranch.server.objects.engines import open_objects
+from anabranch.stores.coordinator.engines import open_coordinator
+from anabranch.stores.objects import cloud
+from anabranch.stores.objects.engines import open_objects
 
 ROOT = Path(__file__).resolve().parents[2]
 CLUSTER = "a-cluster"

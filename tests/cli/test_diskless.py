@@ -5,21 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from tests.stores.objects.stored_kit import CLUSTER, DELTA, RIVER, new_writer
 
 from anabranch.cli.main import main
 from anabranch.server import running_nodes
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "server" / "objects"))
-
-from stored_kit import CLUSTER, DELTA, RIVER, new_writer
-
-from anabranch.server.coordinator.engines import open_coordinator
-from anabranch.server.objects.engines import open_objects
+from anabranch.stores.coordinator.engines import open_coordinator
+from anabranch.stores.objects.engines import open_objects
 
 
 @pytest.fixture(autouse=True)

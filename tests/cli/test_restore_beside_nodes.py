@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import shutil
 import socket
-import sys
 import threading
 from pathlib import Path
 
@@ -15,16 +14,12 @@ from click.testing import CliRunner
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.server.node_kit import ThreadNode, free_port
+from tests.stores.objects.stored_kit import CLUSTER, RIVER, new_writer
 
 from anabranch.cli.main import main
 from anabranch.server import running_nodes
-
-sys.path.append(str(Path(__file__).parents[1] / "server" / "objects"))
-
-from stored_kit import CLUSTER, RIVER, new_writer
-
-from anabranch.server.coordinator.engines import open_coordinator
-from anabranch.server.objects.engines import open_objects
+from anabranch.stores.coordinator.engines import open_coordinator
+from anabranch.stores.objects.engines import open_objects
 
 SECONDS = 30
 LOCK = ".lock"

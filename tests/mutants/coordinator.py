@@ -5,20 +5,20 @@ from __future__ import annotations
 from tests.mutants.mutant import NO_SCHEDULE, Mutant
 
 COMMIT_TESTS = "tests/core/diskless/test_commit.py"
-COORDINATOR_TESTS = "tests/server/coordinator"
+COORDINATOR_TESTS = "tests/stores/coordinator"
 DISKLESS = "anabranch.core.diskless"
 DISKLESS_COMMIT = "anabranch.core.diskless.commit"
-OBJECT_TESTS = "tests/server/objects"
+OBJECT_TESTS = "tests/stores/objects"
 OLDER_TESTS = "tests/server/diskless/test_older_copies.py"
-POSTGRES_COORDINATOR = "anabranch.server.coordinator.postgres"
-POSTGRES_TABLES = "anabranch.server.coordinator.postgres_tables"
+POSTGRES_COORDINATOR = "anabranch.stores.coordinator.postgres"
+POSTGRES_TABLES = "anabranch.stores.coordinator.postgres_tables"
 ROWS = "tests/core/controller/test_diskless_rows.py"
 SET_BACK = (
     f"{COORDINATOR_TESTS}/test_set_back.py"
     "::test_what_was_set_back_gets_no_call_from_a_node_that_knows_a_later_commit"
 )
-SQLITE_COORDINATOR = "anabranch.server.coordinator.sqlite"
-SQL_TABLES = "anabranch.server.coordinator.sql_tables"
+SQLITE_COORDINATOR = "anabranch.stores.coordinator.sqlite"
+SQL_TABLES = "anabranch.stores.coordinator.sql_tables"
 
 MUTANTS = (
     Mutant(
@@ -271,7 +271,7 @@ MUTANTS = (
         old="if topic_id not in self._deleted and key not in self._logs:",
         new="if key not in self._logs:",
         seed=NO_SCHEDULE,
-        caught_by="tests/server/coordinator/test_any_coordinator.py"
+        caught_by="tests/stores/coordinator/test_any_coordinator.py"
         "::test_a_deleted_topic_is_gone_for_good[memory]",
     ),
     Mutant(
@@ -346,7 +346,7 @@ MUTANTS = (
         old="        if missing:\n",
         new="        if False:\n",
         seed=NO_SCHEDULE,
-        caught_by="tests/server/coordinator/test_postgres.py"
+        caught_by="tests/stores/coordinator/test_postgres.py"
         "::test_tables_that_are_loaded_again_over_open_connections_take_no_commit[its own]",
     ),
     Mutant(
@@ -411,7 +411,7 @@ MUTANTS = (
         rule="a store of another coordinator is refused, even if it is empty",
         module="anabranch.server.diskless.stores",
         old="            await claim_store(objects, coordinator, cluster_id)\n",
-        new="            from anabranch.server.objects.store_check import check_store\n"
+        new="            from anabranch.stores.objects.store_check import check_store\n"
         "            await check_store(objects, cluster_id)\n",
         seed=NO_SCHEDULE,
         caught_by="tests/bad_input/test_bad_stores.py::test_a_store_that_is_not_the_coordinator_s",
@@ -423,17 +423,17 @@ MUTANTS = (
         old="    return state in (ObjectState.PREPARED, ObjectState.REFUSED)\n",
         new="    return state is ObjectState.REFUSED\n",
         seed=NO_SCHEDULE,
-        caught_by="tests/server/coordinator/test_any_coordinator.py"
+        caught_by="tests/stores/coordinator/test_any_coordinator.py"
         "::test_what_was_committed_is_told_from_what_never_was[memory]",
     ),
     Mutant(
         name="own-change-out-of-order",
         rule="changes of this process and of other processes are reported in order",
-        module="anabranch.server.coordinator.sqlite",
+        module="anabranch.stores.coordinator.sqlite",
         old="            if own.before == counter:\n",
         new="            if True:\n",
         seed=NO_SCHEDULE,
-        caught_by="tests/server/coordinator/test_sqlite.py"
+        caught_by="tests/stores/coordinator/test_sqlite.py"
         "::test_own_changes_are_heard_without_reading_and_others_in_order[aoo]",
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import NO_SCHEDULE, Mutant
 
 ADMISSION_TESTS = "tests/core/diskless/test_admission.py"
-COLLECTING_TESTS = "tests/server/objects/test_garbage_collector.py"
+COLLECTING_TESTS = "tests/server/diskless/test_garbage_collector.py"
 DATA_PATH_TESTS = "tests/core/diskless/test_data_path.py"
 DEPOSED_TESTS = "tests/core/diskless/test_deposed.py"
 DISKLESS = "anabranch.core.diskless"

@@ -54,11 +54,11 @@ MUTANTS = (
     Mutant(
         name="store-asks-for-no-room",
         rule="a SQLite store on a full disk frees its reserve and tries again",
-        module="anabranch.server.metadata_store.sqlite",
+        module="anabranch.stores.metadata.sqlite",
         old="            if not self.make_room(fault):\n",
         new="            if True:\n",
         seed=NO_SCHEDULE,
-        caught_by="tests/server/metadata_store/test_full_volume.py"
+        caught_by="tests/stores/metadata/test_full_volume.py"
         "::test_an_append_for_which_room_is_made_is_committed_once",
     ),
     Mutant(
@@ -68,7 +68,7 @@ MUTANTS = (
         old="return mine == (present.epoch, present.holder, present.incarnation)",
         new="return mine[0] == present.epoch",
         seed=NO_SCHEDULE,
-        caught_by="tests/server/metadata_store/test_any_store.py"
+        caught_by="tests/stores/metadata/test_any_store.py"
         "::test_no_backup_lets_two_append_under_one_epoch[sqlite]",
     ),
     Mutant(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.mutants.mutant import NO_SCHEDULE, Mutant
 
-OBJECTS = "anabranch.server.objects"
-OBJECT_TESTS = "tests/server/objects"
+OBJECTS = "anabranch.stores.objects"
+OBJECT_TESTS = "tests/stores/objects"
 OLDER_TESTS = "tests/server/diskless/test_older_copies.py"
 OPENING_TESTS = "tests/server/diskless/test_startup.py"
 LOANS = "tests/server/test_loans.py"
@@ -100,7 +100,7 @@ MUTANTS = (
     last_id, known = await coordinator.last_id(), await coordinator.store("")
 """,
         seed=NO_SCHEDULE,
-        caught_by="tests/server/objects/test_claims.py"
+        caught_by="tests/stores/objects/test_claims.py"
         "::test_a_claim_that_another_node_makes_meanwhile_is_no_reason",
     ),
     Mutant(

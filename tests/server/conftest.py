@@ -32,13 +32,3 @@ async def serve():
     yield start
     for service in services:
         await service.close()
-
-
-@pytest.fixture(scope="session")
-def postgres():
-    """One PostgreSQL for all tests of the process; each takes a new database."""
-    from postgres_kit import PostgresServer
-
-    server = PostgresServer().start()
-    yield server
-    server.remove()

@@ -26,10 +26,10 @@ from anabranch.server.controller_channel import ControllerChannel
 from anabranch.server.files import RealFiles
 from anabranch.server.listener import Acceptor
 from anabranch.server.metadata_log import MetadataFollower
-from anabranch.server.metadata_store.sqlite import SqliteStore
 from anabranch.server.receive_memory import ReceiveMemory
 from anabranch.server.registration import Registration, new_identity
 from anabranch.server.roles import ControllerDispatcher, ControllerSide
+from anabranch.stores.metadata.sqlite import SqliteStore
 
 CLUSTER = "test-cluster"
 SECONDS = 30

@@ -19,7 +19,7 @@ from anabranch.core.outcome import Propose
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.server import controller as controller_module
 from anabranch.server.controller import ControllerShell
-from anabranch.server.metadata_store.sqlite import SqliteStore
+from anabranch.stores.metadata.sqlite import SqliteStore
 
 
 class Counting:

@@ -31,7 +31,7 @@ from anabranch.server.controller import MOST_LOGGED, ControllerShell
 from anabranch.server.files import RealFiles
 from anabranch.server.logs import FIELDS
 from anabranch.server.metadata_restore import restore_store
-from anabranch.server.metadata_store.sqlite import SqliteStore
+from anabranch.stores.metadata.sqlite import SqliteStore
 
 CONFIG = BrokerConfig.of()
 

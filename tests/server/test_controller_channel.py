@@ -15,7 +15,7 @@ from anabranch.core.wire.messages.describe_cluster import DescribeClusterRequest
 from anabranch.core.wire.messages.fetch_snapshot import FetchSnapshotRequest
 from anabranch.server.cluster_discovery import cluster_of_controllers
 from anabranch.server.controller_channel import ControllerChannel
-from anabranch.server.metadata_store.sqlite import SqliteStore
+from anabranch.stores.metadata.sqlite import SqliteStore
 
 REQUEST = FetchSnapshotRequest(cluster_id=CLUSTER, topics=[])
 """A request that only an active controller answers without an error."""

@@ -31,7 +31,7 @@ from anabranch.core.settings.broker import BrokerConfig
 from anabranch.server import controller as controller_module
 from anabranch.server import logs
 from anabranch.server.controller import ControllerShell
-from anabranch.server.metadata_store.sqlite import SqliteStore
+from anabranch.stores.metadata.sqlite import SqliteStore
 
 
 class FaultyStore:

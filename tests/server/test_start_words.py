@@ -9,11 +9,10 @@ import pytest
 from tests.server.node_kit import ThreadNode, free_port, settings_of
 
 from anabranch.core.metadata.store import StoreAway
-from anabranch.server import logs
+from anabranch.server import logs, store_patience
 from anabranch.server import node as nodes
 from anabranch.server.config import load_config
-from anabranch.server.metadata_store import engines
-from anabranch.server.metadata_store.sqlite import SqliteStore
+from anabranch.stores.metadata.sqlite import SqliteStore
 
 
 async def first_words(monkeypatch, *settings):
@@ -95,7 +94,7 @@ async def test_a_store_that_goes_away_again_and_again_is_waited_for_once(monkeyp
 
     for seconds, name in ((0.8, "open"), (0.8, "cluster_id"), (60, "lease")):
         is_away_for(seconds, name)
-    monkeypatch.setattr(engines, "TRY_AGAIN_S", 0.01)
+    monkeypatch.setattr(store_patience, "TRY_AGAIN_S", 0.01)
     monkeypatch.setattr(nodes, "FIRST_WORD_S", 60)
     time_out = {"initial_broker_registration_timeout_ms": "1200"}
     node = nodes.Node(load_config(None, settings_of(tmp_path, **time_out)))

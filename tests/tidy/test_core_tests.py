@@ -37,7 +37,7 @@ def test_tests_mirror_the_tree():
     source = CORE_TESTS.parents[1] / "src" / "anabranch"
     strangers = [
         str(folder.relative_to(CORE_TESTS.parent))
-        for room in ("core", "client", "server", "cli")
+        for room in ("core", "client", "stores", "server", "cli")
         for folder in sorted((CORE_TESTS.parent / room).rglob("*"))
         if folder.is_dir()
         and list(folder.glob("test_*.py"))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from anabranch.core.diskless.coordinator import Coordinator
     from anabranch.core.diskless.findings import Finding
     from anabranch.core.diskless.objects import ObjectStore
-    from anabranch.server.objects.verification import Held
+    from anabranch.stores.objects.verification import Held
 
     Check = Callable[[ObjectStore, ExitStack], Awaitable[None]]
 
@@ -67,7 +67,7 @@ def verify(
     Stop all nodes first, because concurrent writes would be reported as damage. The exit code is 1
     if records or manifests are missing, damaged or do not agree, and 0 otherwise.
     """
-    from anabranch.server.objects.verification import verify as check
+    from anabranch.stores.objects.verification import verify as check
 
     async def work(store: ObjectStore, coordinator: Coordinator, held: Held) -> Any:
         return await check(store, coordinator, held, is_whole=is_whole)
@@ -112,7 +112,7 @@ def restore(
     log of these folders, or that writes to the store within 12 seconds. It cannot notice a broker
     without writes whose address is in neither, or cannot be reached from this machine.
     """
-    from anabranch.server.objects.verification import restore as rebuild
+    from anabranch.stores.objects.verification import restore as rebuild
 
     async def work(store: ObjectStore, coordinator: Coordinator, held: Held) -> Any:
         now_ms = time.time_ns() // 1_000_000
@@ -155,9 +155,9 @@ def _run(
     check: Check | None = None,
 ) -> T:
     """Do the work with store and coordinator; `check` comes before anything is made."""
-    from anabranch.server.coordinator.engines import open_coordinator
-    from anabranch.server.objects.engines import open_objects
-    from anabranch.server.objects.verification import read_store
+    from anabranch.stores.coordinator.engines import open_coordinator
+    from anabranch.stores.objects.engines import open_objects
+    from anabranch.stores.objects.verification import read_store
 
     storage, at = _urls(properties_file, storage_url, coordinator_url)
 
@@ -181,7 +181,7 @@ def _beside_brokers(
     """What refuses to restore while brokers are noticed."""
     from anabranch.cli.serve import configured
     from anabranch.server import running_nodes as nodes
-    from anabranch.server.objects.verification import owner_of
+    from anabranch.stores.objects.verification import owner_of
 
     folders = nodes.folders_beside(*_urls(properties_file, storage_url, coordinator_url))
     told = []

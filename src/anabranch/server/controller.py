@@ -33,9 +33,9 @@ from anabranch.server.clocks import steady_ms, wall_ms
 from anabranch.server.diskless.rows import LogRowsShell
 from anabranch.server.liveness_probe import Watch, dial
 from anabranch.server.logs import logger
-from anabranch.server.metadata_store.engines import Patience
 from anabranch.server.own_faults import tell_unexpected
 from anabranch.server.store_calls import carried_out
+from anabranch.server.store_patience import Patience
 
 LOG = logger("controller")
 TIMING = LeaseTimes()

@@ -23,13 +23,12 @@ from anabranch.core.errors import StorageFault
 from anabranch.core.log.files import ColdRead, DiskFull
 from anabranch.core.types import Buffer
 from anabranch.server.loans import FileLoan, Lender
+from anabranch.stores.disk import NO_SPACE, sync_folder, sync_path
 
 OPEN_HANDLES = 4096
 """Enough for one active segment of a few thousand partitions; raised with the soft limit on
 files."""
-NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 NO_NOWAIT = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
-BUFFERS_A_WRITE = 1024  # IOV_MAX
 WRITE_BYTES = 32 << 10
 """Most of one pwrite. A larger one makes the kernel look for larger runs of free memory for the
 page cache, which costs several times what the copy does (ext4: 0.28 s of CPU a GB in pieces of
@@ -342,7 +341,7 @@ class RealFiles:
     def sync_path(self, path: str) -> None:
         """See Files."""
         try:
-            _sync(path, os.O_RDONLY)
+            sync_path(path, os.O_RDONLY)
         except FileNotFoundError:
             return
         except OSError as problem:
@@ -451,14 +450,6 @@ def replace_by_part(path: str, handle: int, size: int) -> None:
         os.close(part)
 
 
-def _sync(path: str, flags: int) -> None:
-    handle = os.open(path, flags | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def _allocate(path: str, size_bytes: int) -> None:
     """Have a file own so many bytes of its volume. Raises OSError."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -475,25 +466,6 @@ def _allocate(path: str, size_bytes: int) -> None:
                 os.pwrite(handle, bytes(min(WARM_BYTES, size_bytes - start)), start)
     finally:
         os.close(handle)
-
-
-def sync_folder(path: str) -> None:
-    """Make the names in a folder survive a power cut. Raises OSError."""
-    _sync(path, os.O_RDONLY | os.O_DIRECTORY)
-
-
-def make_folder(path: str) -> None:
-    """Make a folder and its parents; with their names, what is synced in it survives a power cut.
-
-    Raises OSError."""
-    parents, above = [], os.path.abspath(path)
-    while not os.path.lexists(above):
-        above = os.path.dirname(above)
-        parents.append(above)
-    os.makedirs(path, exist_ok=True)
-    for parent in parents:
-        with contextlib.suppress(PermissionError):  # a parent may be one that we cannot list
-            sync_folder(parent)
 
 
 def replace_file(path: str, data: bytes, *, sync: bool) -> None:

@@ -28,9 +28,10 @@ from anabranch.core.log.checkpoints import (
     parse_meta_properties,
 )
 from anabranch.core.types import parse_topic_id
-from anabranch.server.files import make_folder, replace_file
+from anabranch.server.files import replace_file
 from anabranch.server.lock_holder import holder
 from anabranch.server.logs import logger
+from anabranch.stores.disk import make_folder
 
 if TYPE_CHECKING:
     from anabranch.server.config import NodeConfig

@@ -23,8 +23,8 @@ from anabranch.core.metadata.store import Snapshot, StoredBatch, StoreEnd
 from anabranch.core.metadata.store_check import restore_fault
 from anabranch.core.running_nodes import TWO_STORES, NodeAddress, addresses_of, refuse
 from anabranch.server.folders import lock
-from anabranch.server.metadata_store.engines import open_store
 from anabranch.server.running_nodes import answering
+from anabranch.stores.metadata.engines import open_store
 
 
 class Restored(NamedTuple):

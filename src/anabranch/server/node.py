@@ -44,10 +44,10 @@ from anabranch.server.files import RealFiles
 from anabranch.server.listener import Acceptor
 from anabranch.server.logs import logger
 from anabranch.server.metadata_log import MetadataFollower
-from anabranch.server.metadata_store.engines import Patience, open_for_start, waited_for
 from anabranch.server.own_faults import OwnFaults, tell_unexpected
 from anabranch.server.receive_memory import ReceiveMemory
 from anabranch.server.roles import BrokerRole, ControllerDispatcher, ControllerSide
+from anabranch.server.store_patience import Patience, open_for_start, waited_for
 from anabranch.server.turns import LoopTurns
 
 if TYPE_CHECKING:

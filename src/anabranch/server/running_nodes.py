@@ -49,7 +49,7 @@ from anabranch.core.wire.messages.describe_cluster import (
 )
 from anabranch.server.files import RealFiles
 from anabranch.server.folders import LOCK, FolderFault, UnusableFolder, lock
-from anabranch.server.objects.folder import FOLDER
+from anabranch.stores.objects.folder import FOLDER
 
 if TYPE_CHECKING:
     from anabranch.server.config import NodeConfig

@@ -7,7 +7,7 @@ import asyncio
 from confluent_kafka.admin import AdminClient
 from tests.server.diskless.test_three_brokers import make, read, write
 
-from anabranch.server.objects.folder import FolderStore
+from anabranch.stores.objects.folder import FolderStore
 from anabranch.testing import LocalCluster
 
 HANGING = 3

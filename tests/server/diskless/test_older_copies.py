@@ -6,16 +6,11 @@ import asyncio
 import contextlib
 import itertools
 import shutil
-import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "objects"))
-
-from stored_kit import CLUSTER, DELTA, LEASE_MS, RIVER, TOPIC, Writer, until
 from tests.core.api.in_memory_node import InMemoryNode
-from tests.server.coordinator.async_memory import AsyncMemoryCoordinator
+from tests.stores.coordinator.async_memory import AsyncMemoryCoordinator
+from tests.stores.objects.stored_kit import CLUSTER, DELTA, LEASE_MS, RIVER, TOPIC, Writer, until
 
 from anabranch.core.diskless.coordinator import CoordinatorAway, OlderCopy
 from anabranch.core.diskless.keys import object_key
@@ -27,12 +22,12 @@ from anabranch.core.errors import StorageFault
 from anabranch.core.wire.records import Record, build_batch
 from anabranch.server.clocks import steady_ms
 from anabranch.server.config import load_config
-from anabranch.server.coordinator.sqlite import SqliteCoordinator
+from anabranch.server.diskless.manifests import Manifests
 from anabranch.server.diskless.shell import DisklessShell
 from anabranch.server.diskless.stores import Stores
-from anabranch.server.objects.engines import open_objects
-from anabranch.server.objects.folder import FolderStore
-from anabranch.server.objects.manifests import Manifests
+from anabranch.stores.coordinator.sqlite import SqliteCoordinator
+from anabranch.stores.objects.engines import open_objects
+from anabranch.stores.objects.folder import FolderStore
 
 STORES = itertools.count()
 

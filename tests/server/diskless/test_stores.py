@@ -8,9 +8,9 @@ import pytest
 
 from anabranch.core.errors import StorageFault
 from anabranch.server.config import load_config
-from anabranch.server.coordinator.sqlite import SqliteCoordinator
 from anabranch.server.diskless.stores import INTERVAL_MS, Stores
-from anabranch.server.objects.memory import MemoryStore
+from anabranch.stores.coordinator.sqlite import SqliteCoordinator
+from anabranch.stores.objects.memory import MemoryStore
 
 ON = "diskless.storage.system.enable=true"
 

@@ -7,9 +7,9 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from tests.server.coordinator.async_memory import AsyncMemoryCoordinator
 from tests.server.promql import fires
 from tests.server.test_alerts import RULES
+from tests.stores.coordinator.async_memory import AsyncMemoryCoordinator
 
 from anabranch.core.diskless.manifests import decode_manifest, manifests_prefix
 from anabranch.core.diskless.rows import (
@@ -25,11 +25,11 @@ from anabranch.core.diskless.rows import (
 from anabranch.core.errors import ErrorCode, StorageFault
 from anabranch.core.types import TopicId
 from anabranch.server import clocks
+from anabranch.server.diskless import combiner
 from anabranch.server.diskless import upkeep as upkeep_module
 from anabranch.server.diskless.upkeep import DisklessUpkeep
 from anabranch.server.exported import METRICS
-from anabranch.server.objects import combiner
-from anabranch.server.objects.engines import open_objects
+from anabranch.stores.objects.engines import open_objects
 
 NAMES = itertools.count()
 KEY = LogKey(TopicId(bytes([7]) * 16), 0)

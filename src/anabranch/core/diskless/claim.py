@@ -6,7 +6,7 @@ a second time; a broker with another prefix, or a volume that is not mounted, wo
 other broker reads. So a claim has an id of its own, which the coordinator keeps. Rule kept: each
 object is put create-only and never removed, so that of two clusters that come at once, one is
 refused. Coordinators are numbered: a restore records the next one. Not here: putting and reading
-them (`server/objects/store_check.py`).
+them (`stores/objects/store_check.py`).
 """
 
 from __future__ import annotations

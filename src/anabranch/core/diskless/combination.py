@@ -11,7 +11,7 @@ away from a restore. Rules kept: nothing is deleted on the word of one checkpoin
 after all its parts, under the next number, which only one broker can take; manifests that are
 damaged, of a restore, or of the last hour are left alone; memory is bounded by one part or manifest
 and by MOST_FOLDED entries. Not here: when (`combination_rounds.py`), formats (`checkpoints.py`),
-I/O (`server/objects/combiner.py`, `sim/combination.py`).
+I/O (`server/diskless/combiner.py`, `sim/combination.py`).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 What: `rounds` is a generator without an end, performed like those of garbage collection
 (`garbage_rounds.py`). Rules kept: brokers take turns by the same count; two that think it is their
 turn do no harm (`combination.py`); a round that failed, or left something, comes again soon. Not
-here: what is done in a round, I/O (`server/objects/combiner.py`, `sim/combination.py`).
+here: what is done in a round, I/O (`server/diskless/combiner.py`, `sim/combination.py`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The batch coordinator: what gives offsets to batches, whatever stands behind it.
 
 What: the calls that brokers and the active controller make. SQLite and PostgreSQL implement it
-(`server/coordinator`), and a simulated one. Rules kept: one transaction a call; rows of partitions
+(`stores/coordinator`), and a simulated one. Rules kept: one transaction a call; rows of partitions
 are locked in the order of LogKey; what a call promises is durable when it returns. Each may raise
 `CoordinatorAway` (nothing happened, or, for `commit`, it is not known whether it did) and
 StorageFault (it cannot work: a sentence says why). Not here: decisions (`commit.py`), SQL.

@@ -8,7 +8,7 @@ until nothing is due, so that garbage never grows faster than it goes; it ends w
 nothing back, and a call that fails ends it early: it comes again soon. The store deletes before the
 coordinator forgets, so that what is interrupted is done again. A listing deletes only what is old,
 what the coordinator does not know, and what its database named. Not here: whose turn it is
-(`garbage.py`), I/O (`server/objects/garbage_collector.py`, `sim/diskless_upkeep.py`).
+(`garbage.py`), I/O (`server/diskless/garbage_collector.py`, `sim/diskless_upkeep.py`).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ by name, since ids follow on one another. What escapes both are commits of the l
 whose ids were given before the copy was made: of each broker at most its stock. A node that runs
 knows more (`KnownCommits`): its own last commit, and the last one that it heard of. Commits have
 one order, which a copy has up to a point, so that these two stand for all that this node knows. Not
-here: putting and listing (`server/objects/manifests.py`, `store_check.py`).
+here: putting and listing (`server/diskless/manifests.py`, `store_check.py`).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ kept: a manifest is never needed to serve; it is written once, under a name that
 broker epoch, number from 0 on), so that a missing one is noticed; what cannot be stored waits,
 bounded, and what is beyond the bound is given up, since its objects still exist. Old ones are
 removed once checkpoints have what they say (`combination.py`). Not here: I/O
-(`server/objects/manifests.py`), rebuilding (`restoration.py`).
+(`server/diskless/manifests.py`), rebuilding (`restoration.py`).
 
     magic     8   "ANBR-MAN"
     format    2   1

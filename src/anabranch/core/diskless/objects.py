@@ -1,7 +1,7 @@
 """The object store: what any store must do, whatever stands behind it.
 
 What: seven calls on immutable objects. A local folder, S3, GCS, Azure and memory implement it
-(`server/objects`), and a simulated one. Rules kept: `put` is durable when it returns and never
+(`stores/objects`), and a simulated one. Rules kept: `put` is durable when it returns and never
 replaces; a name that is taken is compared, so that a put may be made again and no broker takes
 another's object for its own; a reader sees all of an object or none of it. Each raises
 `ObjectsAway` when the store does not answer (a put may have happened), `ObjectMissing`, or

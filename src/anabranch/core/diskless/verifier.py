@@ -4,7 +4,7 @@ What: fed with partitions and their runs, with manifests, and with each object o
 findings. Rules kept: offsets of a partition have no gap from its start to its end; each run lies
 within the batches that its object's index gives to its partition, and has as many records as
 offsets; what a restore would make of the manifests is what the rows say, as far as the records are
-still kept. Not here: I/O (`server/objects/verification.py`).
+still kept. Not here: I/O (`stores/objects/verification.py`).
 """
 
 from __future__ import annotations

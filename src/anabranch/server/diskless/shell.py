@@ -25,11 +25,11 @@ from anabranch.core.errors import StorageFault
 from anabranch.core.types import NEVER_MS
 from anabranch.server.chains import carried_out
 from anabranch.server.clocks import steady_ms, wall_ms
-from anabranch.server.coordinator.front import Front
 from anabranch.server.diskless.upkeep import DisklessUpkeep
 from anabranch.server.logs import logger
-from anabranch.server.objects.store_check import check_commits
 from anabranch.server.own_faults import tell_unexpected
+from anabranch.stores.coordinator.front import Front
+from anabranch.stores.objects.store_check import check_commits
 
 if TYPE_CHECKING:
     from anabranch.core.api.context import Broker

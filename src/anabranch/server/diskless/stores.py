@@ -1,7 +1,7 @@
 """Coordinator and object store of a cluster, opened and tried when a node starts.
 
 Rule kept: what is wrong with them is said before the first record comes, with place, reason and
-remedy, and nothing stays open. Not here: how they work (`server/coordinator`, `server/objects`).
+remedy, and nothing stays open. Not here: how they work (`stores/coordinator`, `stores/objects`).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from anabranch.core.diskless.coordinator import Coordinator
 from anabranch.core.diskless.objects import ObjectStore
 from anabranch.core.errors import StorageFault
-from anabranch.server.coordinator.engines import open_coordinator
-from anabranch.server.coordinator.front import Front
-from anabranch.server.objects.engines import open_objects
-from anabranch.server.objects.store_check import (
+from anabranch.stores.coordinator.engines import open_coordinator
+from anabranch.stores.coordinator.front import Front
+from anabranch.stores.objects.engines import open_objects
+from anabranch.stores.objects.store_check import (
     check_commits,
     check_coordinator,
     check_names,

@@ -18,9 +18,9 @@ from anabranch.core.diskless.garbage import USUAL, GarbageRounds, turn_of
 from anabranch.core.diskless.manifests import ManifestLog
 from anabranch.core.diskless.rows import Change, Commit, Committed
 from anabranch.server.clocks import steady_ms
-from anabranch.server.objects.combiner import Combiner
-from anabranch.server.objects.garbage_collector import Collector
-from anabranch.server.objects.manifests import Manifests
+from anabranch.server.diskless.combiner import Combiner
+from anabranch.server.diskless.garbage_collector import Collector
+from anabranch.server.diskless.manifests import Manifests
 
 if TYPE_CHECKING:
     from anabranch.core.api.context import Broker

@@ -1,0 +1,1 @@
+"""Engines behind interfaces of core: object stores, batch coordinators, metadata stores."""
