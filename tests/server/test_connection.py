@@ -48,6 +48,14 @@ def echo(_node, request, _now_ms):
     return ProduceResponse(responses=[TopicProduceResponse(name="t", partition_responses=[answer])])
 
 
+def run_without_answer(_node, _request, _now_ms):
+    """Takes long enough that a turn has no time for two hundred."""
+    until = time.perf_counter() + 0.0002
+    while time.perf_counter() < until:
+        pass
+    return NoAnswer()
+
+
 def offset_of(response):
     return response.responses[0].partition_responses[0].base_offset
 
@@ -91,6 +99,21 @@ async def test_many_small_requests_are_answered_in_order(serve):
         client.send(number, produce(b"x" * (number % 50 + 1)), VERSION)
     got = [await client.answer(0, VERSION) for _ in range(3000)]
     assert [each[0] for each in got] == list(range(3000))
+
+
+@pytest.mark.parametrize("size", [10, 5_000, 70_000])
+async def test_what_a_client_sent_before_it_left_is_run(serve, size):
+    """A producer that wants no answers closes when all is sent: more than one turn may run."""
+    service = await serve(handler(0, run_without_answer))
+    client = await service.connect()
+    client.send(0, produce(b"x"), VERSION)
+    await eventually(lambda: service.dispatcher.routes)
+    (route,) = service.dispatcher.routes
+    for number in range(200):
+        client.send(number, produce(b"x" * size, acks=0), VERSION)
+    client.writer.close()
+    await eventually(lambda: not service.acceptor.connections)
+    assert route.requests == 201
 
 
 async def test_a_frame_is_the_request_s_own(serve):
@@ -416,7 +439,12 @@ async def test_answers_that_wait_for_an_earlier_one_are_bounded_in_bytes(serve):
     for number in range(1, 1001):
         client.send(number, produce(b"%d" % number), VERSION)
     [connection] = service.acceptor.connections
-    await eventually(lambda: len(ran) + len(connection._queue) == 1000 or not reads(service))
+    await eventually(
+        lambda: (
+            not connection.has_runnable
+            and (len(ran) + len(connection._queue) == 1000 or not reads(service))
+        )
+    )
     assert 100 < len(ran) < 200  # 4 MiB of answers of 30 kB each
     service.dispatcher.wake("key")
     for number in range(1001):

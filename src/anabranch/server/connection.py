@@ -16,8 +16,9 @@ request does in Kafka, and so does the mute of a connection that took more than 
 what is queued in and out is bounded in bytes, above which the socket is not read. What all
 connections hold of requests that are not run yet is bounded, too, where `queued.max.request.bytes`
 is set: a large frame then waits in its client's socket for its turn. Requests are run while the
-turn of the loop has time left, and queued for the connection's own turn afterwards. Not here: whose
-turn it is (`core.node.turns`), TLS, SASL, meaning.
+turn of the loop has time left, and queued for the connection's own turn afterwards. What a client
+sent before it left is run, too, since it may want no answers. Not here: whose turn it is
+(`core.node.turns`), TLS, SASL, meaning.
 """
 
 from __future__ import annotations
@@ -92,11 +93,12 @@ class Connection(asyncio.BufferedProtocol):
     """One client's connection on one listener."""
 
     __slots__ = (
-        "_admission", "_blocked_by", "_dispatcher", "_filled", "_frame", "_is_held_up", "_link",
-        "_memory", "_out", "_out_bytes", "_queue", "_queued_bytes", "_reading", "_seen_sent_bytes",
-        "_sending", "_slots", "_tail", "_transport", "_turns", "_waits_for_memory", "closing",
-        "held_bytes", "host", "identity", "is_broker", "is_draining", "is_in_line", "is_touched",
-        "last_active_ms", "length", "listener", "promised_bytes", "received_requests", "session",
+        "_admission", "_blocked_by", "_closes_when_run", "_dispatcher", "_filled", "_frame",
+        "_is_held_up", "_link", "_memory", "_out", "_out_bytes", "_queue", "_queued_bytes",
+        "_reading", "_seen_sent_bytes", "_sending", "_slots", "_tail", "_transport", "_turns",
+        "_waits_for_memory", "closing", "held_bytes", "host", "identity", "is_broker",
+        "is_draining", "is_in_line", "is_touched", "last_active_ms", "length", "listener",
+        "promised_bytes", "received_requests", "session",
     )  # fmt: skip
 
     def __init__(
@@ -129,6 +131,7 @@ class Connection(asyncio.BufferedProtocol):
         self._reading = True
         self._waits_for_memory = False
         self._is_held_up = False
+        self._closes_when_run = False
         self.closing = False
         self.held_bytes = 0
         self.promised_bytes = 0
@@ -220,8 +223,12 @@ class Connection(asyncio.BufferedProtocol):
                 self._turns.go_on()
 
     def eof_received(self) -> bool:
-        """The peer will send no more: the loop closes the connection, or we do after what is on its
-        way past the transport."""
+        """The peer will send no more: the loop closes the connection, or we do after what is queued
+        and what is on its way past the transport. Kafka, too, runs what came before the end."""
+        if self._runs_queued and not self.closing:
+            self._reading = False
+            self.is_draining = self._closes_when_run = True
+            return True
         if not self._link.is_busy:
             return False
         self.close()
@@ -344,6 +351,12 @@ class Connection(asyncio.BufferedProtocol):
         """Whether a request is queued that waits for nothing but its turn."""
         return bool(self._queue) and self._may_run and not self.closing
 
+    @property
+    def _runs_queued(self) -> bool:
+        """Whether what is queued is run sooner or later, whatever becomes of other requests."""
+        alone = self._blocked_by
+        return bool(self._queue) and (alone is None or alone.route is None)  # a mute ends
+
     def run_queued(self, until_ns: int) -> None:
         """It is this connection's turn: run what is queued, one request at least, until a time."""
         self._dispatcher.begin()
@@ -432,6 +445,8 @@ class Connection(asyncio.BufferedProtocol):
             self._send()
         if self.has_runnable:
             self._turns.line_up(self)
+        if self._closes_when_run and not self._runs_queued:
+            self.close()
         self._regulate()
 
     def _collect(self) -> None:
