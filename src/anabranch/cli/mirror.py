@@ -110,7 +110,17 @@ async def _mirror(spark: Any, config: Config, waves: int | None) -> Totals:
     for each in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(each, stop.set)
     return await run_mirror(
-        spark, config, tell=lambda line: click.echo(line, err=True), stop=stop, most_waves=waves
+        spark, config, tell=lambda line: click.echo(line, err=True), stop=stop, most_waves=waves,
+        progress=_say_progress,
+    )  # fmt: skip
+
+
+def _say_progress(totals: Totals) -> None:
+    rounds = max(1, totals.rounds)
+    click.echo(
+        f"wave {totals.waves:,}: {totals.records:,} record(s), {totals.size_bytes / 1e6:,.1f} MB "
+        f"so far, {totals.latency_ms / rounds:,.0f} ms a round",
+        err=True,
     )
 
 

@@ -58,17 +58,23 @@ def test_mistakes_in_the_file_are_told_with_its_name(file, tmp_path):
     assert "Name another file" in verb("status", str(tmp_path / "none"), code=1)
 
 
+def lag_of(path, topic):
+    """What status says of the first partition of a topic."""
+    (lag,) = json.loads(verb("status", path, "--json"))
+    return next(each for each in lag["partitions"] if each["topic"] == topic)
+
+
 def test_lag_and_translation(clusters, file):
     topic = clusters.topic(partitions=2)
     clusters.produce(topic, 0, batch(0, 100))
     commit(clusters.east, f"g-{topic}", {(topic, 0): 40})
     path = file(topics=topic)
-    lag = json.loads(verb("status", path, "--json"))[0]
-    assert lag["records"] == 100 and lag["size_bytes"] > 0 and lag["seconds"] > 0
+    before = lag_of(path, topic)
+    assert before["records"] == 100 and before["size_bytes"] > 0 and before["seconds"] > 0
     mirror(clusters, topic, {})
-    lag = json.loads(verb("status", path, "--json"))[0]
-    assert (lag["records"], lag["size_bytes"], lag["seconds"]) == (0, 0, 0.0)
-    assert lag["partitions"][0]["position"] == 99
+    after = lag_of(path, topic)
+    assert (after["records"], after["size_bytes"], after["seconds"]) == (0, 0, 0.0)
+    assert after["position"] == 99
     assert f"east.{topic}" in verb("status", path)
     found = json.loads(verb("translate", path, "--group", f"g-{topic}", "--json"))
     assert [each["downstream"] for each in found["offsets"]] == [40]

@@ -19,7 +19,7 @@ from anabranch.core.mirror.formats import (
 from anabranch.pipelines.mirror.driver import run_mirror
 
 
-def run(clusters, spark, *, waves=1, seconds=3.0, during=None, **more):
+def run(clusters, spark, /, *, waves=1, seconds=3.0, during=None, **more):
     """Mirror for some waves; what it has done, and what it told."""
     told = []
     config = clusters.config(**more)

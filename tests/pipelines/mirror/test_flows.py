@@ -82,3 +82,17 @@ def test_groups_that_have_members_on_the_target_are_left_alone(clusters, spark):
     consumer.close()
     assert [each for each in told if f"group {group} has members on west" in each]
     assert committed(clusters.west, group).get((f"east.{topic}", 0), -1) != 50
+
+
+def test_a_cluster_that_is_away_stops_its_own_flows_only(clusters, spark):
+    topic = clusters.topic()
+    clusters.produce(topic, 0, batch(0, 10))
+    more = {
+        "clusters": "east, west, north", "north.bootstrap.servers": "127.0.0.1:1",
+        "east->north.enabled": "true", "topics": topic,
+    }  # fmt: skip
+    totals, told = run(clusters, spark, **more)
+    assert totals.records >= 10
+    away = "Cluster north (north.bootstrap.servers) cannot be used: 127.0.0.1:1"
+    assert [each for each in told if each.startswith(away)]
+    assert len(clusters.read(clusters.west, f"east.{topic}")) == 10

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from anabranch.core.mirror.config import Config
-from anabranch.pipelines.mirror.driver_flow import FlowState
+from anabranch.pipelines.mirror.driver_flow import FlowState, SameCluster
 from anabranch.pipelines.mirror.duties import TROUBLE, Duties, Heart
 from anabranch.pipelines.mirror.task import run_wave
 from anabranch.pipelines.mirror.work import SlotAnswer, SlotWork
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 TICK_SECONDS = 0.25
 PAUSE_SECONDS = 1.0
 """Before the next wave, after one that failed or had nothing to do."""
+REOPEN_SECONDS = 5.0
 MOST_TOLD = 1000
 """Sentences that are remembered, so that none is told each wave again."""
 Tell = Callable[[str], None]
@@ -64,17 +65,19 @@ class Totals:
 async def run_mirror(
     spark: SparkSession, config: Config, *, tell: Tell, stop: asyncio.Event,
     most_waves: int | None = None, wave_seconds: float | None = None,
+    progress: Callable[[Totals], None] = lambda _: None,
 ) -> Totals:  # fmt: skip
     """Mirror until `stop` is set, or for `most_waves` waves.
 
-    Raises SameCluster, ApiError and ConnectionLost for what cannot work at all.
+    `progress` is called after each wave. Raises SameCluster, ApiError and ConnectionLost for what
+    cannot work at all.
     """
     async with AsyncExitStack() as stack:
         driver = Driver(spark, config, tell)
         stack.push_async_callback(driver.close)
         await driver.open()
         seconds = wave_seconds or min(flow.number("wave.seconds") for flow in config.flows)
-        await driver.run(stop, most_waves, seconds)
+        await driver.run(stop, most_waves, seconds, progress)
         return driver.totals
 
 
@@ -87,26 +90,64 @@ class Driver:
         self._tell = tell
         self._cores = max(1, spark.sparkContext.defaultParallelism)
         self._flows = [FlowState(each, tell) for each in config.flows]
-        self._duties = [Duties(each, tell, _now_ms) for each in self._flows]
+        self._duties: list[Duties] = []
+        self._background: list[asyncio.Task[None]] = []
         self._hearts = [Heart(each, tell, _now_ms) for each in config.pairs]
         self._told: set[str] = set()
 
     async def open(self) -> None:
-        """Connect to all clusters, and create what is missing there."""
-        for flow, duties in zip(self._flows, self._duties, strict=True):
+        """Connect to the clusters of all flows, and create what is missing there. One flow that
+        works is enough to go on; else the first one's fault is raised."""
+        faults = {each: fault for each in self._flows if (fault := await self._opened(each))}
+        if len(faults) == len(self._flows):
+            raise faults[self._flows[0]]
+        for each, fault in faults.items():
+            self._say(str(fault))
+            self._background.append(asyncio.create_task(self._open_later(each)))
+
+    async def _open_later(self, flow: FlowState) -> None:
+        """Try again to open a flow until it works, while the others go on."""
+        while fault := await self._opened(flow):
+            self._say(str(fault))
+            await asyncio.sleep(REOPEN_SECONDS)
+        self._say(f"{flow.flow.name} works now.")
+
+    async def _opened(self, flow: FlowState) -> Exception | None:
+        """Open a flow and begin its duties; why that cannot be."""
+        duties = Duties(flow, self._tell, _now_ms)
+        try:
             await flow.open()
             await duties.open()
+            await duties.tick(time.monotonic())
+        except (*TROUBLE, SameCluster) as fault:
+            flow.is_open = False
+            return fault
+        self._duties.append(duties)
+        self._background.append(asyncio.create_task(self._keep(duties)))
+        return None
+
+    async def _keep(self, duties: Duties | Heart) -> None:
+        """Do duties for as long as the driver lives: what waits for a cluster holds up no wave."""
+        while True:
+            await duties.tick(time.monotonic())
+            await asyncio.sleep(TICK_SECONDS)
 
     async def close(self) -> None:
         """Disconnect."""
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
         for flow in self._flows:
             await flow.close()
         for heart in self._hearts:
             await heart.close()
 
-    async def run(self, stop: asyncio.Event, most_waves: int | None, seconds: float) -> None:
+    async def run(
+        self, stop: asyncio.Event, most_waves: int | None, seconds: float,
+        progress: Callable[[Totals], None],
+    ) -> None:  # fmt: skip
         """Wave after wave."""
-        await self._tick()
+        self._background += [asyncio.create_task(self._keep(each)) for each in self._hearts]
         while not stop.is_set() and (most_waves is None or self.totals.waves < most_waves):
             tasks = await self._plan()
             if not tasks:
@@ -121,40 +162,39 @@ class Driver:
                     await wave
                 return
             self._take(wave)
+            progress(self.totals)
         await self._follow()
 
     async def _plan(self) -> list[list[SlotWork]]:
         works: list[SlotWork] = []
         for each in self._flows:
+            if not each.is_open:
+                continue
             wanted = each.flow.number("tasks.max")
             slots = min(wanted, self._cores) if wanted else self._cores
             try:
                 works += await each.plan(slots)
-            except TROUBLE as fault:
-                self._say(f"{each.flow.name}: the next wave cannot be planned: {fault}")
+            except TROUBLE as trouble:
+                self._say(f"{each.flow.name}: the next wave cannot be planned: {trouble}")
         tasks: list[list[SlotWork]] = [[] for _ in range(min(self._cores, len(works)))]
         for number, work in enumerate(works):
             tasks[number % len(tasks)].append(work)
         return tasks
 
     async def _attend(self, wave: asyncio.Task[object], stop: asyncio.Event) -> None:
-        """Do the duties until the wave has ended or the mirror shall stop."""
+        """Wait until the wave has ended or the mirror shall stop."""
         stopping = asyncio.create_task(stop.wait())
         try:
+            waiting: list[asyncio.Task[object]] = [wave, stopping]
+            waiting += self._background
             while not wave.done() and not stop.is_set():
-                await self._tick()
-                await asyncio.wait(
-                    [wave, stopping], timeout=TICK_SECONDS, return_when=asyncio.FIRST_COMPLETED
-                )
+                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                for task in [each for each in self._background if each.done()]:
+                    self._background.remove(task)
+                    waiting.remove(task)
+                    task.result()  # a bug of ours ends the mirror, and is told
         finally:
             stopping.cancel()
-
-    async def _tick(self) -> None:
-        now = time.monotonic()
-        for duties in self._duties:
-            await duties.tick(now)
-        for heart in self._hearts:
-            await heart.tick(now)
 
     async def _follow(self) -> None:
         """At the end: checkpoints and syncs of what was mirrored last."""

@@ -8,7 +8,7 @@ the positions are read, so that nothing is committed behind them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from anabranch.client.cluster import Cluster
 from anabranch.client.connection import ConnectionLost
@@ -16,6 +16,7 @@ from anabranch.client.transactional_producer import TransactionalProducer
 from anabranch.client.transactions import list_transactions
 from anabranch.core.errors import ApiError
 from anabranch.core.mirror.config import Flow
+from anabranch.core.mirror.topics import TopicShape
 from anabranch.core.mirror.wave_plan import Slots, assigned, slots_of
 from anabranch.pipelines.mirror.clusters import cluster_of
 from anabranch.pipelines.mirror.positions import Ledger, Place
@@ -45,6 +46,7 @@ class FlowState:
         self.target = cluster_of(flow.target_client, "driver-target")
         self.slots: dict[Place, int] | None = None
         self._tell = tell
+        self.is_open = False
         self._partitions: dict[str, int] = {}
 
     async def open(self) -> None:
@@ -65,6 +67,7 @@ class FlowState:
             )
             found = await self.target.retrying(lambda name=name: self.target.topic(name))  # type: ignore[misc]
             self._partitions[name] = len(found.partitions)
+        self.is_open = True
 
     async def connect(self) -> None:
         """Connect to both ends. Raises SameCluster and ConnectionLost."""
@@ -99,6 +102,7 @@ class FlowState:
             if name in self.topics.there
             for partition in range(min(shape.partitions, self.topics.there[name].partitions))
         ]
+        mirrored, there = self.topics.mirrored, self.topics.there
         plan = await self._assigned(places, slots)
         if self.flow.is_exactly_once and plan.fence:
             await self._fence(plan.fence)
@@ -108,7 +112,7 @@ class FlowState:
             SlotWork(
                 flow=self.flow,
                 slot=slot,
-                partitions=tuple(self._work(place) for place in places),
+                partitions=tuple(self._work(place, mirrored, there) for place in places),
                 positions_read_to=dict(self.ledger.positions_read_to),
                 index_read_to=dict(self.ledger.index_read_to),
                 positions_partitions=self._partitions[self.policy.positions_topic()],
@@ -135,12 +139,14 @@ class FlowState:
 
         await asyncio.gather(*map(fence, names))
 
-    def _work(self, place: Place) -> PartitionWork:
+    def _work(
+        self, place: Place, mirrored: Mapping[str, TopicShape], there: Mapping[str, TopicShape]
+    ) -> PartitionWork:
         topic, partition = place
         name = self.policy.remote_topic(topic)
         return PartitionWork(
-            topic, partition, name, self.topics.mirrored[name].topic_id,
-            self.topics.there[name].topic_id, self.topics.limit(name),
+            topic, partition, name, mirrored[name].topic_id, there[name].topic_id,
+            self.topics.limit(name),
             self.ledger.positions.get(place), self.ledger.newest(place),
         )  # fmt: skip
 

@@ -139,7 +139,8 @@ class Duties:
 
     async def follow(self) -> None:
         """Read the index on, and write the syncs of MirrorMaker 2's own readers."""
-        self._unsynced += await self._state.ledger.read(self._state.target)
+        await self._state.ledger.read(self._state.target)
+        self._unsynced += self._state.ledger.take_fresh()
         if not self._flow.on("emit.offset-syncs.enabled"):
             self._unsynced.clear()
             return

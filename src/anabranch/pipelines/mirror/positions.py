@@ -6,6 +6,7 @@ each partition, and the chunks of its index. Driver, tasks and the command line 
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Iterable
 
@@ -28,20 +29,32 @@ class Ledger:
         """Place -> the target's offset of the first run -> chunk."""
         self.positions_read_to: dict[int, int] = {}
         self.index_read_to: dict[int, int] = {}
+        self.fresh: list[Chunk] = []
+        """Chunks that were read and not taken over yet; see `take_fresh`."""
         self.foreign = 0
         """Records that are not what these topics should have."""
         self._policy = policy
+        self._reading = asyncio.Lock()
         self._indexes: dict[Place, tuple[bytes, bytes, PartitionIndex]] = {}
 
-    async def read(self, target: Cluster) -> list[Chunk]:
-        """Read both topics to their ends; the chunks that came. The index second: it is written
-        before the positions or with them, so it has all that they say."""
+    async def read(self, target: Cluster) -> None:
+        """Read both topics to their ends. The index second: it is written before the positions or
+        with them, so it has all that they say."""
+        async with self._reading:
+            await self._read(target)
+
+    async def _read(self, target: Cluster) -> None:
         positions = await read_on(target, self._policy.positions_topic(), self.positions_read_to)
         self.positions_read_to = positions.offsets
         self.take_positions(positions.records)
         index = await read_on(target, self._policy.index_topic(), self.index_read_to)
         self.index_read_to = index.offsets
-        return self.take_index(index.records)
+        self.take_index(index.records)
+
+    def take_fresh(self) -> list[Chunk]:
+        """The chunks that were read since the last call."""
+        fresh, self.fresh = self.fresh, []
+        return fresh
 
     def take_positions(self, records: Iterable[Record]) -> None:
         """Records of the topic of positions, in their order."""
@@ -59,9 +72,8 @@ class Ledger:
             else:
                 self.positions[place] = found.offset
 
-    def take_index(self, records: Iterable[Record]) -> list[Chunk]:
-        """Records of the index, in their order; the chunks among them."""
-        chunks = []
+    def take_index(self, records: Iterable[Record]) -> None:
+        """Records of the index, in their order."""
         for record in records:
             try:
                 topic, partition, downstream = read_key(record.key or b"")
@@ -76,8 +88,7 @@ class Ledger:
                 self.chunks[topic, partition].pop(downstream, None)
             else:
                 self.chunks[topic, partition][downstream] = chunk
-                chunks.append(chunk)
-        return chunks
+                self.fresh.append(chunk)
 
     def take_chunk(self, chunk: Chunk) -> None:
         """A chunk that is known already."""
