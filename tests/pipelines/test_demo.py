@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from anabranch.cli.demo.acts import create_topic, send_in_pieces
+from anabranch.cli.demo import mirrored
+from anabranch.cli.demo.acts import create_topic, read_all, send_in_pieces
 from anabranch.cli.demo.flights import Tally, delays_from, flights
 from anabranch.pipelines import flights as pipeline
 from anabranch.testing import LocalCluster
@@ -26,3 +27,18 @@ def test_spark_counts_what_was_sent_and_the_table_has_each_record_once(spark, tm
     kept = pipeline.kept(spark, table)
     assert (kept.rows, kept.distinct) == (RECORDS, RECORDS)
     assert delays_from(kept.delays) == expected.carriers
+
+
+def test_a_group_reads_on_in_the_second_cluster_where_it_was(spark):
+    with LocalCluster(brokers=3) as first, LocalCluster() as second:
+        create_topic(first.bootstrap_servers, "flights")
+        loaded = list(flights(RECORDS))
+        send_in_pieces(first.bootstrap_servers, "flights", loaded, advance=lambda _count: None)
+        done = mirrored.mirror(spark, first.bootstrap_servers, second.bootstrap_servers, "flights")
+        rest = mirrored.rest_of(first.bootstrap_servers, "flights", done.here)
+        remote = mirrored.REMOTE.format("flights")
+        assert mirrored.rest_of(second.bootstrap_servers, remote, done.there) == rest
+        assert sum(map(len, rest.values())) == RECORDS - sum(done.here.values())
+        tally = Tally(RECORDS)
+        read_all(second.bootstrap_servers, remote, tally, advance=lambda _count: None)
+        assert tally.holds

@@ -85,7 +85,8 @@ def run(
     else:
         click.echo(
             f"{totals.records:,} record(s), {totals.size_bytes / 1e6:,.1f} MB mirrored in "
-            f"{totals.waves:,} wave(s)."
+            f"{totals.waves:,} whole wave(s)."
+            + (" The wave that was stopped is not counted." if totals.cut_waves else "")
         )
 
 

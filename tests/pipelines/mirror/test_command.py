@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from click.testing import CliRunner
@@ -13,7 +16,10 @@ from tests.pipelines.mirror.test_driver import commit
 from tests.pipelines.mirror.test_slot import batch, mirror, seen
 
 from anabranch.cli.main import main
+from anabranch.core.errors import ApiError
 from anabranch.pipelines.mirror.translation import translate
+
+LIMIT_SECONDS = 200
 
 
 @pytest.fixture
@@ -96,3 +102,32 @@ def test_the_command_mirrors_and_ends_on_a_signal(clusters, file):
     assert "record(s)" in done.stdout and "Traceback" not in done.stderr
     target = clusters.read(clusters.west, f"east.{topic}")
     assert seen(target) == seen(clusters.read(clusters.east, topic))
+
+
+def arrived(clusters, topic):
+    """What has arrived in partition 0."""
+    with contextlib.suppress(ApiError):
+        return clusters.read(clusters.west, f"east.{topic}")
+    return []
+
+
+def test_a_signal_ends_a_wave_without_a_trace(clusters, file):
+    topic = clusters.topic()
+    clusters.produce(topic, 0, batch(0, 100))
+    path = file(topics=topic)
+    words = [sys.executable, "-m", "anabranch", "mirror", "run", path, "--master", "local[2]"]
+    process = subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
+    )
+    try:
+        deadline = time.monotonic() + LIMIT_SECONDS
+        while not arrived(clusters, topic):
+            assert time.monotonic() < deadline and process.poll() is None
+            time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=LIMIT_SECONDS)
+    finally:
+        process.kill()
+    assert process.returncode == 0, err
+    assert "The wave that was stopped is not counted." in out
+    assert "\tat " not in err and "Traceback" not in err

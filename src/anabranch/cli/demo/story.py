@@ -263,6 +263,7 @@ class Story:
                 f"the same figures for each of {len(found)} carriers",
             )
             self._keep_table(spark, loaded[:LIVE_RECORDS])
+            self._mirror(spark)
         finally:
             spark.stop()
 
@@ -288,6 +289,32 @@ class Story:
             f"the Delta table has all {len(live):,} records sent meanwhile, each exactly once, "
             f"at version {kept.version}",
         )
+
+    def _mirror(self, spark: Any) -> None:
+        """The flights in a second cluster, and a group that goes on there."""
+        from anabranch.cli.demo.mirrored import GROUP, REMOTE, mirror, rest_of
+
+        here, remote = self.cluster.bootstrap, REMOTE.format(TOPIC)
+        second = LocalBrokers(os.path.join(self.folder, "second"), brokers=1)
+        with contextlib.closing(second):
+            second.start()
+            with self.console.status("mirroring to a second cluster"):
+                done = mirror(spark, here, second.bootstrap, TOPIC)
+            tally = Tally(self.records)
+            with self._progress("reading the second cluster") as advance:
+                read_all(second.bootstrap, remote, tally, advance=advance)
+            self._promise(
+                tally.holds,
+                f"the second cluster has all {tally.records:,} records {done.seconds:.1f} s later, "
+                "each exactly once and in order",
+            )
+            rest = rest_of(here, TOPIC, done.here)
+            self._promise(
+                rest_of(second.bootstrap, remote, done.there) == rest,
+                f"group {GROUP}, at offset {done.here[0]:,} of {TOPIC}-0 here, continues at "
+                f"{done.there[0]:,} of {remote}-0 there, and reads the same "
+                f"{sum(map(len, rest.values())):,} records",
+            )
 
     def _ranked(self, title: str, carriers: dict[str, Delay]) -> None:
         """The carriers with the longest mean delays."""

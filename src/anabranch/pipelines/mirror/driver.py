@@ -44,6 +44,8 @@ class Totals:
 
     waves: int = 0
     failed_waves: int = 0
+    cut_waves: int = 0
+    """Ended by the signal to stop; what they did is not counted."""
     records: int = 0
     size_bytes: int = 0
     rounds: int = 0
@@ -157,13 +159,19 @@ class Driver:
             wave = asyncio.create_task(work)
             await self._attend(wave, stop)
             if stop.is_set() and not wave.done():
-                self._spark.sparkContext.cancelAllJobs()
-                with suppress(Exception):  # Spark tells that the job was cancelled
-                    await wave
-                return
+                await self._cut(wave)
+                break
             self._take(wave)
             progress(self.totals)
         await self._follow()
+
+    async def _cut(self, wave: asyncio.Task[list[SlotAnswer]]) -> None:
+        """End a wave at once; what Spark logs of its tasks' ends is no fault of theirs."""
+        self.totals.cut_waves += 1
+        self._spark.sparkContext.setLogLevel("OFF")
+        self._spark.sparkContext.cancelAllJobs()
+        with suppress(Exception):  # Spark tells that the job was cancelled
+            await wave
 
     async def _plan(self) -> list[list[SlotWork]]:
         works: list[SlotWork] = []
