@@ -258,7 +258,8 @@ class Kafka(Server):
         ]
         properties = self.folder / "server.properties"
         properties.write_text("\n".join(lines) + "\n")
-        tool = ["kafka.tools.StorageTool", "format", "-t", "AAAAAAAAQACAAAAAAAAAAQ"]
+        cluster_id = f"AAAAAAAAQACAAAA{self.port:05}AQ"  # each of two nodes is a cluster
+        tool = ["kafka.tools.StorageTool", "format", "-t", cluster_id]
         subprocess.run(
             [*self._java(), *tool, "-c", str(properties)], check=True, capture_output=True
         )

@@ -20,6 +20,7 @@ FAMILIES = (
     "transactions",
     "streams",
     "connect",
+    "mirror",
     "spark",
 )
 """Modules of this package; importing one registers its rows."""
