@@ -25,12 +25,11 @@ STORAGE = "kafka.tools.StorageTool"
 
 
 LATER = {
-    **dict.fromkeys(("DescribeAcls", "CreateAcls", "DeleteAcls"), "access control"),
     **dict.fromkeys(("SaslHandshake", "SaslAuthenticate"), "security"),
     **dict.fromkeys(("CreateDelegationToken", "RenewDelegationToken"), "security"),
     **dict.fromkeys(("ExpireDelegationToken", "DescribeDelegationToken"), "security"),
     **dict.fromkeys(("DescribeUserScramCredentials", "AlterUserScramCredentials"), "security"),
-    **dict.fromkeys(("AlterReplicaLogDirs", "DescribeClientQuotas", "AlterClientQuotas"), "quotas"),
+    **dict.fromkeys(("DescribeClientQuotas", "AlterClientQuotas"), "quotas"),
     **dict.fromkeys(("AddRaftVoter", "RemoveRaftVoter"), "Kafka's quorum"),
     "ConsumerGroupDescribe": "KIP-848",
     **dict.fromkeys(("ShareGroupHeartbeat", "ShareGroupDescribe", "ShareFetch"), "KIP-932"),
