@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.mutants import hunt
+from tests.mutants.forked import forked, run_schedule_with, run_test_with
 from tests.mutants.hunt import ROOT, recorded
 from tests.mutants.mutant import Mutant, MutantError, changed
 from tests.mutants.table import DIRECTED, MUTANTS
@@ -33,26 +34,6 @@ NEXT = Mutant(
     seed=0,
     caught_by="M5",
 )
-CATCH = """
-from tests.mutants.table import MUTANTS
-from tests.mutants.mutant import plant
-mutant = next(each for each in MUTANTS if each.name == {name!r})
-plant(mutant)
-from anabranch.sim.schedule import run_schedule
-print(run_schedule(mutant.seed).violation, end="")
-"""
-# pytest would import what it rewrites past the mutant, and an installed package's modules are of that;
-# a seed, since a test of random cases would catch its mutant on one machine and not on the next
-FAIL = """
-import sys
-from tests.mutants.table import DIRECTED
-from tests.mutants.mutant import plant
-mutant = next(each for each in DIRECTED if each.name == {name!r})
-plant(mutant)
-import pytest
-sys.exit(pytest.main(["-q", "-p", "no:xdist", "-p", "no:cacheprovider", "--assert=plain",
-                      "--hypothesis-seed=0", mutant.caught_by]))
-"""
 SHOW = """
 from tests.mutants.mutant import Mutant, plant
 import anabranch.core.metadata.image as sound
@@ -124,16 +105,9 @@ def test_a_schedule_catches_a_broken_rule_of_each_machine(room):
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_the_recorded_schedule_catches_the_mutant(mutant):
-    shown = subprocess.run(
-        [sys.executable, "-c", CATCH.format(name=mutant.name)],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=110,
-        cwd=ROOT,
-    )
-    assert shown.stdout == mutant.caught_by
+def test_the_recorded_schedule_catches_the_mutant(mutant, tmp_path):
+    shown = forked(run_schedule_with, mutant.name, tmp_path / "output")
+    assert shown == (0, mutant.caught_by)
 
 
 CAUGHT = ("AssertionError", "DID NOT RAISE", "anabranch.core.log.scan.", "anabranch.core.errors.",
@@ -142,16 +116,10 @@ CAUGHT = ("AssertionError", "DID NOT RAISE", "anabranch.core.log.scan.", "anabra
 
 
 @pytest.mark.parametrize("mutant", RUN, ids=lambda mutant: mutant.name)
-def test_a_directed_test_catches_what_no_schedule_does(mutant):
-    shown = subprocess.run(
-        [sys.executable, "-c", FAIL.format(name=mutant.name)],
-        capture_output=True,
-        text=True,
-        timeout=110,
-        cwd=ROOT,
-    )
-    assert shown.returncode == pytest.ExitCode.TESTS_FAILED, shown.stdout
-    assert any(each in shown.stdout for each in CAUGHT), shown.stdout
+def test_a_directed_test_catches_what_no_schedule_does(mutant, tmp_path):
+    code, shown = forked(run_test_with, mutant.name, tmp_path / "output")
+    assert code == pytest.ExitCode.TESTS_FAILED, shown
+    assert any(each in shown for each in CAUGHT), shown
 
 
 @pytest.mark.parametrize("seed", CLEAN)
