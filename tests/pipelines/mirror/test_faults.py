@@ -95,6 +95,26 @@ def test_a_record_beyond_the_targets_limit_stops_its_partition_only(clusters, mo
     assert [each.value for each in clusters.read(clusters.west, f"east.{topic}", 0)] == [b"small"]
 
 
+@MODES
+def test_what_the_target_refuses_stops_its_partition_only(clusters, more):
+    topic, other = clusters.topic(), clusters.topic()
+    names = f"{topic}, {other}"
+    mirror(clusters, names, more, seconds=0.5)
+
+    async def limit(found):
+        change = [(ConfigOperation.SET, "message.timestamp.before.max.ms", "1000")]
+        await alter_configs(found, ResourceKind.TOPIC, f"east.{topic}", change)
+
+    admin(clusters.west, limit)
+    clusters.produce(topic, 0, batch(0, 30))
+    clusters.produce(other, 0, batch(0, 30))
+    (answer,) = mirror(clusters, names, more, seconds=6.0)
+    assert list(answer.faults) == [f"{topic}-0"]
+    assert "INVALID_TIMESTAMP" in answer.faults[f"{topic}-0"]
+    values = {each.value for each in clusters.read(clusters.west, f"east.{other}")}
+    assert values == {b"v%d" % each for each in range(30)}
+
+
 def test_a_batch_beyond_the_limit_is_cut(clusters):
     topic = clusters.topic()
     mirror(clusters, topic, {}, seconds=0.5)

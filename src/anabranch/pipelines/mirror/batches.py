@@ -81,15 +81,13 @@ class Packer:
     def _shown(self, part: FetchedPart) -> Iterator[tuple[int, BatchHeader]]:
         committed = Committed(part.aborted if self._read_committed else ())
         for position, header in walk(part.records):
-            if header.last_offset < part.start:
-                committed.shows(header, part.records, position)
-                continue
             if header.magic != MAGIC:
                 raise _damaged(part, header, f"its format is {header.magic}, not {MAGIC}")
             if not crc_is_valid(part.records, position, header.size_bytes):
                 raise _damaged(part, header, "its checksum does not match")
             self.leader_epoch = header.leader_epoch
-            if committed.shows(header, part.records, position) and header.record_count:
+            is_shown = committed.shows(header, part.records, position) and header.record_count
+            if is_shown and header.last_offset >= part.start:
                 yield position, header
 
     def _from_middle(

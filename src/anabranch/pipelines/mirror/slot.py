@@ -240,7 +240,9 @@ class Slot:
             await reader.arrived(min(left, LOOK_SECONDS))
             if fetching.done():
                 fetching.result()
-            self._look_at_stopped(source, reader)
+            if any(place in self._tracks for place in reader.stopped):
+                await self._write_notes(writer)
+                self._look_at_stopped(source, reader)
             await self._round(writer, reader, reader.take(ROUND_BYTES))
             await self._note_if_due(writer)
         for place, stopped in reader.stopped.items():
@@ -264,7 +266,9 @@ class Slot:
             return
         try:
             await self._write(writer, packed)
-        except MustAbort as fault:
+        except (MustAbort, ProduceFailed) as fault:
+            if fault.code is None or ERRORS[fault.code].retriable:
+                raise
             await writer.abort()
             await self._alone(writer, reader, parts, fault)
             return
@@ -276,12 +280,11 @@ class Slot:
                 self.answer.records += sum(run.records for run in outgoing.runs)
 
     async def _alone(
-        self, writer: AtLeastOnce, reader: Reader, parts: list[FetchedPart], fault: MustAbort
-    ) -> None:
-        """After a refusal: each partition in a transaction of its own, to find whose fault it is.
-        Raises the fault where trying the same again may help."""
-        if fault.code is None or ERRORS[fault.code].retriable:
-            raise fault
+        self, writer: AtLeastOnce, reader: Reader, parts: list[FetchedPart],
+        fault: MustAbort | ProduceFailed,
+    ) -> None:  # fmt: skip
+        """After a refusal for good: each partition in a round of its own, to find whose fault it
+        is."""
         places = list(dict.fromkeys(part.place for part in parts))
         if len(places) == 1:
             reader.stop(places[0], Stopped(str(fault), fault.code))
@@ -321,8 +324,8 @@ class Slot:
             self._grow(each.track, grown, runs, each.leader_epoch)
         lasts = {each.track.work.place: each.last for each in packed}
         if writer.is_exactly_once:
-            await writer.note(self._index_of(chunk for all in chunks.values() for chunk in all))
-            await writer.note(self._positions_of(lasts))
+            index = self._index_of(chunk for all in chunks.values() for chunk in all)
+            await writer.note(index, self._positions_of(lasts))
             await writer.end()
         for place, grown in chunks.items():
             track = self._tracks[place]

@@ -57,8 +57,8 @@ class Writer(Protocol):
         """Where the records of each batch landed."""
         ...
 
-    async def note(self, noted: KeyedRecords) -> None:
-        """Write records of the mirror's own."""
+    async def note(self, *noted: KeyedRecords) -> None:
+        """Write records of the mirror's own, and wait until they are there."""
         ...
 
     async def end(self) -> None:
@@ -96,13 +96,14 @@ class AtLeastOnce:
 
     is_exactly_once = False
 
-    def __init__(self, producer: Producer) -> None:
+    def __init__(self, target: Cluster, producer: Producer) -> None:
+        self._target = target
         self._producer = producer
 
     @classmethod
     async def open(cls, target: Cluster) -> AtLeastOnce:
         """A writer with a producer id of its own."""
-        return cls(await Producer.open(target, SETTINGS))
+        return cls(target, await Producer.open(target, SETTINGS))
 
     def begin(self) -> None:
         """See Writer."""
@@ -124,8 +125,13 @@ class AtLeastOnce:
             found.append(landed_runs(runs, pieces))
         return found
 
-    async def note(self, noted: KeyedRecords) -> None:
+    async def note(self, *noted: KeyedRecords) -> None:
         """See Writer."""
+        for each in noted:
+            await self._hand_over(each)
+        await self._producer.flush()
+
+    async def _hand_over(self, noted: KeyedRecords) -> None:
         by_partition: dict[int, list[tuple[bytes, bytes | None]]] = {}
         for key, value in noted.records.items():
             partition = partition_for(key, noted.partitions)
@@ -134,14 +140,15 @@ class AtLeastOnce:
         for partition, pairs in sorted(by_partition.items()):
             records = [Record(index, now_ms, *pair) for index, pair in enumerate(pairs)]
             await self._producer.produce(noted.topic, partition, build_batch(records))
-        await self._producer.flush()
 
     async def end(self) -> None:
         """See Writer."""
 
     async def abort(self) -> None:
-        """See Writer: an idempotent producer that has failed is of no further use."""
-        raise ProduceFailed("The round was given up.")
+        """See Writer: an idempotent producer that has failed is of no further use, and another one
+        takes its place."""
+        await self._producer.close()
+        self._producer = await Producer.open(self._target, SETTINGS)
 
     async def close(self) -> None:
         """See Writer."""
@@ -159,7 +166,7 @@ class ExactlyOnce(AtLeastOnce):
         """A writer; who had the id before is fenced, and its transaction is ended first."""
         producer = TransactionalProducer(target, transactional_id, SETTINGS)
         await producer.init()
-        return cls(producer)
+        return cls(target, producer)
 
     def begin(self) -> None:
         """See Writer."""
