@@ -389,4 +389,14 @@ MUTANTS = (
         seed=NO_SCHEDULE,
         caught_by=f"{LOG_CLEANER_TESTS}::test_retention_leaves_the_segments_of_a_pass_alone",
     ),
+    Mutant(
+        name="compacted-while-copied",
+        rule="a log is not compacted while it is copied to another folder",
+        module=LOG_CLEANER,
+        old="found = [each for each in found if each[0].topic_partition not in moving]",
+        new="found = [each for each in found if moving is not None]",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/broker/test_folder_moves.py"
+        "::test_a_key_that_was_deleted_does_not_come_back_by_a_move",
+    ),
 )

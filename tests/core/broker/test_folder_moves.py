@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 from tests.core.broker.hosting_kit import FOLDERS, ROT, WALL_MS, Stage
+from tests.core.log.compacting import committed_values, compact
 from tests.core.log.support import read_batches, sync
 
 from anabranch.core.broker.hosting.effects import Report, TellHosted
 from anabranch.core.errors import StorageFault
+from anabranch.core.log.cleaner import PassEnd
+from anabranch.core.metadata.image import RESOURCE_TOPIC, MetadataDelta
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.records import Record, build_batch
 
@@ -32,9 +35,27 @@ class Moving(Stage):
     def replica(self):
         return self.partitions.get(*PLACE)
 
-    def write(self) -> None:
-        batch = build_batch([Record(0, WALL_MS, b"k", bytes(self.size_bytes))])
+    def write(self, key: bytes = b"k", value: bytes | None = b"") -> None:
+        value = bytes(self.size_bytes) if value == b"" else value
+        batch = build_batch([Record(0, WALL_MS, key, value)])
         self.replica.append(batch, required_acks=1, now_ms=WALL_MS)
+
+    def compacts(self) -> None:
+        self.settings["t"] = {
+            "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0", "delete.retention.ms": "0",
+        }  # fmt: skip
+        self.publish(MetadataDelta(changed_configs=frozenset({(RESOURCE_TOPIC, "t")})))
+
+    def roll(self) -> None:
+        self.replica.log.roll(WALL_MS)
+        self.write(b"last")
+        sync(self.replica.log)
+        self.replica.advance()
+
+    def look(self) -> list:
+        """The passes of compaction that begin now."""
+        assert not any(self.hosting.cleaner.look(self.now_ms, WALL_MS))
+        return self.hosting.cleaner.take_passes()
 
     def move(self, path: str | None = None) -> None:
         self.partitions.moves.ask(PLACE, path or self.other, self.replica.folder)
@@ -92,6 +113,50 @@ def test_a_log_that_is_cut_meanwhile_is_copied_again():
         stage.second()
     assert stage.folder_of(PLACE) == stage.other
     assert read_batches(stage.replica.log) == old
+
+
+def test_a_key_that_was_deleted_does_not_come_back_by_a_move():
+    """The copy has taken the value over when the log is compacted, and finds no tombstone then."""
+    stage = Moving(records=0, rate=5000)
+    stage.compacts()
+    stage.write(b"deleted", b"value")
+    for number in range(20):
+        stage.write(b"%d" % number)
+    stage.move()
+    stage.second()
+    assert stage.partitions.moves.copies
+    stage.write(b"deleted", None)
+    stage.roll()
+    for _ in range(10):
+        for begun in stage.look():
+            for _ in range(2):  # the first one says from when on a tombstone may go
+                compact(begun.replica.log, WALL_MS)
+            stage.hosting.cleaner.ended(begun, PassEnd.DONE, "", stage.now_ms)
+        stage.second()
+    assert stage.folder_of(PLACE) == stage.other
+    found = committed_values(stage.replica.log, stage.replica.end_offset)
+    assert found.get(b"deleted") is None
+    assert found[b"last"] is not None
+
+
+def test_a_log_is_compacted_before_it_moves_or_afterwards():
+    stage = Moving(rate=5000)
+    stage.compacts()
+    stage.roll()
+    (begun,) = stage.look()
+    stage.move()
+    stage.second()
+    assert not stage.partitions.moves.copies
+    stage.hosting.cleaner.ended(begun, PassEnd.GIVEN_UP, "", stage.now_ms)
+    stage.now_ms += stage.hosting.cleaner.backoff_ms
+    stage.second()
+    assert stage.partitions.moves.copies
+    assert stage.look() == []
+    for _ in range(5):
+        stage.second()
+    assert stage.folder_of(PLACE) == stage.other
+    stage.roll()
+    assert len(stage.look()) == 1
 
 
 def test_a_log_that_begins_later_keeps_its_start():

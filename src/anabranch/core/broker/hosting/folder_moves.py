@@ -2,10 +2,11 @@
 
 What: copies the log a piece at a time while it is read and written, has the copy synced in a
 thread, and has it take the log's place once little is left. Rules kept: copying is paced, by
-`replica.alter.log.dirs.io.max.bytes.per.second` and by `MOST_A_TICK`; a log that is being synced or
-compacted is not swapped; what no disk can take is given up and told; a move that a stop interrupted
-begins again after the start. Source: KIP-113. Not here: the order in which files get their names
-(`core/log/future_log.py`), and telling the controller, which follows from TellHosted.
+`replica.alter.log.dirs.io.max.bytes.per.second` and by `MOST_A_TICK`; a log that is being synced is
+not swapped; one that is being compacted is not copied, and the other way round; what no disk can
+take is given up and told; a move that a stop interrupted begins again after the start. Source:
+KIP-113. Not here: the order in which files get their names (`core/log/future_log.py`), and telling
+the controller, which follows from TellHosted.
 """
 
 from __future__ import annotations
@@ -152,7 +153,7 @@ class FolderMoves:
             if replica.folder == path or origin is None or target is None or target.fault:
                 del self._moves.wanted[place]
                 continue
-            if target.room.is_full:
+            if target.room.is_full or self._cleaner.is_cleaning(place):
                 continue
             try:
                 copy = FutureLog(
@@ -195,7 +196,7 @@ class FolderMoves:
     def _end(self, copy: FutureLog, wall_ms: int) -> bool:
         """Have the copy take the log's place, if little is left; whether the move is over."""
         place = copy.source.topic_partition
-        if self._cleaner.is_cleaning(place) or place in self._syncs.under_way:
+        if place in self._syncs.under_way:
             return False
         self._left_bytes -= copy.copy(min(FINAL_BYTES, self._left_bytes), wall_ms)
         if not copy.has_all:

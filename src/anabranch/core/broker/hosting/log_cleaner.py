@@ -12,7 +12,9 @@ each pass read and write, and says with `ended` how it ended:
     storage     its folder fails
     bug         as corrupt, since it would fail again, for ever
 
-Rules kept: a log has one pass at a time, and retention leaves its segments alone meanwhile; what is
+Rules kept: a log has one pass at a time, and retention leaves its segments alone meanwhile; one
+that is copied to another folder has none, since the copy would have a value and miss the tombstone,
+or an aborted record and miss the marker, that a pass takes away before the copy gets there; what is
 said of a log that is not hosted any more changes nothing; a log that was deleted and made anew
 under the same name is not taken for the one that was left alone. Source: Kafka's LogCleanerManager
 (uncleanable partitions). Not here: what a pass does (`core/log/compaction.py`), when it counts
@@ -150,6 +152,8 @@ class LogCleaner:
                 found.append((replica, replica.log, dirt))
             if number % LOOKED_AT_ONCE == 0:
                 yield None
+        moving = self._broker.partitions.moves.copies
+        found = [each for each in found if each[0].topic_partition not in moving]
         chosen, self.max_dirty_ratio = cleaner.dirtiest(found)
         room = self._broker.config.log_cleaner_threads - len(self._running)
         for replica, dirt in chosen[: max(0, room)]:
