@@ -92,6 +92,7 @@ class Flusher:
             return
         fault = future.exception()
         if fault is not None and not isinstance(fault, StorageFault):
+            tell_unexpected(fault, "preparing a log's move")
             fault = StorageFault(str(fault))
         self._shell.answer(MovePrepared(fault, wall_ms()))
         self._shell.run()

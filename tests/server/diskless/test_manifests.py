@@ -10,6 +10,7 @@ from tests.stores.objects.stored_kit import CLUSTER, RIVER, TOPIC, until
 
 from anabranch.core.diskless.manifests import (
     FULL_BATCHES,
+    MOST_WAITING,
     ManifestLog,
     decode_manifest,
     manifests_prefix,
@@ -131,6 +132,28 @@ async def test_while_the_store_is_away_manifests_wait_and_then_come_in_order(sto
         [1],
         [2],
     ]
+
+
+def test_starts_and_deletions_outlast_a_store_that_is_away_for_long():
+    """What is told once may be in a manifest for which there is no room in memory."""
+    notes = ManifestLog(CLUSTER, 1, 3, {TOPIC: "river"}.get)
+    partitions = [LogKey(TOPIC, number) for number in range(2 * MOST_WAITING)]
+    notes.heard([Change(LogKey(GONE, 0), None)], 0)
+    notes.tick(0, at_once=True)
+    notes.heard([Change(partitions[0], LogState(7, 9))], 0)
+    for number, key in enumerate(partitions):
+        notes.heard([Change(key, LogState(number + 1, number + 9))], number)
+        notes.tick(number, at_once=True)
+    assert notes.waiting_count == MOST_WAITING
+    starts: dict[LogKey, int] = {}
+    deleted = set()
+    while (frozen := notes.tick(1000, at_once=True)) is not None:
+        manifest = decode_manifest(frozen.content, frozen.key)
+        starts.update(manifest.starts)
+        deleted.update(manifest.deleted)
+        notes.stored(frozen)
+    assert deleted == {GONE}
+    assert starts == {key: max(key.partition + 1, 7 * (not key.partition)) for key in partitions}
 
 
 async def test_a_put_whose_answer_was_lost_is_not_taken_for_another_s(store, monkeypatch):

@@ -49,7 +49,7 @@ FULL_BATCHES = 20_000
 RESTORED = -1
 """The broker id of a manifest by `anabranch diskless restore`: the order in it is a guess."""
 MOST_WAITING = 64
-"""Manifests in memory while they cannot be stored."""
+"""Manifests in memory while they cannot be stored; of those beyond, the objects are given up."""
 
 
 class Offsets(NamedTuple):
@@ -225,6 +225,8 @@ class ManifestLog:
         due_ms = self.next_tick_ms
         if due_ms is not None and (at_once or now_ms >= due_ms):
             self._freeze()
+            if len(self._waiting) > MOST_WAITING:
+                self._give_up(self._waiting.pop(1), now_ms)
         return self._waiting[0] if self._waiting else None
 
     def stored(self, frozen: Frozen) -> None:
@@ -254,11 +256,20 @@ class ManifestLog:
         key = manifest_key(*_identity(manifest))
         last = self._objects[-1].object_key if self._objects else ""
         self._waiting.append(Frozen(key, encode_manifest(manifest), len(self._objects), last))
-        if len(self._waiting) > MOST_WAITING:
-            self.given_up_objects += self._waiting.pop(1).object_count
         self._number += 1
         self._objects, self._starts, self._deleted = [], {}, set()
         self._batch_count, self._since_ms = 0, None
+
+    def _give_up(self, frozen: Frozen, now_ms: int) -> None:
+        """There is no room for a manifest: its starts and deleted topics, which are told once, go
+        into the next one."""
+        self.given_up_objects += frozen.object_count
+        manifest = decode_manifest(frozen.content, frozen.key)
+        for key, start_offset in manifest.starts:
+            self._starts[key] = max(start_offset, self._starts.get(key, 0))
+        self._deleted.update(manifest.deleted)
+        if self._starts or self._deleted:
+            self._note(now_ms)
 
 
 def _identity(manifest: Manifest) -> tuple[str, int, int, int]:
