@@ -318,14 +318,4 @@ MUTANTS = (
         caught_by=f"{CONNECTION_TESTS}"
         "::test_of_those_that_are_read_again_the_first_may_take_all_room",
     ),
-    Mutant(
-        name="all-read-on-though-the-first-took-the-room",
-        rule="no waiting connection is read once those before it have filled the buffer",
-        module=RECEIVE_MEMORY,
-        old="            if connection not in self._held_up:  # the ones before it took all room\n",
-        new="            if True:\n",
-        seed=NO_SCHEDULE,
-        caught_by=f"{CONNECTION_TESTS}"
-        "::test_of_those_that_are_read_again_the_first_may_take_all_room",
-    ),
 )

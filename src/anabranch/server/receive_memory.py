@@ -92,9 +92,8 @@ class ReceiveMemory:
             self._bringing.pop(leaving, None)
             return
         held_up, self._held_up = self._held_up, {}
-        for connection in held_up:
-            if connection not in self._held_up:  # the ones before it took all room
-                connection.read_on()
+        for connection in held_up:  # none runs a request before its turn, which may hold up others
+            connection.read_on()
 
     def _let_go_on(self) -> None:
         while self._waiting and not self.is_full:
