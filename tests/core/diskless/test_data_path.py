@@ -883,6 +883,7 @@ def test_a_start_is_noted_by_every_broker_that_learns_of_it_and_before_it_is_tol
     assert topic.partitions[0].low_watermark == 2
     for noting in notes[: 1 if told_by == "answer" else 2]:
         frozen = noting.tick(0, at_once=True)
+        assert frozen is not None, "nothing was noted"
         assert decode_manifest(frozen.content, frozen.key).starts == [(key, 2)]
 
 
