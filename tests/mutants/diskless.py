@@ -402,9 +402,9 @@ MUTANTS = (
     Mutant(
         name="diskless-forgotten-without-a-mark",
         rule="a partition keeps the greatest producer id that it has forgotten",
-        module=f"{DISKLESS}.memory_coordinator",
-        old="            log.forgotten = max(log.forgotten, producer_id)\n",
-        new="",
+        module="anabranch.stores.coordinator.sql_tables",
+        old="((newest[key], *key, newest[key]) for key in sorted(newest)),",
+        new="(),",
         seed=812,
         caught_by="idle-producer",
     ),
@@ -414,8 +414,9 @@ MUTANTS = (
         module=f"{DISKLESS}.commit",
         old="        if place not in self._commit.waited_for or batch.base_sequence < 0:\n",
         new="        if batch.base_sequence < 0:\n",
-        seed=876,
-        caught_by="D5",
+        seed=NO_SCHEDULE,
+        caught_by="tests/stores/coordinator/test_any_coordinator.py"
+        "::test_of_forgotten_producers_those_go_on_whose_batches_were_waited_for[sqlite]",
     ),
     Mutant(
         name="diskless-younger-producer-goes-on",

@@ -98,7 +98,7 @@ class Broker(Process):
         """A new life, with a new epoch."""
         self.state, self.is_over, self.life = State.RUNNING, False, self.life + 1
         self.epoch = self.run.next_epoch()
-        self.run.coordinator.memory.register(self.number, self.epoch)
+        self.run.coordinator.tables.register(self.number, self.epoch)
         self.notes = ManifestLog(CLUSTER, self.number, self.epoch, self.run.names.get)
         kept, maker = CombiningRounds(PACE), Maker(CLUSTER, self.number, self.epoch)
         life = _Life(self, self.life, self.notes)
@@ -197,11 +197,11 @@ class CombiningRun:
         self._starts: deque[dict[LogKey, int]] = deque(maxlen=NOTED_AFTER)
         """What the coordinator said at the last checks, while nothing fails."""
         self.objects.on_put.append(self._put)
-        self.coordinator.memory.take_control(1)
+        self.coordinator.tables.take_control(1)
         for _ in range(TOPICS):
             self._make_topic()
         self.brokers = [Broker(self, number) for number in range(BROKERS)]
-        self.coordinator.memory.listen(self._hear)
+        self.coordinator.tables.listen(self._hear)
         for broker in self.brokers:
             broker.start()
 
@@ -261,7 +261,7 @@ class CombiningRun:
         topic_id = TopicId(self._topics.to_bytes(16, "big"))
         self.names[topic_id] = f"topic-{self._topics}"
         new = NewLogs(topic_id, self.names[topic_id], 0, PARTITIONS)
-        self.coordinator.memory.create_logs(1, [new])
+        self.coordinator.tables.create_logs(1, [new])
 
     def _keys(self) -> list[LogKey]:
         return [LogKey(topic, each) for topic in self.names for each in range(PARTITIONS)]
@@ -274,13 +274,13 @@ class CombiningRun:
         spoken = [key for key in self._keys() if self._silent.get(key, 0) <= now_us]
         if not living or not spoken:
             return
-        broker, memory = self.chance.choice(living), self.coordinator.memory
-        [prepared] = memory.prepare(broker.number, broker.epoch, 1, 60_000)
+        broker, tables = self.chance.choice(living), self.coordinator.tables
+        [prepared] = tables.prepare(broker.number, broker.epoch, 1, 60_000)
         keys = sorted(self.chance.choices(spoken, k=self.chance.randint(1, SOME_BATCHES)))
         batches = [self._batch(key, 30 + BATCH_SIZE * at) for at, key in enumerate(keys)]
         commit = Commit(*prepared[:2], OBJECT_SIZE, broker.number, broker.epoch, tuple(batches))
         self.objects.objects[commit.object_key] = Stored(b"", self.world.now_ms)
-        answer = memory.commit(commit)
+        answer = tables.commit(commit)
         if answer.state is not CommitState.COMMITTED:
             raise AssertionError(f"{commit.object_key}: {answer.why}")
         broker.notes.committed(commit, answer, self.world.steady_ms)
@@ -295,9 +295,9 @@ class CombiningRun:
         return Batch(key, at, BATCH_SIZE, count, stamp, 0, producer, 4, sequence)
 
     def _shorten(self) -> None:
-        key, memory = self.chance.choice(self._keys()), self.coordinator.memory
+        key, tables = self.chance.choice(self._keys()), self.coordinator.tables
         silent = self.chance.random() < 0.2
-        [before] = memory.states([key])
+        [before] = tables.states([key])
         living = self._living()
         if before is None or not living:
             return
@@ -305,7 +305,7 @@ class CombiningRun:
         offset = high if silent else self.chance.randint(0, high)
         if silent:
             self._silent[key] = self.world.now_us + SILENT_US
-        memory.delete_before([(key, offset)])
+        tables.delete_before([(key, offset)])
 
     def _hear(self, changes: list[Change]) -> None:
         """The watches of those that live."""
@@ -313,17 +313,17 @@ class CombiningRun:
             broker.notes.heard(changes, self.world.steady_ms)
 
     def _collect(self) -> None:
-        memory = self.coordinator.memory
-        while memory.mark_expired(100):
+        tables = self.coordinator.tables
+        while tables.mark_expired(100):
             pass
-        for object_id, key in memory.to_delete(2_000, 100):
+        for object_id, key in tables.to_delete(2_000, 100):
             self.objects.objects.pop(key, None)
-            memory.deleted([object_id])
+            tables.deleted([object_id])
 
     def _replace_topic(self) -> None:
         gone = self.chance.choice(sorted(self.names))
         del self.names[gone]
-        self.coordinator.memory.delete_topics(1, [gone])
+        self.coordinator.tables.delete_topics(1, [gone])
         self._make_topic()
 
     def _present(self) -> dict[str, int]:
@@ -432,7 +432,7 @@ class CombiningRun:
 
     def _check_starts(self, found: Rebuilt) -> None:
         """Whoever moved a start, and died: others have noted it."""
-        states = dict(zip(self._keys(), self.coordinator.memory.states(self._keys()), strict=True))
+        states = dict(zip(self._keys(), self.coordinator.tables.states(self._keys()), strict=True))
         restored = {log.key: log.state.start_offset for log in found.contents.logs}
         if len(self._starts) == NOTED_AFTER:
             for key, start_offset in self._starts[0].items():
@@ -448,7 +448,7 @@ class CombiningRun:
                 raise Violation("restored", f"A restore differs in {what}.", details)
 
         logs = [self._alive(each.contents.logs, lambda log: log.key) for each in (wanted, found)]
-        truth = self.coordinator.memory.states([log.key for log in logs[0]])
+        truth = self.coordinator.tables.states([log.key for log in logs[0]])
         ends = [{log.key: log.state.high_watermark for log in each} for each in logs]
         same("ends", *ends)
         starts = [{log.key: log.state.start_offset for log in each} for each in logs]

@@ -1,6 +1,6 @@
-"""A simulated batch coordinator: the real decisions behind calls that fail, and a clock of its own.
+"""A simulated batch coordinator: the SQL of SQLite behind calls that fail, and a clock of its own.
 
-What: any call of `core.diskless.memory_coordinator`, made over `remote.py`, and watches: changes
+What: any call of `stores/coordinator/sqlite_memory.py`, made over `remote.py`, and watches: changes
 reach a broker in order, each after a moment, until the watch breaks, which the broker learns later.
 Checks are told of each call as it is carried out. Rule kept: nothing is missed between the begin of
 a watch and the moment at which it breaks. Not here: decisions (`core/diskless/commit.py`).
@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import Any
 
 from anabranch.core.diskless.coordinator import CoordinatorAway
-from anabranch.core.diskless.memory_coordinator import MemoryCoordinator
 from anabranch.core.diskless.rows import Change
 from anabranch.sim.remote import Done, Remote
 from anabranch.sim.world import World
+from anabranch.stores.coordinator.sqlite_memory import SqliteInMemory
 
 HEARD_US = (300, 3_000)
 """Until a broker hears of a change."""
@@ -39,7 +39,7 @@ class Watch:
         self._coordinator = coordinator
         self._hear, self._broken = hear, broken
         self._free_us = 0
-        self._unlisten = coordinator.memory.listen(self._changed)
+        self._unlisten = coordinator.tables.listen(self._changed)
         self.is_open = True
 
     def _changed(self, changes: list[Change]) -> None:
@@ -75,15 +75,15 @@ class SimCoordinator(Remote):
     def __init__(self, world: World, cluster_id: str) -> None:
         super().__init__(world, "coordinator", CoordinatorAway)
         self.random = world.random("coordinator/watches")
-        self.memory = MemoryCoordinator(cluster_id, lambda: self.now_ms, mark=MARK)
+        self.tables = SqliteInMemory(cluster_id, lambda: self.now_ms, mark=MARK)
         self.watches: list[Watch] = []
         self.on_called: list[Called] = []
 
     def ask(self, caller: str, name: str, args: tuple[Any, ...], done: Done) -> None:
-        """Make a call of MemoryCoordinator."""
+        """Make a call of SqliteInMemory."""
 
         def act() -> Any:
-            result = getattr(self.memory, name)(*args)
+            result = getattr(self.tables, name)(*args)
             self.tell(name, args, result)
             return result
 

@@ -100,7 +100,7 @@ class Upkeep:
         coordinator, limits = self.performer.remotes.coordinator, step.limits
 
         def act() -> Any:
-            result = coordinator.memory.expire(
+            result = coordinator.tables.expire(
                 limits.key, older_than_ms=limits.older_than_ms, most_bytes=limits.most_bytes,
                 most_runs=step.most_runs,
             )  # fmt: skip

@@ -14,7 +14,6 @@ from anabranch.core.controller.diskless.rows import (
 )
 from anabranch.core.diskless.contents import Contents, HeldLog
 from anabranch.core.diskless.coordinator import CoordinatorAway, Deposed
-from anabranch.core.diskless.memory_coordinator import MemoryCoordinator
 from anabranch.core.diskless.rows import LogKey, LogState, NewLogs
 from anabranch.core.metadata.image import (
     RESOURCE_TOPIC,
@@ -24,6 +23,7 @@ from anabranch.core.metadata.image import (
     TopicImage,
 )
 from anabranch.core.types import NEVER_MS, TopicId
+from anabranch.stores.coordinator.sqlite_memory import SqliteInMemory
 
 STATE = PartitionImage(replicas=(1,), isr=(1,), leader=1, leader_epoch=0, partition_epoch=0)
 
@@ -36,7 +36,7 @@ class Controller:
     """The machine, a coordinator that it calls, and metadata that a test changes."""
 
     def __init__(self, coordinator=None, offset=10):
-        self.coordinator = coordinator or MemoryCoordinator("c", lambda: 0)
+        self.coordinator = coordinator or SqliteInMemory("c", lambda: 0)
         self.rows = LogRows()
         self.image = MetadataImage(offset=offset)
         self.now_ms = 0

@@ -14,7 +14,6 @@ from typing import Any
 from tests.core.api.in_memory_node import START_MS, InMemoryNode
 
 from anabranch.core.diskless import effects as does
-from anabranch.core.diskless.memory_coordinator import MemoryCoordinator
 from anabranch.core.diskless.objects import ObjectMissing, ObjectTaken
 from anabranch.core.diskless.reads import FarRead
 from anabranch.core.diskless.rows import Change, LogKey, NewLogs
@@ -23,6 +22,7 @@ from anabranch.core.outcome import Cold, Wait
 from anabranch.core.wire.codec import decode, encode_bytes
 from anabranch.core.wire.messages.fetch import FetchResponse
 from anabranch.core.wire.records import Record, build_batch
+from anabranch.stores.coordinator.sqlite_memory import SqliteInMemory
 
 CLUSTER_ID = "cluster"
 EPOCH = 7
@@ -59,7 +59,7 @@ class Cluster:
 
     def __init__(self) -> None:
         self.now_ms = START_MS
-        self.coordinator = MemoryCoordinator(CLUSTER_ID, lambda: self.now_ms)
+        self.coordinator = SqliteInMemory(CLUSTER_ID, lambda: self.now_ms)
         self.coordinator.take_control(1)
         self.store = MemoryObjects()
         self.nodes: list[Node] = []

@@ -16,7 +16,6 @@ from anabranch.core.diskless.commit import (
     Written,
     decide,
 )
-from anabranch.core.diskless.memory_coordinator import MemoryCoordinator
 from anabranch.core.diskless.rows import (
     Batch,
     Commit,
@@ -29,6 +28,7 @@ from anabranch.core.diskless.rows import (
 )
 from anabranch.core.errors import ErrorCode
 from anabranch.core.types import TopicId
+from anabranch.stores.coordinator.sqlite_memory import SqliteInMemory
 
 TOPIC = TopicId(b"a" * 16)
 KEYS = (LogKey(TOPIC, 0), LogKey(TOPIC, 1))
@@ -41,10 +41,10 @@ class Coordinator:
     """A coordinator with the partitions of KEYS and one broker, at a time that tests set."""
 
     now_ms: int = 1000
-    tables: MemoryCoordinator = field(init=False)
+    tables: SqliteInMemory = field(init=False)
 
     def __post_init__(self) -> None:
-        self.tables = MemoryCoordinator("cluster", lambda: self.now_ms)
+        self.tables = SqliteInMemory("cluster", lambda: self.now_ms)
         self.tables.take_control(1)
         self.tables.create_logs(1, [NewLogs(TOPIC, "river", 0, len(KEYS))])
         self.tables.register(1, 7)
@@ -133,13 +133,14 @@ def test_verdicts_and_offsets_are_those_of_the_whole_history(objects: list[list[
         answer = coordinator.commit(*batches)
         assert [(each.code, each.base_offset) for each in answer.verdicts] == expected
     for key in KEYS:
-        log = coordinator.tables._logs[key]
-        ends = [0, *(run.end_offset for run in log.runs)]
-        assert [run.base_offset for run in log.runs] == ends[:-1], "neither hole nor repeat"
-        assert log.state.high_watermark == ends[-1]
-        assert log.state.high_watermark == sum(each.record_count for each in model.history[key])
+        (state,), runs = coordinator.tables.states([key]), coordinator.tables.runs(key)
+        assert state is not None
+        ends = [0, *(run.end_offset for run in runs)]
+        assert [run.base_offset for run in runs] == ends[:-1], "neither hole nor repeat"
+        assert state.high_watermark == ends[-1]
+        assert state.high_watermark == sum(each.record_count for each in model.history[key])
         sizes = sum(each.byte_size for each in model.history[key])
-        assert log.state.byte_size == sum(run.byte_size for run in log.runs) == sizes
+        assert state.byte_size == sum(run.byte_size for run in runs) == sizes
 
 
 def test_five_batches_are_known_and_the_sixth_is_not() -> None:
@@ -203,7 +204,7 @@ def test_a_refused_batch_parts_two_runs_and_a_bound_does() -> None:
         batch(key=NOWHERE),
         batch(key=KEYS[1]),
     )
-    runs = [coordinator.tables._logs[key].runs for key in KEYS]
+    runs = [coordinator.tables.runs(key) for key in KEYS]
     assert [(run.base_offset, run.end_offset, run.byte_offset) for run in runs[0]] == [
         (0, 2, 0),
         (2, 4, 30),
@@ -215,7 +216,7 @@ def test_a_refused_batch_parts_two_runs_and_a_bound_does() -> None:
 def test_batches_of_other_time_types_are_rows_of_their_own() -> None:
     coordinator = Coordinator()
     coordinator.commit(batch(), batch()._replace(timestamp_type=1), batch())
-    assert [run.timestamp_type for run in coordinator.tables._logs[KEYS[0]].runs] == [0, 1, 0]
+    assert [run.timestamp_type for run in coordinator.tables.runs(KEYS[0])] == [0, 1, 0]
 
 
 def test_a_batch_without_records_is_refused_alone() -> None:

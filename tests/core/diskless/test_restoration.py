@@ -20,7 +20,6 @@ from anabranch.core.diskless.manifests import (
     Offsets,
     decode_manifest,
 )
-from anabranch.core.diskless.memory_coordinator import MemoryCoordinator
 from anabranch.core.diskless.restoration import rebuild
 from anabranch.core.diskless.rows import (
     Batch,
@@ -33,6 +32,7 @@ from anabranch.core.diskless.rows import (
 )
 from anabranch.core.errors import ErrorCode, StorageFault
 from anabranch.core.types import ZERO_TOPIC_ID, TopicId
+from anabranch.stores.coordinator.sqlite_memory import SqliteInMemory
 
 TOPICS = [TopicId(bytes([number]) * 16) for number in (7, 3)]
 NAMES = dict(zip(TOPICS, ("orders", "clicks"), strict=True))
@@ -45,7 +45,7 @@ class Cluster:
 
     def __init__(self) -> None:
         self.now_ms = 1_000_000
-        self.tables = MemoryCoordinator("cluster", lambda: self.now_ms)
+        self.tables = SqliteInMemory("cluster", lambda: self.now_ms)
         self.tables.take_control(1)
         self.tables.create_logs(1, [NewLogs(topic, NAMES[topic], 0, 2) for topic in TOPICS])
         self.notes = [ManifestLog("cluster", each, 9, NAMES.get) for each in range(BROKERS)]
@@ -121,7 +121,7 @@ class Cluster:
         return [decode_manifest(self.stored[key], key) for key in sorted(self.stored)]
 
 
-def dumped(tables: MemoryCoordinator):
+def dumped(tables: SqliteInMemory):
     """All that brokers can see."""
     states = dict(zip(KEYS, tables.states(KEYS), strict=True))
     wanted = [
@@ -132,8 +132,8 @@ def dumped(tables: MemoryCoordinator):
     return states, tables.find(wanted)
 
 
-def loaded(contents) -> MemoryCoordinator:
-    tables = MemoryCoordinator("cluster", lambda: 2_000_000, mark="restored")
+def loaded(contents) -> SqliteInMemory:
+    tables = SqliteInMemory("cluster", lambda: 2_000_000, mark="restored")
     tables.load(contents)
     return tables
 
@@ -250,7 +250,7 @@ def test_an_object_that_is_gone_from_the_head_moves_the_start_and_elsewhere_is_a
 
 def test_two_coordinators_of_one_cluster_cannot_be_merged():
     clusters = [Cluster(), Cluster()]
-    clusters[1].tables = MemoryCoordinator("cluster", lambda: 5, mark="another")
+    clusters[1].tables = SqliteInMemory("cluster", lambda: 5, mark="another")
     clusters[1].tables.register(0, 9)
     for cluster in clusters:
         cluster.commit(random.Random(3), broker=0)

@@ -6,9 +6,9 @@ import pytest
 from tests.core.api.in_memory_node import START_MS, InMemoryNode
 from tests.core.diskless.diskless_node import EPOCH, Cluster
 
-from anabranch.core.diskless import memory_coordinator
 from anabranch.core.diskless.retention import Limits, to_look_over
 from anabranch.core.diskless.rows import Batch, Commit, LogKey
+from anabranch.stores.coordinator import sql_tables
 
 DISKLESS = {"diskless.enable": "true"}
 WEEK_MS = 7 * 86_400_000
@@ -45,7 +45,7 @@ def test_nothing_is_deleted_where_the_brokers_default_says_not_to_delete(policy)
 @pytest.mark.parametrize("retention_ms", ["-1", "604800000"])
 def test_what_was_deleted_by_hand_leaves_no_rows_and_no_objects(monkeypatch, retention_ms):
     """One call drops few rows; retention drops the others, also where it has no limit itself."""
-    monkeypatch.setattr(memory_coordinator, "MOST_RUNS_DROPPED", 2)
+    monkeypatch.setattr(sql_tables, "MOST_RUNS_DROPPED", 2)
     cluster = Cluster()
     node = cluster.node()
     topic = cluster.topic(configs={"retention.ms": retention_ms})

@@ -16,7 +16,6 @@ from anabranch.core.diskless.coordinator import CoordinatorAway, OlderCopy
 from anabranch.core.diskless.keys import object_key
 from anabranch.core.diskless.last_commits import NAMES_LOOKED_FOR, note_key
 from anabranch.core.diskless.manifests import ManifestLog
-from anabranch.core.diskless.memory_coordinator import MemoryCoordinator
 from anabranch.core.diskless.rows import NewLogs
 from anabranch.core.errors import StorageFault
 from anabranch.core.wire.records import Record, build_batch
@@ -26,6 +25,7 @@ from anabranch.server.diskless.manifests import Manifests
 from anabranch.server.diskless.shell import DisklessShell
 from anabranch.server.diskless.stores import Stores
 from anabranch.stores.coordinator.sqlite import SqliteCoordinator
+from anabranch.stores.coordinator.sqlite_memory import SqliteInMemory
 from anabranch.stores.objects.engines import open_objects
 from anabranch.stores.objects.folder import FolderStore
 
@@ -154,7 +154,7 @@ class Ending(AsyncMemoryCoordinator):
     """What listens to it ends when a test says so."""
 
     def __init__(self):
-        super().__init__(MemoryCoordinator(CLUSTER, lambda: 0))
+        super().__init__(SqliteInMemory(CLUSTER, lambda: 0))
         self.ends = asyncio.Event()
 
     async def changes(self):

@@ -1,6 +1,6 @@
-"""The coordinator in memory with asynchronous calls: the third engine, and one for other tests.
+"""The coordinator in memory with asynchronous calls, for tests.
 
-What: a front of `MemoryCoordinator`; several fronts may share one, as brokers share a database.
+What: a front of `SqliteInMemory`; several fronts may share one, as brokers share a database.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator, Callable
 from typing import TypeVar
 
 from anabranch.core.diskless.coordinator import CoordinatorAway
-from anabranch.core.diskless.memory_coordinator import MemoryCoordinator
 from anabranch.core.diskless.rows import Change
 from anabranch.stores.coordinator.front import Front, Lane, Tables, wall_clock_ms
+from anabranch.stores.coordinator.sqlite_memory import SqliteInMemory
 
 ResultT = TypeVar("ResultT")
 
@@ -20,9 +20,9 @@ ResultT = TypeVar("ResultT")
 class AsyncMemoryCoordinator(Front):
     """A `Coordinator` over shared tables; each call gives way to the loop once."""
 
-    def __init__(self, tables: MemoryCoordinator | None = None, cluster_id: str = "memory") -> None:
+    def __init__(self, tables: SqliteInMemory | None = None, cluster_id: str = "memory") -> None:
         super().__init__()
-        self.tables = tables or MemoryCoordinator(cluster_id, wall_clock_ms)
+        self.tables = tables or SqliteInMemory(cluster_id, wall_clock_ms)
         self._closed = False
 
     async def make(self, lane: Lane, call: Callable[[Tables], ResultT]) -> ResultT:

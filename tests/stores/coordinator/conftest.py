@@ -12,14 +12,12 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from coordinator_kit import CLUSTER, Engine, make_river
-from tests.stores.coordinator.async_memory import AsyncMemoryCoordinator
 
 from anabranch.core.diskless.coordinator import Coordinator
-from anabranch.core.diskless.memory_coordinator import MemoryCoordinator
 from anabranch.stores.coordinator.postgres import PostgresCoordinator
 from anabranch.stores.coordinator.sqlite import SqliteCoordinator
 
-ENGINES = ("memory", "sqlite", "postgres")
+ENGINES = ("sqlite", "postgres")
 
 
 class Clock:
@@ -32,19 +30,6 @@ class Clock:
 
     def advance(self, by_ms: int) -> None:
         self.now_ms += by_ms
-
-
-def memory_engine() -> Engine:
-    clock = Clock()
-    tables = MemoryCoordinator(CLUSTER, clock)
-
-    async def connect() -> Coordinator:
-        return AsyncMemoryCoordinator(tables)
-
-    async def make_empty() -> Coordinator:
-        return AsyncMemoryCoordinator(MemoryCoordinator(CLUSTER, clock, mark="another"))
-
-    return Engine("memory", connect, clock.advance, make_empty)
 
 
 def sqlite_engine(path: Path) -> Engine:
@@ -97,9 +82,7 @@ TIMES = {
 
 @pytest.fixture(params=ENGINES)
 async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Engine]:
-    if request.param == "memory":
-        made = memory_engine()
-    elif request.param == "sqlite":
+    if request.param == "sqlite":
         made = sqlite_engine(tmp_path)
     else:
         made = postgres_engine(

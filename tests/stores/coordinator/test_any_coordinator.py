@@ -248,6 +248,19 @@ async def test_a_forgotten_producer_goes_on_once_its_broker_has_waited(
     ) == [gap, taken, taken, gap, gap, gap, gap]
 
 
+async def test_of_forgotten_producers_those_go_on_whose_batches_were_waited_for(
+    engine: Engine, coordinator: Coordinator
+) -> None:
+    await commit(coordinator, *(batch(producer=each, sequence=0) for each in (4, 5)))
+    engine.advance(5000)
+    assert await coordinator.forget_producers(5000, 9) == 2
+    both = (batch(producer=each, sequence=70) for each in (4, 5))
+    made = placed(await prepare(coordinator), *both)
+    answer = await coordinator.commit(made._replace(waited_for=frozenset({0})))
+    codes = [each.code for each in answer.verdicts]
+    assert codes == [ErrorCode.NONE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
+
+
 async def test_forgetting_less_than_before_takes_nothing_back(
     engine: Engine, coordinator: Coordinator
 ) -> None:
@@ -596,6 +609,49 @@ async def test_after_expiry_and_deletion_no_object_stays(
     engine.advance(VERDICTS_KEPT_MS)
     assert await coordinator.mark_expired(9) == 2, "outcomes of those that were committed"
     assert await coordinator.mark_expired(9) == 0
+
+
+async def test_what_has_waited_for_longest_is_deleted_first(
+    engine: Engine, coordinator: Coordinator
+) -> None:
+    objects = [await prepare(coordinator) for _ in range(4)]
+    for number in (2, 0, 3, 1):
+        await coordinator.refuse([objects[number].object_id])
+        engine.advance(1000)
+    first = [(objects[number].object_id, objects[number].object_key) for number in (2, 0, 3)]
+    assert await coordinator.to_delete(0, 3) == first
+    await coordinator.deleted([number for number, _ in first])
+    assert await coordinator.to_delete(0, 3) == [(objects[1].object_id, objects[1].object_key)]
+
+
+async def test_the_lease_that_ended_first_is_marked_first(
+    engine: Engine, coordinator: Coordinator
+) -> None:
+    (late,) = await coordinator.prepare(BROKER, EPOCH, 1, 3 * LEASE_MS)
+    (early,) = await coordinator.prepare(BROKER, EPOCH, 1, LEASE_MS)
+    engine.advance(3 * LEASE_MS)
+    for each in (early, late):
+        assert await coordinator.mark_expired(1) == 1
+        engine.advance(1000)
+        waiting = await coordinator.to_delete(0, 9)
+        assert waiting[-1] == (each.object_id, each.object_key)
+
+
+async def test_a_step_counts_runs_and_producers_of_deleted_topics(
+    coordinator: Coordinator,
+) -> None:
+    """Each is a row that goes: a step that deletes many producers is not a small one."""
+    batches = [batch(producer=each, sequence=0) for each in range(3)]
+    await coordinator.commit(placed(await prepare(coordinator), *batches, batch(DELTA)))
+    runs = sum(
+        len(each.runs)
+        for each in await coordinator.find([Wanted(RIVER, 0, 1 << 20), Wanted(DELTA, 0, 1 << 20)])
+    )
+    await coordinator.delete_topics(1, [TOPICS[0]])
+    steps = []
+    while steps[-1:] != [0]:
+        steps.append(await coordinator.mark_expired(2))
+    assert sum(steps) == runs + 3 and max(steps) == 2
 
 
 # Changes.

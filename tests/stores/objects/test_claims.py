@@ -7,8 +7,8 @@ import itertools
 
 import pytest
 
-from anabranch.core.diskless.memory_coordinator import MemoryCoordinator
 from anabranch.core.errors import StorageFault
+from anabranch.stores.coordinator.sqlite_memory import SqliteInMemory
 from anabranch.stores.objects.engines import open_objects
 from anabranch.stores.objects.store_check import claim_store
 
@@ -49,7 +49,7 @@ class Between:
 @pytest.mark.parametrize("writes", [False, True])
 async def test_a_claim_that_another_node_makes_meanwhile_is_no_reason(at, writes):
     store = await open_objects(f"memory://claims-{next(NUMBERS)}")
-    tables = MemoryCoordinator(CLUSTER, lambda: 0)
+    tables = SqliteInMemory(CLUSTER, lambda: 0)
     plain = Between(-1, None)
 
     async def rival():
@@ -67,7 +67,7 @@ async def test_a_claim_that_another_node_makes_meanwhile_is_no_reason(at, writes
 async def test_a_store_that_nobody_has_claimed_is_not_the_coordinators(named):
     """It has a store of its own, or has named objects."""
     store = await open_objects(f"memory://claims-{next(NUMBERS)}")
-    tables = MemoryCoordinator(CLUSTER, lambda: 0)
+    tables = SqliteInMemory(CLUSTER, lambda: 0)
     if named:
         tables.register(1, 1)
         tables.prepare(1, 1, 1, 1_000)

@@ -1,7 +1,7 @@
 """The batch coordinator: what gives offsets to batches, whatever stands behind it.
 
 What: the calls that brokers and the active controller make. SQLite and PostgreSQL implement it
-(`stores/coordinator`), and a simulated one. Rules kept: one transaction a call; rows of partitions
+(`stores/coordinator`); the simulator runs the SQL of SQLite. Rules kept: one transaction a call; rows of partitions
 are locked in the order of LogKey; what a call promises is durable when it returns. Each may raise
 `CoordinatorAway` (nothing happened, or, for `commit`, it is not known whether it did) and
 StorageFault (it cannot work: a sentence says why). Not here: decisions (`commit.py`), SQL.
@@ -117,15 +117,16 @@ class Coordinator(Protocol):
     # Garbage.
 
     async def mark_expired(self, limit: int) -> int:
-        """One bounded step: prepared objects whose lease is over wait for deletion, runs of deleted
-        topics go, old verdicts are forgotten. How many rows; 0 when nothing is left to do."""
+        """One bounded step: prepared objects whose lease is over wait for deletion, in the order
+        in which leases ended; old verdicts are forgotten; runs and producers of deleted topics go.
+        How many rows; 0 when nothing is left to do."""
 
     async def forget_producers(self, idle_ms: int, limit: int) -> int:
         """Forget producers that have written nothing to a partition for so long; how many. The
         partition keeps the greatest id of them: a producer with a greater one was not forgotten."""
 
     async def to_delete(self, grace_ms: int, limit: int) -> list[tuple[int, str]]:
-        """(id, key) of objects that have waited for so long."""
+        """(id, key) of objects that have waited for so long, the longest first."""
 
     async def count_to_delete(self, grace_ms: int, limit: int) -> int:
         """How many they are; at most `limit`."""

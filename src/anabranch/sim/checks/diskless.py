@@ -104,7 +104,7 @@ class DisklessChecks:
         self.sent: Counter[bytes] = Counter()
         """How often a record of a producer that is not idempotent was sent at most."""
         self.coordinator.on_called.append(self._called)
-        self.coordinator.memory.listen(self._changed)
+        self.coordinator.tables.listen(self._changed)
         self.store.on_delete.append(self._deleted)
 
     def _called(self, name: str, args: tuple[Any, ...], result: Any) -> None:

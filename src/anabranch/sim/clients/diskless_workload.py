@@ -112,8 +112,8 @@ class DisklessWorkload:
             producer_id = producer.rest(place)
         if producer is not None and remotes is not None and producer_id != NO_PRODUCER:
             key = LogKey(producer.topic_id(place.topic), place.partition)
-            memory = remotes.coordinator.memory
-            memory.set_back(ProducerKey(key, producer_id), PACE.idle_producer_ms)
+            tables = remotes.coordinator.tables
+            tables.set_back(ProducerKey(key, producer_id), PACE.idle_producer_ms)
 
     # The end.
 

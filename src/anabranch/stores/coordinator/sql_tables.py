@@ -389,7 +389,7 @@ class SqlTables(ABC):
         """See `Coordinator.to_delete`."""
         rows = self.rows(
             "SELECT object_id, object_key FROM wal_objects WHERE state IN (2, 3) "
-            "AND marked_ms <= ? LIMIT ?",
+            "AND marked_ms <= ? ORDER BY marked_ms LIMIT ?",
             (self.now_ms() - grace_ms, limit),
         )
         return [(number, key) for number, key in rows]

@@ -255,9 +255,9 @@ class SqliteCoordinator(Front):
             result = call(tables)  # a fault: the listener reads what came of it
             after = self._counter()
             if tables.told:
-                self._seen = tables.newest
+                self._seen = tables.newest_packet
             if self._listeners and after != before:  # no other process writes meanwhile
-                self._own.append(_Own(before, after, tables.newest, tables.told))
+                self._own.append(_Own(before, after, tables.newest_packet, tables.told))
             self._check_place()  # what was written into a file that has no name any more is lost
             return result
 

@@ -53,7 +53,7 @@ class SqliteTables(SqlTables):
         self._on, self._clock = connection, clock
         self.told: list[Change] = []
         """What the calls since it was emptied have told."""
-        self.newest = 0
+        self.newest_packet = 0
         """The number of the newest packet that was written here."""
 
     # How statements are made.
@@ -89,7 +89,7 @@ class SqliteTables(SqlTables):
         self.told += changes
         for body in pack_changes(changes, CHANGE_BYTES):
             cursor = self._on.execute("INSERT INTO changes (body) VALUES (?)", (body,))
-            self.newest = last = cursor.lastrowid or 0
+            self.newest_packet = last = cursor.lastrowid or 0
             if last % TRIMMED_EVERY == 0:
                 self.do("DELETE FROM changes WHERE sequence <= ?", (last - CHANGES_KEPT,))
 
