@@ -175,16 +175,6 @@ MUTANTS = (
         "/test_any_coordinator.py::test_a_deleted_topic_is_gone_for_good[sqlite]",
     ),
     Mutant(
-        name="object-is-garbage-with-runs",
-        rule="an object becomes garbage when its last run is gone",
-        module=SQL_TABLES,
-        old="AND state = 1 AND live_runs = 0",
-        new="AND state = 1",
-        seed=NO_SCHEDULE,
-        caught_by=f"{COORDINATOR_TESTS}"
-        "/test_any_coordinator.py::test_an_object_is_garbage_when_its_last_run_is_gone_and_after_grace[sqlite]",
-    ),
-    Mutant(
         name="missed-changes-are-not-told",
         rule="a listener learns when it may have missed changes",
         module=SQLITE_COORDINATOR,
