@@ -1,10 +1,11 @@
 """The batch coordinator: what gives offsets to batches, whatever stands behind it.
 
 What: the calls that brokers and the active controller make. SQLite and PostgreSQL implement it
-(`stores/coordinator`); the simulator runs the SQL of SQLite. Rules kept: one transaction a call; rows of partitions
-are locked in the order of LogKey; what a call promises is durable when it returns. Each may raise
-`CoordinatorAway` (nothing happened, or, for `commit`, it is not known whether it did) and
-StorageFault (it cannot work: a sentence says why). Not here: decisions (`commit.py`), SQL.
+(`stores/coordinator`); the simulator runs the SQL of SQLite. Rules kept: one transaction a call;
+rows of partitions are locked in the order of LogKey; what a call promises is durable when it
+returns. Each may raise `CoordinatorAway` (nothing happened, or, for `commit`, it is not known
+whether it did) and StorageFault (it cannot work: a sentence says why). Not here: decisions
+(`commit.py`), SQL.
 """
 
 from __future__ import annotations
