@@ -23,6 +23,7 @@ from tests.mutants import (
     log_syncs,
     managed_replicas,
     metadata,
+    mirrors,
     partitions,
     rehearsals,
     replication,
@@ -56,6 +57,7 @@ SUBJECTS = (
     ("Object stores", storage),
     ("Managed replicas of diskless topics", managed_replicas),
     ("Growth over time", growth),
+    ("Mirrors", mirrors),
     ("Client", clients),
     ("Rehearsals on processes", rehearsals),
 )

@@ -167,3 +167,21 @@ def test_foreign_bytes_are_refused_and_nothing_else_happens(key, value):
     chunk = Chunk("t", 0, (IndexRun(1, 1, 1),))
     with pytest.raises(ForeignRecord):
         read_chunk(chunk.key, chunk_value(chunk)[:-1])
+
+
+def test_old_copies_count_until_the_new_ones_have_come_as_far():
+    """What is mirrored again after a crash has no copy yet of what follows."""
+    index = PartitionIndex()
+    index.add(IndexRun(0, 0, 10), begins=True)
+    index.add(IndexRun(4, 10, 3))
+    assert index.translate(8) == 8, "the copy of offset 8 is there alone"
+    index.add(IndexRun(7, 13, 3))
+    assert index.translate(8) == 14
+
+
+def test_a_gap_that_another_mirror_may_have_filled_is_not_jumped_over():
+    """Its copies lie between the two runs on the target."""
+    index = PartitionIndex()
+    index.add(IndexRun(0, 0, 10), begins=True)
+    index.add(IndexRun(20, 20, 5))
+    assert [index.translate(each) for each in (9, 10, 15, 20)] == [9, 10, 10, 20]

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from anabranch.core.mirror.wave_plan import (
     Start,
     assigned,
+    counted_position,
+    is_superseded,
     slot_of,
     slots_of,
     start_of,
@@ -73,3 +75,16 @@ def test_what_is_lost_or_cut_is_told():
     assert other[:2] == (0, True) and "deleted and created again at the source" in other.why
     gone = start_of(PLACE, 60, log_start=3, log_end=90, other_target=True)
     assert gone[:2] == (3, True) and "on the target" in gone.why
+
+
+def test_what_the_index_has_not_is_mirrored_again_without_transactions():
+    """A position may be of another attempt than the index."""
+    assert counted_position(29, 20, is_exactly_once=False) == 19
+    assert counted_position(19, 25, is_exactly_once=False) == 19
+    assert counted_position(29, 20, is_exactly_once=True) == 29, "they are of one making"
+    assert counted_position(29, None, is_exactly_once=False) == 29, "another mirror's position"
+    assert counted_position(None, None, is_exactly_once=False) is None
+
+
+def test_a_plan_is_superseded_when_the_target_names_another():
+    assert is_superseded(b"one", b"two") and not is_superseded(b"one", b"one")

@@ -6,13 +6,16 @@
            leader epoch INT32 (at the source, of its last batch, -1 unknown) |
            runs: upstream gap varint | downstream gap varint | count varint
 
+    key    -1 INT16 | "plan"
+    value  what names the plan that tasks may work by
+
 Varints are zigzag. A gap counts from the end of the run before, the first one from 0. Where offsets
 go on without a gap on both sides a run grows, so a partition without holes and transactions has one
 run. Rules kept: of records that were mirrored twice the last copy counts, once all that was
-mirrored before has been mirrored again; an offset between two runs, where the source has nothing,
-is where the next run begins. So a translated offset skips no record, and none is before it that the
-group has not to read. What was mirrored before the index began is `None`, never a guess. Chunks
-that lie wholly below the target's log start are dropped.
+mirrored before has been mirrored again; an offset between two runs, where the source has nothing
+or what another mirror has copied, is behind the run before. So a translated offset skips no record,
+and none is behind it that the group has read. What was mirrored before the index began is `None`,
+never a guess. Chunks that lie wholly below the target's log start are dropped.
 """
 
 from __future__ import annotations
@@ -34,6 +37,8 @@ BEGINS = 1
 MOST_RUNS = 128
 """Of a chunk: a chunk is written whole each time it grows, with a few bytes a run."""
 UNKNOWN_EPOCH = -1
+PLAN_KEY = b"\xff\xffplan"
+"""Of the record that names the newest plan; no topic's name has a length of -1."""
 _KEY_END = Struct(">iq")
 _INT16 = Struct(">h")
 _HEAD = Struct(">hb16s16si")
@@ -248,9 +253,8 @@ class PartitionIndex:
         run = self._runs[at]
         if offset < run.upstream_end:
             return max(run.downstream + offset - run.upstream, log_start)
-        if at + 1 < len(self._runs):
-            return max(self._runs[at + 1].downstream, log_start)
-        return max(self.downstream_end, log_start)
+        is_last = at + 1 == len(self._runs)
+        return max(self.downstream_end if is_last else run.downstream_end, log_start)
 
     def upstream_of(self, offset: int) -> int | None:
         """The other way round: where a group that reads `offset` of the target next reads next at

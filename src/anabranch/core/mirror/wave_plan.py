@@ -3,9 +3,9 @@
 What: a flow has a number of slots, each with the transactional id that Connect gives the task of
 that number; a wave hands each slot its partitions. Rules kept: a partition keeps its slot as long
 as there is one of that number; where a partition changes slots, where slots were of another
-mirror's making, and before the first wave of a driver, every id that may still be at work is fenced
-before anything is read, because a late task under the old id could otherwise write what the new one
-writes too. Source: KIP-618.
+mirror's making, and before the first wave of a driver, the plan gets a new name on the target, and
+every id that may still be at work is fenced before anything is read, because a late task under the
+old id could otherwise write what the new one writes too. Source: KIP-618.
 """
 
 from __future__ import annotations
@@ -69,6 +69,30 @@ def assigned(
 def slots_of(slots: Slots) -> dict[Place, int]:
     """The slot of each partition."""
     return {place: slot for slot, places in slots.by_slot.items() for place in places}
+
+
+def is_superseded(plan: bytes, newest: bytes) -> bool:
+    """Whether a task of a plan has to end, because the target names another one.
+
+    A driver names its plan there before it fences ids. A late task that takes its id after that
+    would not be fenced any more, while its partitions may be another slot's by now; it looks for
+    the plan's name behind taking the id, and finds the new one.
+    """
+    return newest != plan
+
+
+def counted_position(
+    position: int | None, indexed_to: int | None, *, is_exactly_once: bool
+) -> int | None:
+    """The last offset that was surely mirrored and is in the index.
+
+    `position` is what was committed, `indexed_to` the end of the newest chunk at the source. With
+    transactions the two are of one making. Without, a position may be of another attempt than the
+    index, or of a topic that is gone: what the index has not is mirrored again.
+    """
+    if position is None or indexed_to is None or is_exactly_once:
+        return position
+    return min(position, indexed_to - 1)
 
 
 class Start(NamedTuple):

@@ -8,16 +8,22 @@ the positions are read, so that nothing is committed behind them.
 from __future__ import annotations
 
 import asyncio
+import os
+import time
 from collections.abc import Callable, Mapping
 
 from anabranch.client.cluster import Cluster
 from anabranch.client.connection import ConnectionLost
+from anabranch.client.partitioner import partition_for
+from anabranch.client.produce import produce
 from anabranch.client.transactional_producer import TransactionalProducer
 from anabranch.client.transactions import list_transactions
 from anabranch.core.errors import ApiError
 from anabranch.core.mirror.config import Flow
+from anabranch.core.mirror.index import PLAN_KEY
 from anabranch.core.mirror.topics import TopicShape
 from anabranch.core.mirror.wave_plan import Slots, assigned, slots_of
+from anabranch.core.wire.records import Record, build_batch
 from anabranch.pipelines.mirror.clusters import cluster_of
 from anabranch.pipelines.mirror.positions import Ledger, Place
 from anabranch.pipelines.mirror.remote_topics import Topics, internal
@@ -27,6 +33,7 @@ from anabranch.pipelines.mirror.writer import SETTINGS
 INDEX_PARTITIONS = 25
 """As many as Connect has for positions."""
 FENCES_AT_ONCE = 8
+PLAN_BYTES = 16
 Tell = Callable[[str], None]
 
 
@@ -47,6 +54,7 @@ class FlowState:
         self.slots: dict[Place, int] | None = None
         self._tell = tell
         self.is_open = False
+        self._plan = b""
         self._partitions: dict[str, int] = {}
 
     async def open(self) -> None:
@@ -104,14 +112,19 @@ class FlowState:
         ]
         mirrored, there = self.topics.mirrored, self.topics.there
         plan = await self._assigned(places, slots)
-        if self.flow.is_exactly_once and plan.fence:
-            await self._fence(plan.fence)
+        if plan.fence:
+            self.slots = None  # unless this comes to an end, the next plan is a first one
+            await self._name_plan()
+            if self.flow.is_exactly_once:
+                await self._fence(plan.fence)
         await self.ledger.read(self.target)
         self.slots = slots_of(plan)
         return [
             SlotWork(
                 flow=self.flow,
                 slot=slot,
+                plan=self._plan,
+                newest_plan=self.ledger.plan,
                 partitions=tuple(self._work(place, mirrored, there) for place in places),
                 positions_read_to=dict(self.ledger.positions_read_to),
                 index_read_to=dict(self.ledger.index_read_to),
@@ -127,6 +140,14 @@ class FlowState:
         if self.slots is None and self.flow.is_exactly_once:
             known = [each.transactional_id for each in (await list_transactions(self.target)).ids]
         return assigned(self.flow.source, places, slots, self.slots, known_ids=known)
+
+    async def _name_plan(self) -> None:
+        """Tasks of an older plan find another name from now on, and end."""
+        self._plan = os.urandom(PLAN_BYTES)
+        topic = self.policy.index_topic()
+        partition = partition_for(PLAN_KEY, self._partitions[topic])
+        record = Record(0, time.time_ns() // 1_000_000, PLAN_KEY, self._plan)
+        await produce(self.target, topic, partition, build_batch([record]))
 
     async def _fence(self, names: tuple[str, ...]) -> None:
         limit = asyncio.Semaphore(FENCES_AT_ONCE)
@@ -144,10 +165,10 @@ class FlowState:
     ) -> PartitionWork:
         topic, partition = place
         name = self.policy.remote_topic(topic)
+        ids = {"source_id": mirrored[name].topic_id, "target_id": there[name].topic_id}
         return PartitionWork(
-            topic, partition, name, mirrored[name].topic_id, there[name].topic_id,
-            self.topics.limit(name),
-            self.ledger.positions.get(place), self.ledger.newest(place),
+            topic, partition, name, ids["source_id"], ids["target_id"], self.topics.limit(name),
+            self.ledger.positions.get(place), self.ledger.newest(place, **ids),
         )  # fmt: skip
 
 

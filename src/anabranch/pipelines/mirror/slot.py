@@ -24,12 +24,19 @@ from anabranch.client.transactional_producer import CommitUnknown, MustAbort, Pr
 from anabranch.core.errors import ERRORS, ApiError, ErrorCode
 from anabranch.core.mirror.config import Flow
 from anabranch.core.mirror.formats import Position, position_record
-from anabranch.core.mirror.index import Chunk, IndexRun, chunk_value
+from anabranch.core.mirror.index import Chunk, chunk_value
+from anabranch.core.mirror.landing import chunks_after, is_other_topic, notes_position
 from anabranch.core.mirror.repack import RecordTooLarge
 from anabranch.core.mirror.restamp import Fit, Outgoing
-from anabranch.core.mirror.wave_plan import Start, start_of, transactional_id
+from anabranch.core.mirror.wave_plan import (
+    Start,
+    counted_position,
+    is_superseded,
+    start_of,
+    transactional_id,
+)
 from anabranch.core.partition import READ_COMMITTED
-from anabranch.core.types import EARLIEST, LATEST, ZERO_TOPIC_ID
+from anabranch.core.types import EARLIEST, LATEST
 from anabranch.core.wire.compression import Codec
 from anabranch.pipelines.mirror.batches import DamagedBatch, Packer
 from anabranch.pipelines.mirror.clusters import cluster_of
@@ -53,6 +60,10 @@ DECIDED_AGAIN = {ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.FENCED_LEADER_EPOCH}
 """Why a partition stops that goes on from where the source's log is found to be: an offset that it
 does not have, a leader that moved and may not have all."""
 TROUBLE = (ApiError, ConnectionLost, ProduceFailed, MustAbort, CommitUnknown, ReadingStalled)
+
+
+class PlanSuperseded(Exception):
+    """The partitions of this slot may be another one's by now; the text says whose."""
 
 
 @dataclass
@@ -110,7 +121,7 @@ class Slot:
             try:
                 await self._live()
                 break
-            except ProducerFenced as fault:
+            except (ProducerFenced, PlanSuperseded) as fault:
                 self._note(f"Slot {self.work.slot} of {self.flow.name} ended: {fault}")
                 break
             except TROUBLE as fault:
@@ -156,18 +167,25 @@ class Slot:
         ledger = Ledger(self.flow.policy)
         ledger.positions_read_to = dict(self.work.positions_read_to)
         ledger.index_read_to = dict(self.work.index_read_to)
+        ledger.plan = self.work.newest_plan
         for each in self.work.partitions:
             if each.position is not None:
                 ledger.positions[each.place] = each.position
             if each.chunk is not None:
                 ledger.take_chunk(each.chunk)
-        await ledger.read(target)
+        await ledger.read(target, settled=True)
+        if is_superseded(self.work.plan, ledger.plan):
+            raise PlanSuperseded("another driver of this mirror, or a later wave, has its work.")
         self._tracks = {}
         ends = await self._epoch_ends(source, ledger)
         for each in self.work.partitions:
-            chunk = ledger.newest(each.place)
-            position = ledger.positions.get(each.place)
-            others = _others(each, chunk)
+            chunk = _newest(ledger, each)
+            others = is_other_topic(chunk, each.origin)
+            position = counted_position(
+                ledger.positions.get(each.place),
+                None if chunk is None or any(others) else chunk.runs[-1].upstream_end,
+                is_exactly_once=self.flow.is_exactly_once,
+            )
             end = ends.get(each.place)
             is_cut = position is not None and end is not None and end <= position
             if position is None or any(others) or is_cut:
@@ -180,7 +198,7 @@ class Slot:
         epochs = {
             each.place: epoch
             for each in self.work.partitions
-            if (epoch := _epoch(each, ledger.newest(each.place))) >= 0
+            if (epoch := _epoch(each, _newest(ledger, each))) >= 0
         }
         return await epoch_ends(source, epochs)
 
@@ -212,7 +230,7 @@ class Slot:
         except (ApiError, ConnectionLost) as fault:
             reader.stop(each.place, Stopped(f"{name}: {fault}"))
             return
-        others = _others(each, chunk)
+        others = is_other_topic(chunk, each.origin)
         start = start_of(
             each.place, position, log_start=starts[each.partition], log_end=ends[each.partition],
             from_latest=self.flow.from_latest, diverged_at=known.get(each.place),
@@ -321,11 +339,14 @@ class Slot:
         for each in packed:
             runs = [run for _ in each.outgoing for run in next(landed)]
             grown = chunks.setdefault(each.track.work.place, [])
-            self._grow(each.track, grown, runs, each.leader_epoch)
+            grown += chunks_after(
+                grown[-1] if grown else each.track.chunk, runs, each.track.work.origin,
+                begins=each.track.begins, leader_epoch=each.leader_epoch,
+            )  # fmt: skip
         lasts = {each.track.work.place: each.last for each in packed}
         if writer.is_exactly_once:
             index = self._index_of(chunk for all in chunks.values() for chunk in all)
-            await writer.note(index, self._positions_of(lasts))
+            await writer.note(index, self._positions_of(lasts, chunks))
             await writer.end()
         for place, grown in chunks.items():
             track = self._tracks[place]
@@ -336,23 +357,6 @@ class Slot:
             else:
                 track.unnoted += grown
 
-    def _grow(
-        self, track: Track, grown: list[Chunk], runs: list[IndexRun], leader_epoch: int
-    ) -> None:
-        """Add the chunks that change when runs have landed."""
-        work = track.work
-        for run in runs:
-            last = grown[-1] if grown else track.chunk
-            more = last.grown(run, leader_epoch) if last is not None else None
-            if more is None:
-                more = Chunk(
-                    work.topic, work.partition, (run,), track.begins and last is None,
-                    work.source_id, work.target_id, leader_epoch,
-                )  # fmt: skip
-            elif grown:
-                grown.pop()
-            grown.append(more)
-
     # Notes.
 
     def _index_of(self, chunks: Iterable[Chunk]) -> KeyedRecords:
@@ -360,13 +364,21 @@ class Slot:
         topic = self.flow.policy.index_topic()
         return KeyedRecords(topic, self.work.index_partitions, records)
 
-    def _positions_of(self, lasts: Mapping[Place, int]) -> KeyedRecords:
+    def _positions_of(
+        self, lasts: Mapping[Place, int], chunks: Mapping[Place, list[Chunk]]
+    ) -> KeyedRecords:
+        """Positions, beside the chunks that are written with them."""
         records = dict(
             position_record(Position(self.flow.source, *place, last))
             for place, last in lasts.items()
+            if self._has_index(self._tracks[place], chunks.get(place))
         )
         topic = self.flow.policy.positions_topic()
         return KeyedRecords(topic, self.work.positions_partitions, records)
+
+    def _has_index(self, track: Track, grown: list[Chunk] | None) -> bool:
+        newest = grown[-1] if grown else track.chunk
+        return notes_position(newest, begins=track.begins, from_latest=self.flow.from_latest)
 
     async def _note_if_due(self, writer: AtLeastOnce) -> None:
         now = asyncio.get_running_loop().time()
@@ -382,27 +394,21 @@ class Slot:
             return
         await writer.note(self._index_of(chunk for each in moved for chunk in each.unnoted))
         lasts = {each.work.place: each.position for each in moved}
-        await writer.note(self._positions_of(lasts))
+        await writer.note(self._positions_of(lasts, {}))
         for each in moved:
             each.unnoted.clear()
             each.noted_position = each.position
 
 
+def _newest(ledger: Ledger, work: PartitionWork) -> Chunk | None:
+    """The newest chunk of the topics that are there now, or else of older ones."""
+    return ledger.newest(work.place, source_id=work.source_id, target_id=work.target_id)
+
+
 def _epoch(work: PartitionWork, chunk: Chunk | None) -> int:
     """The source's leader epoch of the last mirrored batch; -1 where it is not known, or of another
     topic."""
-    return -1 if chunk is None or any(_others(work, chunk)) else chunk.leader_epoch
-
-
-def _others(work: PartitionWork, chunk: Chunk | None) -> tuple[bool, bool]:
-    """Whether what was mirrored came from another topic of that name, and went to another one."""
-    if chunk is None:
-        return False, False
-    known = ZERO_TOPIC_ID
-    return (
-        chunk.source_id != work.source_id and known not in (chunk.source_id, work.source_id),
-        chunk.target_id != work.target_id and known not in (chunk.target_id, work.target_id),
-    )
+    return -1 if chunk is None or any(is_other_topic(chunk, work.origin)) else chunk.leader_epoch
 
 
 def _told(place: Place, fault: Exception) -> str:

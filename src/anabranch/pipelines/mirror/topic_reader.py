@@ -7,13 +7,14 @@ later by now (compaction, retention), it goes on there; a topic that is not ther
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from anabranch.client.cluster import Cluster
 from anabranch.client.committed import Committed
 from anabranch.client.fetch import list_offsets
-from anabranch.client.ranges import RangeLost, ReadOptions, read_range
+from anabranch.client.ranges import RangeLost, ReadingStalled, ReadOptions, read_range
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.partition import READ_COMMITTED
 from anabranch.core.types import EARLIEST, LATEST
@@ -21,6 +22,9 @@ from anabranch.core.wire.batch import walk
 from anabranch.core.wire.records import Record, decode_records
 
 READING = ReadOptions(isolation_level=READ_COMMITTED)
+SETTLED_SECONDS = 10.0
+"""A slot's transaction takes about a second; one that was left behind is ended by its timeout."""
+LOOK_SECONDS = 0.02
 
 
 class Read(NamedTuple):
@@ -30,10 +34,16 @@ class Read(NamedTuple):
     offsets: dict[int, int]
 
 
-async def read_on(cluster: Cluster, topic: str, offsets: Mapping[int, int]) -> Read:
-    """What follows `offsets`, partitions that are not in it from their beginning."""
+async def read_on(
+    cluster: Cluster, topic: str, offsets: Mapping[int, int], *, settled: bool = False
+) -> Read:
+    """What follows `offsets`, partitions that are not in it from their beginning.
+
+    A committed record is not to be read while a transaction is open before it. With `settled` such
+    transactions are waited for. Raises ReadingStalled when they last too long.
+    """
     try:
-        ends = await list_offsets(cluster, topic, LATEST, isolation_level=READ_COMMITTED)
+        ends = await (_settled_ends if settled else _stable_ends)(cluster, topic)
         behind = [each for each, end in ends.items() if end > offsets.get(each, -1)]
         starts = await list_offsets(cluster, topic, EARLIEST, behind) if behind else {}
     except ApiError as fault:
@@ -45,6 +55,25 @@ async def read_on(cluster: Cluster, topic: str, offsets: Mapping[int, int]) -> R
         start = max(offsets.get(partition, 0), starts[partition])
         found += await _read(cluster, topic, partition, start, ends[partition])
     return Read(found, {**offsets, **ends})
+
+
+async def _stable_ends(cluster: Cluster, topic: str) -> dict[int, int]:
+    return await list_offsets(cluster, topic, LATEST, isolation_level=READ_COMMITTED)
+
+
+async def _settled_ends(cluster: Cluster, topic: str) -> dict[int, int]:
+    """The ends once all transactions have ended that are open now."""
+    wanted = await list_offsets(cluster, topic, LATEST)
+    deadline = asyncio.get_running_loop().time() + SETTLED_SECONDS
+    while True:
+        ends = await _stable_ends(cluster, topic)
+        if all(ends.get(partition, 0) >= end for partition, end in wanted.items()):
+            return ends
+        if asyncio.get_running_loop().time() > deadline:
+            late = next(each for each, end in wanted.items() if ends.get(each, 0) < end)
+            text = f"{topic}-{late}: a transaction is open for more than {SETTLED_SECONDS:g} s."
+            raise ReadingStalled(text, ends.get(late, 0))
+        await asyncio.sleep(LOOK_SECONDS)
 
 
 async def _read(cluster: Cluster, topic: str, partition: int, start: int, end: int) -> list[Record]:

@@ -14,6 +14,7 @@ import msgspec
 
 from anabranch.core.mirror.config import Flow
 from anabranch.core.mirror.index import Chunk
+from anabranch.core.mirror.landing import Origin
 
 Place = tuple[str, int]
 
@@ -38,12 +39,21 @@ class PartitionWork(NamedTuple):
         """Its place at the source."""
         return self.topic, self.partition
 
+    @property
+    def origin(self) -> Origin:
+        """Its place, and the topics on both sides."""
+        return Origin(self.topic, self.partition, self.source_id, self.target_id)
+
 
 class SlotWork(msgspec.Struct, frozen=True, kw_only=True):
     """One slot of a flow, for one wave."""
 
     flow: Flow
     slot: int
+    plan: bytes
+    """What names the plan that this is a part of."""
+    newest_plan: bytes
+    """The newest plan's name, as the driver read it."""
     partitions: tuple[PartitionWork, ...]
     positions_read_to: dict[int, int]
     """How far the driver has read the topic of positions, by partition."""

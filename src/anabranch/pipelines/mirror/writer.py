@@ -13,12 +13,13 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 
 from anabranch.client.cluster import Cluster
-from anabranch.client.lanes import Landed, LaneSettings, ProduceFailed
+from anabranch.client.lanes import LaneSettings, ProduceFailed
 from anabranch.client.partitioner import partition_for
 from anabranch.client.producer import Producer, ProducerSettings
 from anabranch.client.transactional_producer import TransactionalProducer
 from anabranch.core.mirror.index import IndexRun
-from anabranch.core.mirror.restamp import Outgoing, Run
+from anabranch.core.mirror.landing import landed_runs
+from anabranch.core.mirror.restamp import Outgoing
 from anabranch.core.wire.records import Record, build_batch
 
 BUFFER_BYTES = 64 << 20
@@ -72,23 +73,6 @@ class Writer(Protocol):
     async def close(self) -> None:
         """Write no more."""
         ...
-
-
-def landed_runs(runs: Iterable[Run], pieces: Iterable[Landed]) -> list[IndexRun]:
-    """Where runs of the source landed that were written as one batch, or as several pieces."""
-    places = list(pieces)
-    found = []
-    at = used = 0
-    for run in runs:
-        first, left = run
-        while left:
-            piece = places[at]
-            taken = min(left, piece.record_count - used)
-            found.append(IndexRun(first, piece.base_offset + used, taken))
-            first, left, used = first + taken, left - taken, used + taken
-            if used == piece.record_count:
-                at, used = at + 1, 0
-    return found
 
 
 class AtLeastOnce:
