@@ -3,7 +3,7 @@
 The rows of one node are here and, with many clients at once, in crowd_rows.py; those of three
 brokers are in three_rows.py, of transactions in transaction_rows.py, of diskless topics in
 diskless_rows.py and diskless_load_rows.py, of replica lists and moves in placement_rows.py, of the
-DataFrame source and sink in spark_rows.py.
+DataFrame source and sink in spark_rows.py, of a mirror in mirror_rows.py.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import workloads
 from crowd_rows import CROWD_ROWS
 from diskless_load_rows import DISKLESS_LOAD_ROWS
 from diskless_rows import DISKLESS_ROWS
+from mirror_rows import MIRROR_ROWS
 from placement_rows import PLACEMENT_ROWS
 from row import MB, Row, less, more
 from scale import scaled
@@ -128,5 +129,6 @@ ROWS = [
     *DISKLESS_ROWS,
     *DISKLESS_LOAD_ROWS,
     *SPARK_ROWS,
+    *MIRROR_ROWS,
 ]
 """In the order in which a whole run takes them."""

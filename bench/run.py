@@ -6,6 +6,7 @@
     scripts/bench --crowd                         the rows of groups, compaction and connections
     scripts/bench --placement                     replica lists, plans, missing replicas, moves
     scripts/bench --spark --rounds 3              the DataFrame source and sink; adds Spark
+    scripts/bench --mirror --rounds 1             beside MirrorMaker 2; adds Spark
     scripts/bench --three --rounds 2              three brokers beside three: some 15 minutes
     scripts/bench --row three-wiped --part 5      a fifth of the work
     scripts/bench --quick --row fan-out           a tenth of the work: for writing rows, not figures
@@ -31,6 +32,7 @@ from typing import Any
 
 from crowd_rows import CROWD_ROWS
 from memory import fill_free_memory
+from mirror_rows import MIRROR_ROWS
 from page import update_page
 from placement_rows import PLACEMENT_ROWS
 from profiles import print_profiles
@@ -57,6 +59,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--row", action="append", choices=names, help="only this row (repeatable)")
     parser.add_argument("--crowd", action="store_true", help="only the rows of crowd_rows.py")
     parser.add_argument("--spark", action="store_true", help="only the rows of spark_rows.py")
+    parser.add_argument("--mirror", action="store_true", help="only the rows of mirror_rows.py")
     parser.add_argument("--three", action="store_true", help="only the rows of three_rows.py")
     parser.add_argument(
         "--placement", action="store_true", help="only the rows of placement_rows.py"
@@ -89,6 +92,7 @@ def arguments() -> argparse.Namespace:
         (options.placement, PLACEMENT_ROWS),
         (options.three, THREE_ROWS),
         (options.spark, SPARK_ROWS),
+        (options.mirror, MIRROR_ROWS),
     ):
         options.row += [row.name for row in rows] if is_wanted else []
     Scale.divisor = options.part
@@ -113,7 +117,7 @@ def chosen_rows(options: argparse.Namespace) -> list[Row]:
     if options.row:
         return [row for row in ROWS if row.name in options.row]
     has_spark = find_spec("pyspark") is not None
-    return [row for row in ROWS if has_spark or row not in SPARK_ROWS]
+    return [row for row in ROWS if has_spark or row not in [*SPARK_ROWS, *MIRROR_ROWS]]
 
 
 def fetch_peers(chosen: list[Row], servers: list[str] | None) -> None:
@@ -128,6 +132,8 @@ def fetch_peers(chosen: list[Row], servers: list[str] | None) -> None:
         fetch_jars()
     if any(row in SPARK_ROWS for row in chosen):
         fetch_jars("spark")
+    if any(row in MIRROR_ROWS for row in chosen):
+        fetch_jars("mirror")
 
 
 def fetch_jars(*which: str) -> None:

@@ -24,6 +24,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
+import pyspark
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from anabranch.testing import LocalCluster
@@ -31,11 +32,12 @@ from anabranch.testing import LocalCluster
 TOPIC, REMOTE = "mirrored", "east.mirrored"
 PARTITIONS = 6
 MASTER = "local-cluster[2,1,1024]"
-"""Two executors, each a JVM of its own with one core and a gigabyte."""
+"""Two executors, each a JVM of its own with one core and a gigabyte. Their logs lie beside PySpark,
+in `work`."""
 EXECUTOR, WORKER = "CoarseGrainedExecutorBackend", "pyspark.daemon"
 PIECE = 100
 PIECE_SECONDS = 0.1
-LIMIT_SECONDS = 300.0
+LIMIT_SECONDS = 900.0
 """For the mirror to go on after a kill, on a machine that does much else."""
 QUIET = {"log_level": 0, "error_cb": lambda _error: None}
 
@@ -130,6 +132,7 @@ class Mirror:
             with suppress(psutil.NoSuchProcess):
                 each.kill()
         self.driver.wait()
+        shutil.rmtree(Path(pyspark.__file__).with_name("work"), ignore_errors=True)
 
 
 def until(condition: Callable[[], object], what: str, seconds: float = LIMIT_SECONDS) -> float:

@@ -84,8 +84,10 @@ def test_every_target_names_a_metric_of_its_workload(bench):
     diskless |= {"growth"}
     transactions = {"transactions/s", "commit p50 ms", "commit p99 ms", "failover s"}
     hours = {"last quarter over the one before", "MiB over idle"}
+    mirror = {"read again", "skipped"}
     named = {metric for row in rows.ROWS for metric in row.targets}
-    assert named <= known | crowd | three | placement | spark | diskless | transactions | hours
+    known |= crowd | three | placement | spark | diskless | transactions | hours | mirror
+    assert named <= known
 
 
 @pytest.mark.parametrize(("limit", "verdict"), [(300.0, "met"), (299.0, "missed")])
