@@ -15,10 +15,14 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from node_kit import ProcessNode, ThreadNode, free_port, settings_of
 from server_kit import Client, eventually
 
+from anabranch.core.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from anabranch.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from anabranch.server import partitions
 from anabranch.server.config import load_config
+from anabranch.server.flush import Flusher
 from anabranch.server.listener import Acceptor
 from anabranch.server.node import DRAIN_SECONDS, Node
+from anabranch.server.partitions import PartitionShell
 from anabranch.server.registration import Registration
 
 SECONDS = 20
@@ -222,3 +226,32 @@ def test_metrics_and_health(tmp_path):
     node.stop()
     with pytest.raises(urllib.error.URLError):
         get("/healthz")
+
+
+async def test_logs_are_synced_and_closed_when_no_metadata_is_followed_any_more(
+    tmp_path, monkeypatch
+):
+    """A round of syncs that following begins must find the threads, and be waited for."""
+    left, stop = [], Flusher.stop
+
+    async def watched(flusher):
+        await stop(flusher)
+        left.append(flusher._shell.hosting.work_left)
+
+    monkeypatch.setattr(Flusher, "stop", watched)
+    monkeypatch.setattr(partitions, "FIRST_SLICE_S", 0)
+    monkeypatch.setattr(partitions, "SLICE_S", 0)  # a step for each turn of the loop
+    node = Node(load_config(None, settings_of(tmp_path)))
+    await node.start()
+    host, port = node.bootstrap_servers.rsplit(":", 1)
+    client = Client(*await asyncio.open_connection(host, int(port)))
+    names = [CreatableTopic(f"t{each}", 50, 1) for each in range(20)]
+    client.send(1, CreateTopicsRequest(topics=names, timeout_ms=0), 7)
+    following = asyncio.Event()
+    publish = PartitionShell.publish
+    monkeypatch.setattr(
+        PartitionShell, "publish", lambda shell, moved: (publish(shell, moved), following.set())
+    )
+    await asyncio.wait_for(following.wait(), SECONDS)
+    await node.stop()
+    assert left == [0]

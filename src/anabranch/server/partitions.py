@@ -198,15 +198,19 @@ class PartitionShell(Performer):
 
     # The end.
 
-    async def stop(self) -> None:
-        """Open no more, but delete what is to go; sync and close every log, write checkpoints and
-        clean markers."""
+    def stop_following(self) -> None:
+        """Open no more, but delete what is to go. What that syncs may still be waited for."""
         if self._continuation is not None:
             self._continuation.cancel()
+            self._continuation = None
         self.rooms.stop()
         self.hosting.stop()
         while self.hosting.advance():
             self.perform()
+
+    async def stop(self) -> None:
+        """Sync and close every log, write checkpoints and clean markers."""
+        self.stop_following()
         for folder in self.working():
             self.attempt(folder.path, partial(self.checkpoint_high_watermarks, folder))
         for folder in self.folders.values():

@@ -203,6 +203,7 @@ class BrokerRole:
         await self.diskless.stop()
         for task in tuple(self._tasks):
             task.cancel()
+        self.partitions.stop_following()
         await self.flusher.stop()
         self.upkeep.stop()
         await self.cleaner.stop()
