@@ -67,9 +67,8 @@ def _send(topic: str, values: list[bytes], count: int, settings: dict[str, Any])
 
 
 def _throughput(topic: str, value_bytes: int, total_bytes: int) -> Callable[[Any], Sample]:
-    count = scaled(total_bytes) // value_bytes
-
     def measure(pair: Pair) -> Sample:
+        count = scaled(total_bytes) // value_bytes
         with pair.mirroring(topic) as program, program.watched() as peaks:
             ends = Ends(program.remote(topic), PARTITIONS)
             begin = ends.wait(int(count * FIRST), program)

@@ -2,7 +2,7 @@
 
 What: one broker as the second cluster, the mirror in the demo's own Spark session, and readers of
 both ends through confluent-kafka. The mirror writes exactly once: the markers of its transactions
-lie between the records, so a group's offsets there are not those of here.
+lie between the records, so a group's offsets there may be larger than those of here.
 """
 
 from __future__ import annotations
