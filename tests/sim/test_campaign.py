@@ -35,6 +35,13 @@ def test_a_short_campaign_is_clean(tmp_path):
     assert report.ok, "\n".join(lines)
     assert report.tally.clean > report.tally.uncounted
     assert any("schedules a minute" in line for line in lines)
+    assert report.tally.mirrors > 0
+
+
+def test_a_schedule_of_mirrors_is_replayed():
+    shown = CliRunner().invoke(main, ["sim", "--mirror", "--seed", "1"])
+    assert shown.exit_code == 0 and shown.output.splitlines()[-1].endswith(": clean")
+    assert CliRunner().invoke(main, ["sim", "--mirror"]).exit_code == 2
 
 
 def test_a_failing_seed_is_named_before_it_is_explained(tmp_path, monkeypatch):

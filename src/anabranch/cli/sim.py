@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 @click.option(
     "--seed", type=click.IntRange(0), default=None, help="Replay the schedule of this seed."
 )
+@click.option("--mirror", is_flag=True, help="With --seed: a schedule of mirrors between clusters.")
 @click.option("--shrink", is_flag=True, help="Reduce a failing schedule to the necessary faults.")
 @click.option("--verdict", is_flag=True, help="Print only the result, without the trace.")
 @click.option(
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 @json_option
 def command(
     seed: int | None,
+    mirror: bool,
     shrink: bool,
     verdict: bool,
     seconds: float,
@@ -46,6 +48,8 @@ def command(
     as_json: bool,
 ) -> None:
     """Simulate a cluster with random faults and check its invariants."""
+    if mirror and seed is None:
+        raise click.UsageError("--mirror needs --seed.")
     if seed is None:
         from anabranch.sim.campaign import Campaign
 
@@ -54,6 +58,8 @@ def command(
         if as_json:
             print_json(asdict(report))
         sys.exit(0 if report.ok else 1)
+    if mirror:
+        _mirror(seed, verdict=verdict, as_json=as_json)
     outcome = _replay(seed, shrinks=shrink)
     if as_json:
         print_json(_document(outcome, trace=not verdict))
@@ -61,6 +67,20 @@ def command(
         if not verdict:
             click.echo("\n".join(outcome.lines))
         click.echo(_sentence(outcome))
+    sys.exit(0 if outcome.ok else 1)
+
+
+def _mirror(seed: int, *, verdict: bool, as_json: bool) -> NoReturn:
+    from anabranch.sim.mirror.run import run_mirror
+
+    outcome = run_mirror(seed)
+    if as_json:
+        print_json({**asdict(outcome), "ok": outcome.ok})
+    else:
+        for line in () if verdict else outcome.lines:
+            click.echo(line)
+        guarantee = "exactly once" if outcome.is_exactly_once else "at least once"
+        click.echo(f"seed {seed}: {outcome.shape}, {guarantee}: {outcome.sentence or 'clean'}")
     sys.exit(0 if outcome.ok else 1)
 
 

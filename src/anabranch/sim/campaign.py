@@ -27,6 +27,7 @@ from typing import Any
 import anabranch
 from anabranch.sim.checks.marks import MARKS
 from anabranch.sim.life import draw_plan
+from anabranch.sim.mirror.run import MirrorOutcome, run_mirror
 from anabranch.sim.schedule import Outcome, run_plan
 from anabranch.sim.shrink import shrink
 
@@ -34,6 +35,8 @@ BLOCK = 20
 """Seeds that a process takes at once."""
 ENOUGH_FOR_ALL_MARKS = 2_000
 """Schedules after which a mark that was never hit is a failure."""
+MIRROR_EVERY = 4
+"""A schedule of mirrors takes a fifth of the time of another one."""
 SAY_SECONDS = 10.0
 MOST_FAILURES = 5
 """A campaign stops early after so many: they are mostly one."""
@@ -58,6 +61,9 @@ class Tally:
     marks: Counter[str] = field(default_factory=Counter)
     losses: Counter[str] = field(default_factory=Counter)
     failures: list[Outcome] = field(default_factory=list)
+    mirrors: int = 0
+    """Schedules of mirrors, which have seeds of their own."""
+    mirror_failures: list[MirrorOutcome] = field(default_factory=list)
 
     def take(self, outcome: Outcome) -> None:
         """Add one schedule."""
@@ -74,6 +80,12 @@ class Tally:
         else:
             self.uncounted += 1
 
+    def take_mirror(self, outcome: MirrorOutcome) -> None:
+        """Add one schedule of mirrors."""
+        self.mirrors += 1
+        if not outcome.ok:
+            self.mirror_failures.append(outcome)
+
     def add(self, other: Tally) -> None:
         """Add what another process did."""
         self.schedules += other.schedules
@@ -86,6 +98,8 @@ class Tally:
         self.marks.update(other.marks)
         self.losses.update(other.losses)
         self.failures += other.failures
+        self.mirrors += other.mirrors
+        self.mirror_failures += other.mirror_failures
 
 
 @dataclass(slots=True)
@@ -113,6 +127,9 @@ def run_block(first: int, count: int) -> Tally:
         for seed in range(first, first + count):
             tally.take(run_plan(draw_plan(seed)))
             gc.collect()
+        for seed in range(first, first + count, MIRROR_EVERY):
+            tally.take_mirror(run_mirror(seed))
+        gc.collect()
     finally:
         gc.unfreeze()
         gc.enable()
@@ -177,6 +194,9 @@ class Campaign:
                     tally.add(block)
                     for failure in block.failures:  # explained at the end, which takes a while
                         echo(f"seed {failure.seed}: {failure.violation}: {failure.sentence}")
+                    for mirror in block.mirror_failures:
+                        echo(f"mirror seed {mirror.seed}: {mirror.sentence}")
+                        echo(f"replay: anabranch sim --mirror --seed {mirror.seed}")
                 if time.monotonic() - said >= SAY_SECONDS:
                     said = time.monotonic()
                     echo(f"{tally.schedules} schedules, {len(tally.failures)} failed")
@@ -186,7 +206,7 @@ class Campaign:
         tally.failures.sort(key=lambda outcome: outcome.seed)
         enough = tally.schedules >= ENOUGH_FOR_ALL_MARKS
         return Report(
-            ok=not tally.failures and not (enough and missed),
+            ok=not tally.failures and not tally.mirror_failures and not (enough and missed),
             seconds=seconds,
             first_seed=self.first,
             next_seed=following,
@@ -221,6 +241,7 @@ def sentences(report: Report) -> list[str]:
         f"{rate:.0f} schedules a minute, {busy_rate:.0f} a minute of processor time",
         f"{tally.virtual_us / 3.6e9:.1f} simulated hours, "
         f"{tally.operations} operations, {tally.faults} faults",
+        f"schedules of mirrors: {tally.mirrors}, {len(tally.mirror_failures)} failed",
         f"marks hit: {hit or 'none'}",
         f"marks not hit: {', '.join(report.marks_missed) or 'none'}",
         f"records lost by a rule that allows it: {losses or 'none'}",
