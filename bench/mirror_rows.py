@@ -197,10 +197,9 @@ def _commit(group: str, topic: str, offsets: dict[int, int]) -> None:
     """Give an empty group its offsets; a coordinator that has just begun refuses them."""
     places = [TopicPartition(topic, *each) for each in offsets.items()]
     until = time.perf_counter() + workloads.WAIT_SECONDS
+    admin = workloads.admin_of(Nodes.east)  # its futures end with it
     while time.perf_counter() < until:
-        asked = workloads.admin_of(Nodes.east).alter_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(group, places)]
-        )
+        asked = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)])
         (found,) = (each.result(30) for each in asked.values())
         if not any(each.error for each in found.topic_partitions):
             return
