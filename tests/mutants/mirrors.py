@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import NO_SCHEDULE, Mutant
 
 SCHEDULES = "tests/sim/mirror/test_run.py::test_a_schedule_is_clean"
-WAVE_PLAN, LANDING = "anabranch.core.mirror.wave_plan", "anabranch.core.mirror.landing"
+WAVE_PLAN, LANDING = "anabranch.core.mirror.wave_plan", "anabranch.core.mirror.landed"
 INDEX, CHECKPOINTS = "anabranch.core.mirror.index", "anabranch.core.mirror.checkpoints"
 
 

@@ -11,17 +11,20 @@ from anabranch.core.wire.records import Record, build_batch
 from anabranch.sim.checks.violation import Violation
 from anabranch.sim.mirror.checks import Checks
 from anabranch.sim.mirror.cluster import Cluster
-from anabranch.sim.mirror.flow import SimFlow
+from anabranch.sim.mirror.direction import SimFlow
 
 HERE, THERE = ("orders", 0), ("A.orders", 0)
 
 
 @pytest.fixture
+def checks():
+    return Checks()
+
+
+@pytest.fixture
 def flow():
     random = Random(1)
-    flow = SimFlow(
-        Cluster("A", random), Cluster("B", random), random, Checks(), is_exactly_once=True
-    )
+    flow = SimFlow(Cluster("A", random), Cluster("B", random), random, is_exactly_once=True)
     for cluster, place in ((flow.source, HERE), (flow.target, THERE)):
         cluster.create(place[0], 1)
     return flow
@@ -41,37 +44,37 @@ def objects(id, call, *args, **more):
 @pytest.mark.parametrize(
     ("there", "id"), [((1,), "lost"), ((1, 2, 2), "doubled"), ((2, 1), "order"), ((1, 2, 3), "aborted")]
 )  # fmt: skip
-def test_what_is_not_the_same_on_both_sides_is_told(flow, there, id):
+def test_what_is_not_the_same_on_both_sides_is_told(flow, checks, there, id):
     write(flow.source, HERE, 1, 2)
     write(flow.target, THERE, *there)
-    flow.checks.aborted.add(b"%06d" % 3)
-    objects(id, flow.checks.compare, flow)
+    checks.aborted.add(b"%06d" % 3)
+    objects(id, checks.compare, flow)
 
 
-def test_the_same_on_both_sides_is_right(flow):
+def test_the_same_on_both_sides_is_right(flow, checks):
     write(flow.source, HERE, 1, 2)
     write(flow.target, THERE, 1, 2)
-    flow.checks.compare(flow)
+    checks.compare(flow)
 
 
-def test_a_translation_that_skips_or_repeats_is_told(flow):
+def test_a_translation_that_skips_or_repeats_is_told(flow, checks):
     write(flow.source, HERE, 1, 2, 3)
     write(flow.target, THERE, 1, 2, 3)
-    flow.checks.translated(flow, HERE, 1, 1, known_to=3)
-    objects("skipped", flow.checks.translated, flow, HERE, 1, 2, known_to=3)
-    objects("read-again", flow.checks.translated, flow, HERE, 2, 1, known_to=3)
+    checks.translated(flow, HERE, 1, 1, known_to=3)
+    objects("skipped", checks.translated, flow, HERE, 1, 2, known_to=3)
+    objects("read-again", checks.translated, flow, HERE, 2, 1, known_to=3)
 
 
-def test_a_checkpoint_that_goes_back_alone_is_told(flow):
-    flow.checks.checkpoint(flow, Checkpoint("g", *THERE, 5, 5))
-    flow.checks.checkpoint(flow, Checkpoint("g", *THERE, 4, 4))
-    objects("checkpoint-back", flow.checks.checkpoint, flow, Checkpoint("g", *THERE, 4, 3))
+def test_a_checkpoint_that_goes_back_alone_is_told(flow, checks):
+    checks.checkpoint(flow, Checkpoint("g", *THERE, 5, 5))
+    checks.checkpoint(flow, Checkpoint("g", *THERE, 4, 4))
+    objects("checkpoint-back", checks.checkpoint, flow, Checkpoint("g", *THERE, 4, 3))
 
 
-def test_a_group_that_is_moved_back_alone_or_while_it_has_members_is_told(flow):
-    flow.checks.moved(flow, "g", THERE, 3, 5)
-    objects("moved-back", flow.checks.moved, flow, "g", THERE, 5, 3)
-    flow.checks.rewound.add(("A", "g", HERE))
-    flow.checks.moved(flow, "g", THERE, 5, 3)
+def test_a_group_that_is_moved_back_alone_or_while_it_has_members_is_told(flow, checks):
+    checks.moved(flow, "g", THERE, 3, 5)
+    objects("moved-back", checks.moved, flow, "g", THERE, 5, 3)
+    checks.rewound.add(("A", "g", HERE))
+    checks.moved(flow, "g", THERE, 5, 3)
     flow.target.active.add("g")
-    objects("moved-members", flow.checks.moved, flow, "g", THERE, 3, 4)
+    objects("moved-members", checks.moved, flow, "g", THERE, 3, 4)

@@ -25,7 +25,7 @@ from anabranch.core.errors import ERRORS, ApiError, ErrorCode
 from anabranch.core.mirror.config import Flow
 from anabranch.core.mirror.formats import Position, position_record
 from anabranch.core.mirror.index import Chunk, chunk_value
-from anabranch.core.mirror.landing import chunks_after, is_other_topic, notes_position
+from anabranch.core.mirror.landed import chunks_after, is_other_topic, notes_position
 from anabranch.core.mirror.repack import RecordTooLarge
 from anabranch.core.mirror.restamp import Fit, Outgoing
 from anabranch.core.mirror.wave_plan import (

@@ -14,7 +14,7 @@ import msgspec
 
 from anabranch.core.mirror.config import Flow
 from anabranch.core.mirror.index import Chunk
-from anabranch.core.mirror.landing import Origin
+from anabranch.core.mirror.landed import Origin
 
 Place = tuple[str, int]
 

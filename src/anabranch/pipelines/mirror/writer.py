@@ -18,7 +18,7 @@ from anabranch.client.partitioner import partition_for
 from anabranch.client.producer import Producer, ProducerSettings
 from anabranch.client.transactional_producer import TransactionalProducer
 from anabranch.core.mirror.index import IndexRun
-from anabranch.core.mirror.landing import landed_runs
+from anabranch.core.mirror.landed import landed_runs
 from anabranch.core.mirror.restamp import Outgoing
 from anabranch.core.wire.records import Record, build_batch
 

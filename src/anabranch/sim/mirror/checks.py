@@ -8,15 +8,12 @@ and where they truly are, and nothing of indexes and positions.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING
 
 from anabranch.core.mirror.formats import Checkpoint
 from anabranch.sim.checks.violation import Violation
 from anabranch.sim.mirror.cluster import Place
+from anabranch.sim.mirror.direction import SimFlow
 from anabranch.sim.mirror.log import Log
-
-if TYPE_CHECKING:
-    from anabranch.sim.mirror.flow import SimFlow
 
 GroupPlace = tuple[str, str, Place]
 """Flow, group, and a place on the target."""

@@ -8,19 +8,17 @@ does in order what `pipelines.mirror` does.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from random import Random
 
 from anabranch.core.mirror.checkpoints import Synced, due, to_sync
-from anabranch.core.mirror.filters import NameFilter, takes_topic
 from anabranch.core.mirror.formats import Checkpoint, checkpoint_record, read_checkpoint
 from anabranch.core.mirror.index import PLAN_KEY, below
-from anabranch.core.mirror.landing import Origin, is_other_topic
+from anabranch.core.mirror.landed import Origin, is_other_topic
 from anabranch.core.mirror.ledger import Ledger
-from anabranch.core.mirror.policy import Policy
 from anabranch.core.mirror.topics import TopicShape, topic_work
 from anabranch.core.mirror.wave_plan import assigned, slots_of
 from anabranch.sim.mirror.checks import Checks
-from anabranch.sim.mirror.cluster import Cluster, Place, Trouble
+from anabranch.sim.mirror.cluster import Place, Trouble
+from anabranch.sim.mirror.direction import SimFlow
 from anabranch.sim.mirror.task import PLACE_OF_NOTES, Steps, Work, read_ledger, read_now, write
 
 Start = Callable[[Work], Callable[[], bool]]
@@ -30,61 +28,12 @@ DUTIES_A_STEP = 0.1
 """How often checkpoints are looked at in a wave."""
 
 
-class SimFlow:
-    """One direction between two clusters, whatever process works on it."""
-
-    def __init__(
-        self, source: Cluster, target: Cluster, random: Random, checks: Checks, *,
-        is_exactly_once: bool,
-    ) -> None:  # fmt: skip
-        self.name = f"{source.alias}->{target.alias}"
-        self.source, self.target = source, target
-        self.policy = Policy(source=source.alias)
-        self.is_exactly_once = is_exactly_once
-        self.random = random
-        self.checks = checks
-        self.slots = random.randrange(1, 4)
-        self._names = NameFilter()
-        for topic in (self.policy.positions_topic(), self.policy.index_topic()):
-            target.create(topic, 1, compacted=True)
-        target.create(self.policy.checkpoints_topic(), 1, compacted=True)
-
-    def wanted(self) -> dict[str, TopicShape]:
-        """The topics to be mirrored, by their names on the target."""
-        return {
-            self.policy.remote_topic(name): shape
-            for name, shape in sorted(self.source.shapes().items())
-            if takes_topic(name, self._names, self.policy, self.target.alias)
-        }
-
-    def behind(self) -> str:
-        """A partition that is not mirrored to its end, "" when there is none."""
-        ledger = Ledger(self.policy)
-        read_now(self, ledger)
-        there = self.target.shapes()
-        for name, shape in self.wanted().items():
-            for partition in range(shape.partitions):
-                place = shape.name, partition
-                if not self.source.log(place).records():
-                    continue
-                end, position = self.source.log(place).stable_end, ledger.positions.get(place, -1)
-                is_old = name not in there or self._is_of_another(
-                    ledger, Origin(*place, shape.topic_id, there[name].topic_id)
-                )
-                if is_old or position + 1 < end:
-                    return f"{self.name}: {place} is mirrored to {position} of {end}"
-        return ""
-
-    def _is_of_another(self, ledger: Ledger, origin: Origin) -> bool:
-        newest = ledger.newest(origin[:2], source_id=origin.source_id, target_id=origin.target_id)
-        return any(is_other_topic(newest, origin))
-
-
 class Driver:
     """One life of a driver."""
 
-    def __init__(self, flow: SimFlow, start: Start) -> None:
+    def __init__(self, flow: SimFlow, checks: Checks, start: Start) -> None:
         self.flow = flow
+        self._checks = checks
         self.waves = 0
         self._start = start
         self._slots: dict[Place, int] | None = None
@@ -178,7 +127,7 @@ class Driver:
                     yield from write(
                         flow.target, None, flow.policy.checkpoints_topic(), {key: value}
                     )
-                    flow.checks.checkpoint(flow, each)
+                    self._checks.checkpoint(flow, each)
                     self._last[group, each[1:3]] = each
             yield from self._sync(group, found)
 
@@ -196,7 +145,7 @@ class Driver:
             downstream = index.translate(offset, log_start=start)
             if downstream is not None:
                 known_to = index.upstream_end
-                flow.checks.translated(flow, place, offset, downstream, known_to=known_to)
+                self._checks.translated(flow, place, offset, downstream, known_to=known_to)
                 found.append(Checkpoint(group, name, place[1], offset, downstream))
         return found
 
@@ -213,7 +162,7 @@ class Driver:
         if group in flow.target.active:
             return
         for place, offset in changes.items():
-            flow.checks.moved(flow, group, place, there.get(place, -1), offset)
+            self._checks.moved(flow, group, place, there.get(place, -1), offset)
             flow.target.groups.setdefault(group, {})[place] = offset
         given |= {
             place: each
@@ -232,3 +181,27 @@ class Driver:
             yield from write(
                 flow.target, None, flow.policy.index_topic(), {each.key: None for each in gone}
             )
+
+
+def behind(flow: SimFlow) -> str:
+    """A partition that is not mirrored to its end, "" when there is none."""
+    ledger = Ledger(flow.policy)
+    read_now(flow, ledger)
+    there = flow.target.shapes()
+    for name, shape in flow.wanted().items():
+        for partition in range(shape.partitions):
+            place = shape.name, partition
+            if not flow.source.log(place).records():
+                continue
+            end, position = flow.source.log(place).stable_end, ledger.positions.get(place, -1)
+            is_old = name not in there or _is_of_another(
+                ledger, Origin(*place, shape.topic_id, there[name].topic_id)
+            )
+            if is_old or position + 1 < end:
+                return f"{flow.name}: {place} is mirrored to {position} of {end}"
+    return ""
+
+
+def _is_of_another(ledger: Ledger, origin: Origin) -> bool:
+    newest = ledger.newest(origin[:2], source_id=origin.source_id, target_id=origin.target_id)
+    return any(is_other_topic(newest, origin))

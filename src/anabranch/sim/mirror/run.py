@@ -16,7 +16,8 @@ from anabranch.sim.checks.violation import Violation
 from anabranch.sim.mirror.checks import Checks
 from anabranch.sim.mirror.clients import Clients
 from anabranch.sim.mirror.cluster import Cluster
-from anabranch.sim.mirror.flow import Driver, SimFlow
+from anabranch.sim.mirror.direction import SimFlow
+from anabranch.sim.mirror.flow import Driver, behind
 from anabranch.sim.mirror.process import Process
 from anabranch.sim.mirror.task import Work, attempt
 
@@ -80,7 +81,7 @@ class Schedule:
             self.clients.append(Clients(cluster, list(TOPICS), random, self.checks))
         self.flows = [
             SimFlow(
-                self.clusters[source], self.clusters[target], random, self.checks,
+                self.clusters[source], self.clusters[target], random,
                 is_exactly_once=self.is_exactly_once,
             )
             for source, target in pairs
@@ -115,7 +116,7 @@ class Schedule:
     # Processes.
 
     def _drive(self, flow: SimFlow) -> None:
-        driver = Driver(flow, self._start)
+        driver = Driver(flow, self.checks, self._start)
         self.drivers[flow.name] = driver, Process(f"driver {flow.name}", driver.run())
 
     def _start(self, work: Work) -> Callable[[], bool]:
@@ -322,8 +323,8 @@ class Schedule:
 
     def _behind(self) -> str:
         for flow in self.flows:
-            if behind := flow.behind():
-                return behind
+            if missing := behind(flow):
+                return missing
         return ""
 
     def _check_circles(self) -> None:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from anabranch.core.mirror.formats import Position, position_record
 from anabranch.core.mirror.index import UNKNOWN_EPOCH, Chunk, IndexRun, chunk_value
-from anabranch.core.mirror.landing import (
+from anabranch.core.mirror.landed import (
     Origin,
     chunks_after,
     is_other_topic,
@@ -33,10 +33,8 @@ from anabranch.core.mirror.wave_plan import (
 from anabranch.core.wire.batch import read_header
 from anabranch.core.wire.records import Record, build_batch
 from anabranch.sim.mirror.cluster import Cluster, Fenced, Place, Session, Trouble
+from anabranch.sim.mirror.direction import SimFlow
 from anabranch.sim.mirror.log import Entry, OutOfRange
-
-if TYPE_CHECKING:
-    from anabranch.sim.mirror.flow import SimFlow
 
 Steps = Generator[None, None, None]
 FIT = Fit(limit_bytes=1 << 20, small_bytes=110, merged_bytes=400)

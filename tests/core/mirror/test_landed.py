@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anabranch.core.mirror.index import Chunk, IndexRun
-from anabranch.core.mirror.landing import (
+from anabranch.core.mirror.landed import (
     Origin,
     chunks_after,
     is_other_topic,
