@@ -93,14 +93,14 @@ def mirroring(peer: Peer, command: list[str], **options: object) -> Iterator[Non
 
 
 def send(peer: Peer, topic: str, first: int, beyond: int) -> None:
-    """Numbered records, by turns to each partition: some alone, some in a transaction that is
-    committed, and as many in one that is aborted."""
+    """Numbered records, by turns to each partition: some alone, then some in a transaction that is
+    aborted, and in one that is committed. The last, as its marker may come after the commit."""
     plain = Producer({"bootstrap.servers": peer.bootstrap, "linger.ms": 5})
     name = {"transactional.id": f"{topic}-sender", "bootstrap.servers": peer.bootstrap}
     within = Producer(name)
     within.init_transactions(SECONDS)
     half = (first + beyond) // 2
-    for producer, numbers in ((within, range(first, half)), (plain, range(half, beyond))):
+    for producer, numbers in ((plain, range(first, half)), (within, range(half, beyond))):
         for commits in (False, True) if producer is within else (True,):
             if producer is within:
                 within.begin_transaction()

@@ -90,6 +90,7 @@ def is_read_by_kafka(peer: Peer) -> object:
             west.wait(lambda: there(west, "east.checkpoints.internal"), "checkpoints", 60.0)
             west.wait(lambda: there(west, "east.heartbeats"), "heartbeats", 60.0)
         return {
+            "records": same(peer, topic, west, f"east.{topic}"),
             "found": reader(west, group),
             "checkpoints": formatted(west, "east.checkpoints.internal", "Checkpoint", topic),
             "heartbeats": formatted(west, "heartbeats", "Heartbeat", "Alias=east"),
