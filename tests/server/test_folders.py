@@ -168,7 +168,10 @@ def test_a_folder_with_other_files_alone_is_refused_and_left_as_it_was(tmp_path,
     assert [each.name for each in tmp_path.iterdir()] == [name]
 
 
-@pytest.mark.parametrize("names", [["flights-0", "notes"], ["metadata-store.db"], ["lost+found"]])
+@pytest.mark.parametrize(
+    "names",
+    [["flights-0", "notes"], ["metadata-store.db"], ["lost+found"], ["meta.properties.tmp"]],
+)
 def test_a_folder_with_what_nodes_have_is_taken(tmp_path, names):
     for each in names:
         (tmp_path / each).touch()
