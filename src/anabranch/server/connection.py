@@ -353,9 +353,8 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def _runs_queued(self) -> bool:
-        """Whether what is queued is run sooner or later, whatever becomes of other requests."""
-        alone = self._blocked_by
-        return bool(self._queue) and (alone is None or alone.route is None)  # a mute ends
+        """Whether what is queued is run soon, whatever becomes of other requests."""
+        return bool(self._queue) and self._blocked_by is None
 
     def run_queued(self, until_ns: int) -> None:
         """It is this connection's turn: run what is queued, one request at least, until a time."""
