@@ -223,9 +223,10 @@ class Connection(asyncio.BufferedProtocol):
                 self._turns.go_on()
 
     def eof_received(self) -> bool:
-        """The peer will send no more: the loop closes the connection, or we do after what is queued
-        and what is on its way past the transport. Kafka, too, runs what came before the end."""
-        if self._runs_queued and not self.closing:
+        """The peer will send no more: the loop closes the connection, or we do after what can be run
+        now and what is on its way past the transport. Kafka, too, runs what came before the end;
+        what waits for other requests, or for a mute to end, may be a minute away."""
+        if self.has_runnable:
             self._reading = False
             self.is_draining = self._closes_when_run = True
             return True
@@ -351,11 +352,6 @@ class Connection(asyncio.BufferedProtocol):
         """Whether a request is queued that waits for nothing but its turn."""
         return bool(self._queue) and self._may_run and not self.closing
 
-    @property
-    def _runs_queued(self) -> bool:
-        """Whether what is queued is run soon, whatever becomes of other requests."""
-        return bool(self._queue) and self._blocked_by is None
-
     def run_queued(self, until_ns: int) -> None:
         """It is this connection's turn: run what is queued, one request at least, until a time."""
         self._dispatcher.begin()
@@ -444,7 +440,7 @@ class Connection(asyncio.BufferedProtocol):
             self._send()
         if self.has_runnable:
             self._turns.line_up(self)
-        if self._closes_when_run and not self._runs_queued:
+        if self._closes_when_run and not self.has_runnable:
             self.close()
         self._regulate()
 
