@@ -223,9 +223,9 @@ class Connection(asyncio.BufferedProtocol):
                 self._turns.go_on()
 
     def eof_received(self) -> bool:
-        """The peer will send no more: the loop closes the connection, or we do after what can be run
-        now and what is on its way past the transport. Kafka, too, runs what came before the end;
-        what waits for other requests, or for a mute to end, may be a minute away."""
+        """The peer will send no more: the loop closes the connection, or we do, after what can be
+        run now and what is on its way past the transport. Kafka, too, runs what came before the
+        end; what waits for other requests, or for a mute to end, may be a minute away."""
         if self.has_runnable:
             self._reading = False
             self.is_draining = self._closes_when_run = True
