@@ -38,6 +38,8 @@ from anabranch.core.types import TopicId, TopicPartition
 DELETED_FOLDER = "-delete"
 STRAY_FOLDER = "-stray"
 FUTURE_FOLDER = "-future"
+MOVED = ".moved"
+"""Begins the unique part of a deleted folder's name where another folder has the log now."""
 """Of a log's copy that is to take its place (`future_log`)."""
 MOST_RETURNING = 1_000
 """Logs taken away whose names are synced together: what is remembered of them stays small."""
@@ -126,7 +128,10 @@ class LogFolder:
         """The partitions that have a folder here. Deleted ones that were left are removed, and so
         are copies that were not finished; `interrupted` then names their partitions."""
         found = []
-        for name in self.files.list(self.path):
+        names = self.files.list(self.path)
+        if any(MOVED in name and name.endswith(DELETED_FOLDER) for name in names):
+            self.files.sync_dir(self.path)  # else a power cut brings a log back that moved away
+        for name in names:
             if name.endswith(FUTURE_FOLDER):
                 self._note_interrupted(name)
             if name.endswith((DELETED_FOLDER, FUTURE_FOLDER)) and self.files.is_dir(
@@ -326,7 +331,7 @@ class LogFolder:
     def rename_away(self, key: TopicPartition, *, unique: str, now_ms: int) -> None:
         """Take a log away of which another folder has all, as `delete_log` does; a fault leaves it
         as it was. `settle_names` has it stay away."""
-        target = self._aside(key, f".{unique}{DELETED_FOLDER}")
+        target = self._aside(key, f"{MOVED}{unique}{DELETED_FOLDER}")
         self.files.rename(f"{self.path}/{key}", target)
         log = self.logs.pop(key)
         log.close(clean=False)
