@@ -42,7 +42,7 @@ LOCK = ".lock"
 NOTHING = frozenset({LOCK, "lost+found", ".DS_Store"})
 """What a file system, a desktop or a start that failed puts into an empty folder."""
 KNOWN = re.compile(
-    r"meta\.properties(\.tmp)?|.+-\d+(\.[0-9a-f]+-(delete|stray|future))?|.+-checkpoint|bootstrap\.checkpoint"
+    r"meta\.properties(\.tmp)?|.+-\d+(\.\w+-(delete|stray|future))?|.+-checkpoint|bootstrap\.checkpoint"
     r"|metadata-store\.db.*|\.kafka_cleanshutdown|(diskless-)?objects|diskless\.db.*|supervisor|broker-1\.log"
 )
 """What a node, Kafka's or ours, has in its folder: one of these tells that it is one."""

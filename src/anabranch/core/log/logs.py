@@ -38,9 +38,9 @@ from anabranch.core.types import TopicId, TopicPartition
 DELETED_FOLDER = "-delete"
 STRAY_FOLDER = "-stray"
 FUTURE_FOLDER = "-future"
+"""Of a log's copy that is to take its place (`future_log`)."""
 MOVED = ".moved"
 """Begins the unique part of a deleted folder's name where another folder has the log now."""
-"""Of a log's copy that is to take its place (`future_log`)."""
 MOST_RETURNING = 1_000
 """Logs taken away whose names are synced together: what is remembered of them stays small."""
 DRAFT = ".draft"
