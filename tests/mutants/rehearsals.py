@@ -4,46 +4,28 @@ from __future__ import annotations
 
 from tests.mutants.mutant import NO_SCHEDULE, Mutant
 
-ORDERS = "anabranch.sim.rehearsal.orders"
-ORDER_TESTS = "tests/sim/rehearsal/test_orders.py"
+OUTCOME = "anabranch.sim.rehearsal.outcome"
+OUTCOME_TESTS = "tests/sim/rehearsal/test_outcome.py"
 REAL_TESTS = "tests/testing/test_rehearsal.py"
 
 MUTANTS = (
     Mutant(
-        name="one-equal-row-is-enough",
-        rule="an order is met when each row so far is the one that it gives",
-        module=ORDERS,
-        old="return all(mine.at_rest == seen.at_rest for",
-        new="return any(mine.at_rest == seen.at_rest for",
+        name="which-broker-leads-is-not-compared",
+        rule="real processes differ from a rehearsal if another broker leads, unless chance decides",
+        module=OUTCOME,
+        old="(number >= chance and min(leaders) >= 0)",
+        new="min(leaders) >= 0",
         seed=NO_SCHEDULE,
-        caught_by=f"{ORDER_TESTS}::test_what_no_order_gives_stays_a_difference",
+        caught_by=f"{OUTCOME_TESTS}::test_another_leader_is_a_difference_until_chance_decides",
     ),
     Mutant(
-        name="a-moment-has-one-order",
-        rule="brokers that end at one moment may be noticed in any order",
-        module=ORDERS,
-        old="found |= together if len(together) > 1 else set()",
-        new="found |= set()",
+        name="what-follows-may-come-at-once",
+        rule="processes are at rest when each replica is where the rehearsed one was",
+        module=OUTCOME,
+        old="return state == wanted or (",
+        new="return state.serves == wanted.serves or (",
         seed=NO_SCHEDULE,
-        caught_by=f"{ORDER_TESTS}::test_another_order_of_a_moment_is_found_and_named",
-    ),
-    Mutant(
-        name="what-follows-in-a-moment-comes-first",
-        rule="what the file says after brokers of the same moment follows them in every order",
-        module=ORDERS,
-        old="replace(each, at_us=at_us) for each in group",
-        new="replace(each, at_us=events[0].at_us) for each in group",
-        seed=NO_SCHEDULE,
-        caught_by=f"{ORDER_TESTS}::test_an_order_keeps_what_the_file_says_after_it_behind_it",
-    ),
-    Mutant(
-        name="dark-until-its-process-runs",
-        rule="machines that start at one moment have power before their processes run",
-        module=ORDERS,
-        old="powers=tuple(started)",
-        new="powers=()",
-        seed=NO_SCHEDULE,
-        caught_by=f"{ORDER_TESTS}::test_machines_have_power_before_their_processes_start",
+        caught_by=f"{OUTCOME_TESTS}::test_processes_are_at_rest_where_every_replica_is",
     ),
     Mutant(
         name="restarted-before-it-is-due",

@@ -8,7 +8,6 @@ import pytest
 
 from anabranch.core.metadata.image import MetadataImage
 from anabranch.sim.rehearsal.model import Action
-from anabranch.sim.rehearsal.orders import as_noticed
 from anabranch.testing.nodes import ClusterError
 from anabranch.testing.rehearsal import actions
 from anabranch.testing.rehearsal.actions import EventPerformer
@@ -75,12 +74,6 @@ async def test_what_failed_in_the_background_is_said(acting):
     await acting.do(Roll, (3,))
     with pytest.raises(ClusterError, match="Broker 3 did not stop"):
         await acting.end(20)
-
-
-def test_brokers_that_end_at_one_moment_do_so_in_the_order_that_was_simulated():
-    assert as_noticed((1, 2, 3), ["2 out of the ISR; ELR is 2", "1 out of the ISR"]) == (2, 1, 3)
-    assert as_noticed((11, 1), ["1 is elected; 1,11 out of the ISR"]) == (1, 11)
-    assert as_noticed((2, 1), []) == (2, 1)
 
 
 async def test_a_broker_is_down_until_the_simulated_one_is_started(acting, monkeypatch):

@@ -38,8 +38,8 @@ PLACES_SHOWN = 3
 @click.option(
     "--real",
     is_flag=True,
-    help="Repeat the rehearsal on processes of this machine, and compare the results of each "
-    "event.",
+    help="Repeat the rehearsal on processes of this machine, and compare who leads, what is "
+    "served and what is lost.",
 )
 @click.option("--seed", type=click.IntRange(0), metavar="N", help="Override the file's seed.")
 @json_option
@@ -137,38 +137,38 @@ def _ready(work: Callable[[Rehearsal], T], plan: Rehearsal) -> T:
 
 def _perform(plan: Rehearsal, as_json: bool) -> None:
     """Run a plan in the simulation and on processes; the exit code says whether they agree."""
-    from anabranch.sim.rehearsal.orders import Foretold
-    from anabranch.sim.rehearsal.outcome import differences, rehearsed
+    from anabranch.sim.rehearsal.outcome import TABLE, differences, rehearsed, table
+    from anabranch.sim.rehearsal.outcome import as_json as outcome_json
     from anabranch.testing import ClusterError
     from anabranch.testing.rehearsal.actions import performable
     from anabranch.testing.rehearsal.stage import performed
 
     left_out = performable(plan) != plan
     plan = performable(plan)
-    foretold = Foretold(_ready(rehearsed, plan))
+    simulated = _ready(rehearsed, plan)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _end_in_order)
     try:
-        seen = performed(plan, foretold)
+        seen = performed(plan, simulated)
     except ClusterError as fault:
         raise click.ClickException(str(fault)) from None
-    found = differences(foretold.met, seen)
+    found = differences(simulated, seen)
     if as_json:
         print_json(
             {
                 "same": not found,
-                "order": foretold.order,
                 "differences": [each._asdict() for each in found],
-                "rehearsed": foretold.met.text().splitlines(),
-                "real": seen.text().splitlines(),
+                "rehearsed": outcome_json(simulated),
+                "real": outcome_json(seen),
             }
         )
     else:
         if left_out:
             click.echo("Steady producers and retained bytes are ignored on processes.\n")
-        click.echo(seen.text())
-        if foretold.order:
-            click.echo(f"Simulated in another order within a moment: {foretold.order}.")
+        topic, index = plan.watch
+        click.echo(f"{topic}-{index}\n")
+        print_table(TABLE, table(simulated, seen))
+        click.echo(f"\nAcknowledged records lost: {len(seen.lost)}\n")
         click.echo("Otherwise than rehearsed:" if found else "As rehearsed.")
         for each in found:
             click.echo(SENTENCES.fill(each.sentence))

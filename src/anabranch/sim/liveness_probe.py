@@ -72,13 +72,6 @@ class Dial:
         if target.listens:
             same = self._incarnation_id in (None, target.incarnation_id)
             answer = Answer.SAME if same else Answer.ANOTHER
-        if target.answers_after_us:
-            delay_us = target.answers_after_us
-            self._node.world.after(delay_us, self._answer, target, answer)
-        else:
-            self._answer(target, answer)
-
-    def _answer(self, target: Registrant, answer: Answer) -> None:
         node = self._node
         node.cluster.network.send(target.name, node.name, node, self._end, answer)
 

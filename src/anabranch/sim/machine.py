@@ -96,11 +96,6 @@ class Machine(NodeLife):
         self.end("power", State.POWERED_OFF)
         self.copy = None  # what is left of it shows when it is opened
 
-    def power_on(self) -> None:
-        """The machine has power again, and refuses connections until its process runs."""
-        if self.state is State.POWERED_OFF:
-            self.state = State.CRASHED
-
     def pause(self) -> None:
         """Stop the process where it is; its memory and its connections stay."""
         if self.state is State.RUNNING:

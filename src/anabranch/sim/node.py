@@ -108,9 +108,8 @@ class SimNode(Machine, Performer):
 
     # The life of the process.
 
-    def start(self, *, slow: bool = False, joins_after_us: int = 0) -> None:
-        """Start the process; it does nothing yet for as long as a start takes, and registers as a
-        broker not before `joins_after_us`: a process has more to do after its controller began."""
+    def start(self, *, slow: bool = False) -> None:
+        """Start the process; it does nothing yet for as long as a start takes."""
         if self.is_up:
             return
         self.state = State.RUNNING
@@ -123,7 +122,7 @@ class SimNode(Machine, Performer):
         self._make_life()
         low, high = SLOW_BOOT_US if slow else BOOT_US
         delay_us = self.world.random(f"{self.name}/starts").randint(low, high)
-        self.world.after_in(self, delay_us, self._boot, joins_after_us - delay_us)
+        self.world.after_in(self, delay_us, self._boot)
         self.changed("start")
 
     def shut_down(self, stopped: Callable[[], None] | None = None) -> None:
@@ -205,16 +204,13 @@ class SimNode(Machine, Performer):
         due = self.broker.groups.timers.next_due_ms
         self._groups_alarm = Alarm(self.world, self, due, self._groups_are_due)
 
-    def _boot(self, joins_in_us: int) -> None:
+    def _boot(self) -> None:
         if not self.follower.is_open:
             return
         self.listens = True
         self.controller_shell.start()
         self.follower.start()
-        if joins_in_us > 0:
-            self.world.after_in(self, joins_in_us, self.session.start)
-        else:
-            self.session.start()
+        self.session.start()
         if self.diskless is not None:
             self.diskless.start()
             Upkeep(self.diskless).start()

@@ -123,8 +123,6 @@ class Registrant(Server):
     clock: SteadyClock
     listens: bool
     """Whether a connection to it is taken."""
-    answers_after_us: int = 0
-    """How much longer its machine takes to answer a dial."""
     link: Link
 
     @property

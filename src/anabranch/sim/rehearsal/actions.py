@@ -146,6 +146,7 @@ class Actor:
             Action.PAUSE: lambda node: node.pause(),
             Action.RESUME: lambda node: node.resume(),
             Action.SHUT_DOWN: lambda node: node.shut_down(),
+            Action.START: start,
             Action.WIPE: wipe,
         }
 
@@ -163,15 +164,8 @@ class Actor:
 
     def do(self, event: Event, brokers: tuple[int, ...]) -> None:
         """Carry out one event, which means these brokers."""
-        for each in event.powers:
-            self.cluster.nodes[each].power_on()
         on_node = self._on_nodes.get(event.action)
-        if event.action is Action.START:
-            for each in brokers:
-                node = self.cluster.nodes[each]
-                node.answers_after_us = event.answers_after_us
-                start(node, event.joins_after_us)
-        elif on_node is not None:
+        if on_node is not None:
             for each in brokers:
                 on_node(self.cluster.nodes[each])
         elif event.action is Action.RESTART:
@@ -268,10 +262,10 @@ def _unheard(_text: str) -> None:
     return None
 
 
-def start(node: SimNode, joins_after_us: int = 0) -> None:
-    """Start a node that is down; its broker registers so much later than its controller begins."""
+def start(node: SimNode) -> None:
+    """Start a node that is down."""
     if not node.is_up:
-        node.start(joins_after_us=joins_after_us)
+        node.start()
 
 
 def wipe(node: SimNode) -> None:

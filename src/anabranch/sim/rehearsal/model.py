@@ -88,12 +88,6 @@ class Event:
     one_way: bool = False
     plane: str = "all"
     """Which links a cut is of: `data` between brokers, `control` to controllers, or `all`."""
-    powers: tuple[int, ...] = ()
-    """Brokers whose machines have power again from then on; their processes do not run yet."""
-    joins_after_us: int = 0
-    """How long after its start a node registers as a broker, at the earliest."""
-    answers_after_us: int = 0
-    """How much longer than others a started node's machine takes to answer a dial."""
     down_us: int = 0
     """How long a restart takes."""
     election: str = ""

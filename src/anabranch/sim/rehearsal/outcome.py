@@ -1,158 +1,79 @@
-"""What came of each event of a rehearsal, without times: so that real processes can be held to it.
+"""What each event of a rehearsal led to, in terms that real processes can be compared with.
 
-What: a row an event says what changed in the watched partition's metadata, in order, who leads and
-is in sync when that had come to rest, how far each log is, what is served, and what a client was
-told of what it sent. Why without times: machines are slower than simulated ones, and what matters
-is what happens and in which order, not when.
+What: a row an event says who leads the watched partition once it has come to rest, what is served,
+and for how long it was offline or read-only on the way; at the end, which acknowledged records are
+lost. Times are shown side by side and never judged: machines are slower than simulated ones.
 
-Rule kept: the same events give the same text, whichever way the rows were made. Events of one
-moment are one row, since nothing can be seen between them. Not here: the transcript with its times
+Rule kept: both sides make rows by the same definitions. Events of one moment are one row. Where
+several brokers end or start in one moment, chance decides which is noticed first: from then on only
+whether there is a leader is compared, not which. Not here: the transcript with each step
 (`transcript.py`), rows of real processes (`testing/rehearsal`).
 """
 
 from __future__ import annotations
 
-import re
-from bisect import bisect_right
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import groupby, zip_longest
+from itertools import zip_longest
 from typing import NamedTuple
 
-from anabranch.core.metadata.image import MetadataImage, PartitionImage
-from anabranch.core.metadata.replay import replay_batch
-from anabranch.core.wire.metadata_records import MetadataRecord
-from anabranch.sim.cluster import Watcher
-from anabranch.sim.rehearsal.answers import Condition, Place
+from anabranch.core.types import NO_LEADER
+from anabranch.sim.rehearsal.answers import Condition, Place, Span
 from anabranch.sim.rehearsal.model import Action, Event, Rehearsal
-from anabranch.sim.rehearsal.producer import UNANSWERED, Sent
 from anabranch.sim.rehearsal.stage import Stage
-from anabranch.sim.rehearsal.transcript import (
-    BROKER_WIDTH,
-    answer,
-    broker_titles,
-    describe,
-    difference,
-    ids,
-    log_of,
-    ranges,
-)
+from anabranch.sim.rehearsal.transcript import describe, log_of, ranges
+from anabranch.sim.rehearsal.units import SECOND_US, say_duration
 
 BEGIN = "the rehearsal begins"
-JOIN = re.compile(r"\d+ into the ISR")
-WHAT_WIDTH = 50
-SERVES_WIDTH = 18
-
+TABLE = ("event", "leader", "served", "offline for", "read-only for")
 NOTHING, READS, ALL = "nothing", "reads", "reads and writes"
 """What a partition serves: writes are those with acks=all."""
 
+SERVED = {Condition.OFFLINE: NOTHING, Condition.READ_ONLY: READS, None: ALL}
+ON_BROKERS = frozenset(
+    {
+        Action.KILL, Action.POWER_LOSS, Action.PAUSE, Action.RESUME, Action.START,
+        Action.SHUT_DOWN, Action.RESTART, Action.WIPE,
+    }
+)  # fmt: skip
+"""What happens to each broker by itself. A roll has an order of its own."""
 
-_SERVED = {Condition.OFFLINE: NOTHING, Condition.READ_ONLY: READS, None: ALL}
 
-
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class State:
-    """What is seen of the watched partition at a moment."""
+    """What is seen of the watched partition at a moment. Two runs wait for equal states."""
 
-    partition: PartitionImage
-    logs: tuple[str, ...]
+    leader: int = NO_LEADER
+    isr: frozenset[int] = frozenset()
+    elr: frozenset[int] = frozenset()
+    logs: tuple[str, ...] = ()
     """`high watermark/end offset`, `down`, `frozen`, or a dash for none, by broker id."""
-    serves: str
+    serves: str = NOTHING
 
     @property
-    def columns(self) -> str:
-        """As a table shows it."""
-        state = self.partition
-        leader = "none" if state.leader < 0 else str(state.leader)
-        elected = f"{leader:<6} {state.leader_epoch:<5} {ids(state.isr):<7} {ids(state.elr):<5}"
-        logs = "".join(f"{each:<{BROKER_WIDTH}}" for each in self.logs)
-        return f"{elected} {logs} {self.serves:<{SERVES_WIDTH}}"
+    def shape(self) -> tuple[object, ...]:
+        """The state without which broker is which."""
+        return self.leader >= 0, len(self.isr), len(self.elr), sorted(self.logs), self.serves
 
 
 @dataclass(slots=True)
 class Row:
-    """One event, or several of one moment, and what came of it."""
+    """One event, or several of one moment, and what they led to."""
 
     what: str
-    changes: list[str] = field(default_factory=list)
-    cuts: list[str] = field(default_factory=list)
-    """Logs that were cut where they left the leader's history."""
-    state: State | None = None
-    told: list[str] = field(default_factory=list)
+    state: State = State()
+    lasted_us: dict[Condition, int] = field(default_factory=dict)
+    """How long the partition was offline or read-only from this event to the next."""
 
-    @property
-    def at_rest(self) -> str:
-        """What of it can be seen when it has come to rest: all but answers that are still due."""
-        assert self.state is not None
-        return "\n".join([self.state.columns, *self._settled, *sorted(self.cuts)])
+    def count(self, condition: Condition | None, us: int) -> None:
+        """A condition lasted so much longer; None is none."""
+        if condition is not None:
+            self.lasted_us[condition] = self.lasted_us.get(condition, 0) + us
 
-    @property
-    def _settled(self) -> list[str]:
-        """The changes; of replicas that join one after another, chance says which is first."""
-        runs = groupby(self.changes, key=lambda each: bool(JOIN.fullmatch(each)))
-        ordered = [sorted(run) if is_join else list(run) for is_join, run in runs]
-        return [each for run in ordered for each in run]
-
-    def parts(self, brokers: tuple[int, ...]) -> dict[str, str]:
-        """All that the row says, by what it is about."""
-        assert self.state is not None
-        partition = self.state.partition
-        return {
-            "leader": str(partition.leader),
-            "leader epoch": str(partition.leader_epoch),
-            "ISR": ids(partition.isr),
-            "ELR": ids(partition.elr),
-            **{f"broker {each}": log for each, log in zip(brokers, self.state.logs, strict=True)},
-            "served": self.state.serves,
-            "changes": "; then ".join(self._settled),
-            "cuts": "; ".join(sorted(self.cuts)),
-            "response to client": "; ".join(self.told),
-        }
-
-    @property
-    def lines(self) -> list[str]:
-        """The row and, below it, what changed."""
-        assert self.state is not None
-        line = f"{self.what:<{WHAT_WIDTH}} {self.state.columns} {'; '.join(self.told)}".rstrip()
-        return [line, *(f"    {each}" for each in (*self._settled, *sorted(self.cuts)))]
-
-
-class Difference(NamedTuple):
-    """Something that came of an event otherwise than rehearsed; "" is nothing."""
-
-    event: str
-    what: str
-    rehearsed: str
-    seen: str
-
-    @property
-    def sentence(self) -> str:
-        """As it is printed."""
-        rehearsed, seen = self.rehearsed or "nothing", self.seen or "nothing"
-        return f"{self.event}: {self.what}: rehearsed {rehearsed}; seen {seen}"
-
-
-def differences(rehearsed: Outcome, seen: Outcome) -> list[Difference]:
-    """What differs, event by event, in order."""
-    brokers = watched(rehearsed.plan)
-    found: list[Difference] = []
-    for mine, theirs in zip_longest(rehearsed.rows, seen.rows):
-        if theirs is None:
-            found.append(Difference(mine.what, "the event", mine.what, ""))
-            continue
-        if mine is None:
-            found.append(Difference(theirs.what, "the event", "", theirs.what))
-            continue
-        there = theirs.parts(brokers)
-        found += [
-            Difference(mine.what, what, value, there[what])
-            for what, value in mine.parts(brokers).items()
-            if value != there[what]
-        ]
-    if rehearsed.lost != seen.lost:
-        lost = (ranges(rehearsed.lost), ranges(seen.lost))
-        found.append(Difference("at the end", "offsets of acknowledged records lost", *lost))
-    return found
+    def duration(self, condition: Condition) -> str:
+        """How long a condition lasted that is over; empty for none."""
+        us = self.lasted_us.get(condition, 0)
+        is_over = SERVED.get(condition) != self.state.serves
+        return say_duration(us / SECOND_US) if us and is_over else ""
 
 
 @dataclass(slots=True)
@@ -163,27 +84,99 @@ class Outcome:
     rows: list[Row]
     lost: tuple[int, ...] = ()
 
-    def text(self) -> str:
-        """As it is printed and compared."""
-        topic, index = self.plan.watch
-        brokers = broker_titles(self.plan)
-        head = (
-            f"{'what happens':<{WHAT_WIDTH}} {'leader':<6} {'epoch':<5} {'ISR':<7} {'ELR':<5} "
-            f"{brokers} {'served':<{SERVES_WIDTH}} response to client"
+
+class Difference(NamedTuple):
+    """Something that an event led to otherwise than rehearsed."""
+
+    event: str
+    what: str
+    rehearsed: str
+    seen: str
+
+    @property
+    def sentence(self) -> str:
+        """As it is printed."""
+        return f"{self.event}: {self.what}: rehearsed {self.rehearsed}; seen {self.seen}"
+
+
+def differences(rehearsed: Outcome, seen: Outcome) -> list[Difference]:
+    """What differs in leaders, service and losses, event by event."""
+    found: list[Difference] = []
+    chance = chance_from(rehearsed.plan)
+    for number, (mine, theirs) in enumerate(zip_longest(rehearsed.rows, seen.rows)):
+        if mine is None or theirs is None:
+            there = mine or theirs
+            sides = ("nothing", there.what) if mine is None else (there.what, "nothing")
+            found.append(Difference(there.what, "the event", *sides))
+            continue
+        leaders = mine.state.leader, theirs.state.leader
+        is_same = leaders[0] == leaders[1] or (number >= chance and min(leaders) >= 0)
+        if not is_same:
+            found.append(Difference(mine.what, "leader", *map(leader_text, leaders)))
+        if mine.state.serves != theirs.state.serves:
+            found.append(Difference(mine.what, "served", mine.state.serves, theirs.state.serves))
+    if rehearsed.lost != seen.lost:
+        lost = (ranges(rehearsed.lost) or "none", ranges(seen.lost) or "none")
+        found.append(Difference("at the end", "offsets of acknowledged records lost", *lost))
+    return found
+
+
+def table(rehearsed: Outcome, seen: Outcome) -> list[tuple[str, ...]]:
+    """A line an event as a person compares it: TABLE is what its cells are called. A cell has what
+    was seen, and what was rehearsed where that is something else."""
+    return [
+        (
+            theirs.what,
+            _both(leader_text(mine.state.leader), leader_text(theirs.state.leader)),
+            _both(mine.state.serves, theirs.state.serves),
+            *(
+                _both(mine.duration(each), theirs.duration(each))
+                for each in (Condition.OFFLINE, Condition.READ_ONLY)
+            ),
         )
-        lost = f" (offsets {ranges(self.lost)})" if self.lost else ""
-        lines = [line for row in self.rows for line in row.lines]
-        end = f"Acknowledged records lost: {len(self.lost)}{lost}"
-        return "\n".join([f"{topic}-{index}", "", head, *lines, "", end]) + "\n"
+        for mine, theirs in zip(rehearsed.rows, seen.rows, strict=False)
+    ]
 
 
-def cut(broker: int, before: int, after: int) -> str:
-    """A log that got shorter, in words."""
-    return f"broker {broker} truncates its log from {before} to {after}"
+def _both(rehearsed: str, seen: str) -> str:
+    same = f" (rehearsed: {rehearsed or 'not'})" if rehearsed != seen else ""
+    return f"{seen or '-'}{same}"
+
+
+def as_json(outcome: Outcome) -> dict[str, object]:
+    """An outcome for programs, with seconds as numbers."""
+    return {
+        "events": [
+            {
+                "event": row.what,
+                "leader": row.state.leader,
+                "served": row.state.serves,
+                "offline_seconds": row.lasted_us.get(Condition.OFFLINE, 0) / SECOND_US,
+                "read_only_seconds": row.lasted_us.get(Condition.READ_ONLY, 0) / SECOND_US,
+            }
+            for row in outcome.rows
+        ],
+        "lost": list(outcome.lost),
+    }
+
+
+def is_at_rest(rehearsed: Outcome, number: int, state: State) -> bool:
+    """Whether processes have reached what a row of the rehearsal came to rest at."""
+    if number >= len(rehearsed.rows):  # a check of the simulator has ended it
+        return False
+    wanted = rehearsed.rows[number].state
+    return state == wanted or (
+        number >= chance_from(rehearsed.plan) and state.shape == wanted.shape
+    )
+
+
+def leader_text(leader: int) -> str:
+    """A leader's id, or `none`."""
+    return "none" if leader < 0 else str(leader)
 
 
 def watched(plan: Rehearsal) -> tuple[int, ...]:
-    """The brokers that are shown for the watched partition, by id."""
+    """The brokers that matter to the watched partition, by id."""
     return plan.seen_by(*plan.watch)
 
 
@@ -195,109 +188,83 @@ def moments(plan: Rehearsal) -> list[list[Event]]:
     return [found[at_us] for at_us in sorted(found)]
 
 
+def chance_from(plan: Rehearsal) -> int:
+    """The number of the first row in which several brokers end or start together."""
+    for number, events in enumerate(moments(plan), start=1):
+        together = [each for each in events if each.action in ON_BROKERS and each.who is not None]
+        if sum(_count(each) for each in together) > 1:
+            return number
+    return len(plan.events) + 1
+
+
+def _count(event: Event) -> int:
+    """How many brokers an event is of, at least."""
+    assert event.who is not None
+    return 2 if event.who.role == "followers" else max(len(event.who.brokers), 1)
+
+
 def title(events: list[tuple[Event, tuple[int, ...]]]) -> str:
     """What a row is called: its events, each with the brokers that were meant."""
     return "; ".join(event.says or describe(event, brokers) for event, brokers in events)
 
 
-def rehearsed(plan: Rehearsal, written: Rehearsal | None = None) -> Outcome:
-    """Simulate a plan and write down what came of it, in a row for each moment of it, or of the
-    plan as it was `written`."""
+def rehearsed(plan: Rehearsal) -> Outcome:
+    """Simulate a plan and write down what each moment of it led to."""
     stage = Stage(plan)
-    watch = _Watch(stage, [events[0].at_us for events in moments(written or plan)])
+    watch = _Watch(stage)
     stage.run()
     watch.close()
-    watch.fill_answers()
-    lost = [
-        offset
-        for loss in stage.answers().losses
-        if loss.place == plan.watch
-        for offset in loss.offsets
-    ]
-    return Outcome(plan, watch.rows, tuple(sorted(lost)))
+    answers = stage.answers()
+    ends_us = [*watch.begins_us[1:], plan.length_us]
+    for row, from_us, to_us in zip(watch.rows, watch.begins_us, ends_us, strict=True):
+        for span in answers.spans:
+            if span.place == plan.watch:
+                row.count(span.condition, _within(span, from_us, to_us))
+    losses = [each for each in answers.losses if each.place == plan.watch]
+    return Outcome(plan, watch.rows, tuple(sorted(n for each in losses for n in each.offsets)))
 
 
-class _Decisions(Watcher):
-    """Tells each change of a partition by one committed batch, which is one decision. How many
-    batches a node reads at once depends on when it asks."""
-
-    def __init__(
-        self, place: Place, changed: Callable[[PartitionImage, PartitionImage], None]
-    ) -> None:
-        self._place = place
-        self._changed = changed
-        self._image = MetadataImage.empty()
-
-    def committed(
-        self,
-        records: tuple[MetadataRecord, ...],
-        first_offset: int,
-        end_offset: int,
-        epoch: int,
-    ) -> None:
-        """See Watcher."""
-        before = self._image.partition(*self._place)
-        self._image, _ = replay_batch(self._image, records, end_offset - 1, epoch)
-        state = self._image.partition(*self._place)
-        if before is not None and state is not None:
-            self._changed(before, state)
+def _within(span: Span, from_us: int, to_us: int) -> int:
+    """How much of a span lies between two moments."""
+    end_us = to_us if span.to_us is None else min(span.to_us, to_us)
+    return max(end_us - max(span.from_us, from_us), 0)
 
 
 class _Watch:
     """Fills rows while a stage runs."""
 
-    def __init__(self, stage: Stage, moments_us: list[int]) -> None:
+    def __init__(self, stage: Stage) -> None:
         self.stage = stage
-        self.moments_us = moments_us
         self.place: Place = stage.plan.watch
         self.rows: list[Row] = []
+        self.begins_us: list[int] = []
         self._events: list[tuple[Event, tuple[int, ...]]] = []
-        self._sends: list[Row] = []
-        self._before = 0
         stage.on_begin = self._begin
         stage.on_event = self._event
-        stage.cluster.checks.append(_Decisions(self.place, self._changed))
-        stage.probe.on_truncated = self._truncated
 
     def _begin(self) -> None:
         self.rows.append(Row(BEGIN))
-        self._before = len(self._log)
-
-    @property
-    def _log(self) -> list[Sent]:
-        return [sent for sent in self.stage.clients[self.place[0]].log if sent.place == self.place]
+        self.begins_us.append(0)
 
     def _event(self, event: Event, brokers: tuple[int, ...]) -> None:
-        if bisect_right(self.moments_us, event.at_us) == len(self.rows):
+        if not self._events or self._events[0][0].at_us != event.at_us:
             self.close()
             self.rows.append(Row(""))
+            self.begins_us.append(event.at_us)
             self._events = []
         self._events.append((event, brokers))
-        row = self.rows[-1]
-        row.what = title(self._events)
-        self.stage.on_look = row.told.append
-        if event.action is Action.SEND and (event.topic, event.partition) == self.place:
-            self._sends.append(row)
-
-    def _changed(self, before: PartitionImage, state: PartitionImage) -> None:
-        if self.rows:
-            what = difference(before, state)
-            if what:
-                self.rows[-1].changes.append(what)
-
-    def _truncated(self, broker: int, place: Place, before: int, after: int) -> None:
-        if place == self.place and before > after and self.rows:
-            self.rows[-1].cuts.append(cut(broker, before, after))
+        self.rows[-1].what = title(self._events)
 
     def close(self) -> None:
-        """What is seen now is what came of the last row."""
+        """What is seen now is what the last row came to rest at."""
         stage, place = self.stage, self.place
-        serves = _SERVED[stage.probe.service(place)]
-        logs = tuple(log_of(stage, each, place) for each in watched(stage.plan))
-        self.rows[-1].state = State(stage.probe.states[place], logs, serves)
-
-    def fill_answers(self) -> None:
-        """Each batch's answer stands in the row in which it was sent."""
-        for row, sent in zip(self._sends, self._log[self._before :], strict=False):
-            sent.told = sent.told or UNANSWERED
-            row.told.append(answer(sent))
+        if not self.rows:
+            return
+        partition = stage.probe.states[place]
+        self.rows[-1].state = State(
+            leader=partition.leader,
+            isr=frozenset(partition.isr),
+            elr=frozenset(partition.elr),
+            logs=tuple(log_of(stage, each, place) for each in watched(stage.plan)),
+            serves=SERVED[stage.probe.service(place)],
+        )

@@ -57,8 +57,6 @@ class EventPerformer:
     def __init__(self, machines: Machines, looking: PartitionProbe) -> None:
         self.machines = machines
         self.looking = looking
-        self.told: Callable[[str], object] = lambda _text: None
-        """Hears what an operator is told."""
         self.now_us = 0
         """What is due by then, in the rehearsal's time, may happen."""
         self._background: set[asyncio.Task[None]] = set()
@@ -87,8 +85,7 @@ class EventPerformer:
         return tuple(each for each in state.replicas if each != state.leader)
 
     async def do(self, event: Event, brokers: tuple[int, ...]) -> None:
-        """Perform one event; what an operator asks for is answered then. Raises what a background
-        one has failed with."""
+        """Perform one event; what an operator asks for is answered then."""
         for each in brokers:
             if event.action in self._on_node:
                 await asyncio.to_thread(self._on_node[event.action], each)
@@ -168,9 +165,7 @@ class EventPerformer:
 
     async def _operate(self, event: Event, brokers: tuple[int, ...]) -> None:
         async with Cluster(self.machines.bootstrap) as cluster:
-            sentence = await _OPERATED[event.action](cluster, event, brokers)
-            if sentence:
-                self.told(sentence)
+            await _OPERATED[event.action](cluster, event, brokers)
 
 
 async def _until(is_so: Callable[[], bool]) -> None:
@@ -180,41 +175,38 @@ async def _until(is_so: Callable[[], bool]) -> None:
         await asyncio.sleep(LOOK_SECONDS)
 
 
-async def _set(cluster: Cluster, event: Event, _brokers: tuple[int, ...]) -> str:
+async def _set(cluster: Cluster, event: Event, _brokers: tuple[int, ...]) -> None:
     changes = [(ConfigOperation.SET, *each) for each in sorted(event.settings.items())]
     await alter_configs(cluster, ResourceKind.TOPIC, event.topic, changes)
-    return ""
 
 
-async def _elect(cluster: Cluster, event: Event, _brokers: tuple[int, ...]) -> str:
+async def _elect(cluster: Cluster, event: Event, _brokers: tuple[int, ...]) -> None:
     kind = Election.PREFERRED if event.election == "preferred" else Election.UNCLEAN
     places = None if event.partition is None else {event.topic: [event.partition]}
     await elect_leaders(cluster, kind, places)
-    return ""
 
 
-async def _create(cluster: Cluster, event: Event, _brokers: tuple[int, ...]) -> str:
+async def _create(cluster: Cluster, event: Event, _brokers: tuple[int, ...]) -> None:
     await create_topic(
         cluster, event.topic, partitions=event.partitions,
         replication_factor=event.replication, configs=event.settings,
     )  # fmt: skip
-    return ""
 
 
-async def _grow(cluster: Cluster, event: Event, _brokers: tuple[int, ...]) -> str:
+async def _grow(cluster: Cluster, event: Event, _brokers: tuple[int, ...]) -> None:
     await create_partitions(cluster, event.topic, event.partitions)
-    return ""
 
 
-async def _drain(cluster: Cluster, _event: Event, brokers: tuple[int, ...]) -> str:
-    return await drained(cluster, brokers)
+async def _drain(cluster: Cluster, _event: Event, brokers: tuple[int, ...]) -> None:
+    await drained(cluster, brokers)
 
 
-async def _add(cluster: Cluster, _event: Event, brokers: tuple[int, ...]) -> str:
-    return await filled(cluster, brokers)
+async def _add(cluster: Cluster, _event: Event, brokers: tuple[int, ...]) -> None:
+    await filled(cluster, brokers)
 
 
-_OPERATED: dict[Action, Callable[[Cluster, Event, tuple[int, ...]], Coroutine[None, None, str]]] = {
+_Operation = Callable[[Cluster, Event, tuple[int, ...]], Coroutine[None, None, None]]
+_OPERATED: dict[Action, _Operation] = {
     Action.SET: _set,
     Action.ELECT: _elect,
     Action.CREATE: _create,
@@ -222,4 +214,4 @@ _OPERATED: dict[Action, Callable[[Cluster, Event, tuple[int, ...]], Coroutine[No
     Action.DRAIN: _drain,
     Action.ADD: _add,
 }
-"""What an operator asks for; each gives the sentence that he is told."""
+"""What an operator asks for."""

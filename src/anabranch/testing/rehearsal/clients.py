@@ -1,4 +1,4 @@
-"""What clients of a rehearsal on processes ask: to write once, to read once, as the file says.
+"""What clients of a rehearsal on processes send, once, as the file says.
 
 The rule it keeps: each record is sent once and its answer written down, as the simulated producer
 (`sim/rehearsal/producer.py`) does; nothing is tried again that would hide a refusal. Not here: the
@@ -24,7 +24,6 @@ from anabranch.core.wire.messages.produce import (
 )
 from anabranch.core.wire.records import Record, build_batch, decode_records
 from anabranch.sim.rehearsal.answers import Place
-from anabranch.sim.rehearsal.consumer import in_words
 from anabranch.sim.rehearsal.producer import (
     NOBODY_LEADS,
     REQUEST_TIMEOUT_MS,
@@ -124,16 +123,6 @@ class RehearsalClients:
         sent.told = ErrorCode(told.error_code).name
         if not told.error_code:
             sent.base_offset = told.base_offset
-
-    async def read(self) -> str:
-        """How far a consumer sees that asks the leader, in words."""
-        partition = self.looking.partition
-        if partition is None or partition.leader < 0:
-            return "no leader to read from"
-        try:
-            return in_words(await self.looking.fetched(partition.leader))
-        except ConnectionLost:
-            return in_words(None)
 
     async def lost(self) -> tuple[int, ...]:
         """Acknowledged offsets at which the leader's log has something else, or nothing."""

@@ -83,8 +83,6 @@ class Machines:
         self.dark: set[int] = set()
         """Without power: down, and nobody was told."""
         self.folders: dict[int, Path] = {}
-        self.logs: dict[int, Path] = {}
-        """What each has said, over all its lives."""
         self.away: set[str] = set()
         """`objects`, `coordinator`: what diskless topics lie in and is not there now."""
         self._undo = {"objects": ExitStack(), "coordinator": ExitStack()}
@@ -95,8 +93,7 @@ class Machines:
         self.cluster.start()
         self.up = self.brokers - self.later
         for each in self.cluster.brokers:
-            folder = self.folders[each.broker_id] = Path(each.folder)
-            self.logs[each.broker_id] = folder.parent / f"broker-{each.broker_id}.log"
+            self.folders[each.broker_id] = Path(each.folder)
             self._addresses[each.broker_id] = (each.host, each.port)
 
     def end(self) -> None:

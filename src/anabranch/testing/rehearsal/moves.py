@@ -22,25 +22,24 @@ LOOKS_MOST = 600
 where records are few."""
 
 
-async def drained(cluster: Cluster, brokers: tuple[int, ...]) -> str:
-    """Cordon brokers and move every replica off them; what the operator is told."""
+async def drained(cluster: Cluster, brokers: tuple[int, ...]) -> None:
+    """Cordon brokers and move every replica off them."""
     for each in brokers:
         await cordon(cluster, each)
-    return await _carried_out(cluster, plan(await look(cluster), lambda it: drain(it, brokers)))
+    await _carry_out(cluster, plan(await look(cluster), lambda it: drain(it, brokers)))
 
 
-async def filled(cluster: Cluster, brokers: tuple[int, ...]) -> str:
-    """Give brokers that serve their share, and wait until they have it; what the operator is told.
+async def filled(cluster: Cluster, brokers: tuple[int, ...]) -> None:
+    """Give brokers that serve their share, and wait until they have it.
 
     Raises ClusterError for brokers that are not known, and leaves moves that do not end.
     """
     view = await _with(cluster, set(brokers))
-    told = await _carried_out(cluster, plan(view, lambda layout: fill(layout, brokers)))
+    await _carry_out(cluster, plan(view, lambda layout: fill(layout, brokers)))
     for _ in range(LOOKS_MOST):
         if not await under_way(cluster):
             break
         await asyncio.sleep(LOOK_SECONDS)
-    return told
 
 
 async def _with(cluster: Cluster, brokers: set[int]) -> View:
@@ -54,7 +53,6 @@ async def _with(cluster: Cluster, brokers: set[int]) -> View:
     raise ClusterError(f"Broker(s) {ids} serve, and do not become active; their logs say why.")
 
 
-async def _carried_out(cluster: Cluster, made: Plan) -> str:
+async def _carry_out(cluster: Cluster, made: Plan) -> None:
     if made.moves:
         await reassign(cluster, {each.place: each.after for each in made.moves})
-    return made.sentence

@@ -1,9 +1,8 @@
 """What is seen of one partition of a cluster of processes, in the words of a rehearsal.
 
-What: the partition's metadata and every change of it, from the copies of the metadata log that the
-nodes keep on their disks; which of its logs were cut, from what they logged; how far each log is,
-asked of each broker; what the leader serves, asked as a client asks. Why from disks: so nothing
-between two looks is missed, and the last state is there when no process is.
+What: the partition's metadata, from the copies of the metadata log that the nodes keep on their
+disks; how far each log is, asked of each broker; what the leader serves, asked as a client asks.
+Why from disks: so the last state is there when no process is.
 
 Rule kept: nothing is inferred from what was done to the processes but whether they run. Source:
 ListOffsets as a debugging client (its end, on any replica), Fetch from any replica (KIP-392).
@@ -14,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +32,10 @@ from anabranch.core.wire.messages.list_offsets import (
 )
 from anabranch.core.wire.messages.metadata import MetadataRequest
 from anabranch.sim.rehearsal.model import Rehearsal
-from anabranch.sim.rehearsal.outcome import ALL, NOTHING, READS, State, cut, watched
-from anabranch.sim.rehearsal.transcript import SERVES, difference
+from anabranch.sim.rehearsal.outcome import ALL, NOTHING, READS, State, watched
+from anabranch.sim.rehearsal.transcript import SERVES
 from anabranch.testing.rehearsal.machines import Machines
 
-CUT = re.compile(
-    r"dropped records .* partition=(?P<partition>\S+) .*"
-    r"first_offset=(?P<after>\d+) end_offset=(?P<before>\d+)"
-)
 COPY = "__cluster_metadata-0"
 DIAL_SECONDS = 2.0
 ANSWER_SECONDS = 2.0
@@ -60,10 +54,6 @@ class PartitionProbe:
         self.brokers = watched(plan)
         self.machines = machines
         self.image = MetadataImage.empty()
-        self.changes: list[str] = []
-        """Every change of the partition's metadata since this was emptied."""
-        self.cuts: list[str] = []
-        """Every cut of one of its logs, as the brokers told of it."""
         self._read_to: dict[Path, int] = {}
         self._connections: dict[int, Connection] = {}
 
@@ -75,12 +65,17 @@ class PartitionProbe:
     async def state(self) -> State | None:
         """What is seen now; None before the partition exists."""
         self.follow()
-        self._read_logs()
         partition = self.partition
         if partition is None:
             return None
         logs = await asyncio.gather(*(self._log_of(each) for each in self.brokers))
-        return State(partition, tuple(logs), await self._served(partition.leader))
+        return State(
+            leader=partition.leader,
+            isr=frozenset(partition.isr),
+            elr=frozenset(partition.elr),
+            logs=tuple(logs),
+            serves=await self._served(partition.leader),
+        )
 
     async def close(self) -> None:
         """End every connection."""
@@ -111,32 +106,10 @@ class PartitionProbe:
         self._read_to[path] = at
 
     def _replay(self, batch: Any) -> None:
-        before = self.partition
         header = batch.header
         self.image, _ = replay_batch(
             self.image, batch.records, header.last_offset, header.leader_epoch
         )
-        state = self.partition
-        if before is not None and state is not None:
-            what = difference(before, state)
-            if what:
-                self.changes.append(what)
-
-    # Cuts, from what the brokers log.
-
-    def _read_logs(self) -> None:
-        for broker, path in self.machines.logs.items():
-            at = self._read_to.get(path, 0)
-            if not path.exists():  # it was never started
-                continue
-            with path.open("rb") as file:
-                file.seek(at)
-                lines = file.read().split(b"\n")
-            self._read_to[path] = at + sum(len(line) + 1 for line in lines[:-1])
-            for line in lines[:-1]:
-                found = CUT.search(line.decode(errors="replace"))
-                if found is not None and found["partition"] == "{}-{}".format(*self.place):
-                    self.cuts.append(cut(broker, int(found["before"]), int(found["after"])))
 
     # Logs and service, over the wire.
 
