@@ -109,7 +109,7 @@ def test_processes_are_at_rest_where_every_replica_is(outcome):
     assert not is_at_rest(outcome, WHOLE, replace(mirrored, isr=frozenset({2})))
 
 
-@pytest.mark.parametrize("name", ("rack-loss", "object-store-down", "rolling-restart"))
+@pytest.mark.parametrize("name", ["rack-loss", "object-store-down", "rolling-restart"])
 def test_each_shipped_rehearsal_has_a_row_a_moment(name):
     plan = read(text_of(name) or "", name)
     outcome = rehearsed(plan)
