@@ -250,7 +250,7 @@ MUTANTS = (
         name="log-closed-without-records-counts-as-named",
         rule="a log closed in order without records has no name until that is synced",
         module="anabranch.core.log.recovery",
-        old="log.is_named = clean and log.flushed_offset > log.start_offset",
+        old="log.is_named = clean and log.flushed_offset > log.local_start_offset",
         new="log.is_named = clean",
         seed=24015234,
         caught_by="L5",

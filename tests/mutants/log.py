@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import NO_SCHEDULE, Mutant
 
 COMPACTED_TESTS = "tests/core/replication/test_compacted_logs.py"
+LOCAL_START_TESTS = "tests/core/log/test_local_start.py"
 HISTORIES_TESTS = "tests/core/log/test_histories.py"
 RECOVERY = "anabranch.core.log.recovery"
 
@@ -68,6 +69,33 @@ MUTANTS = (
         caught_by=f"{HISTORIES_TESTS}::test_a_table_older_than_the_log_gives_way_to_the_batches",
     ),
     Mutant(
+        name="drops-what-was-not-copied",
+        rule="a segment leaves the local disk only when another store holds it",
+        module="anabranch.core.log.truncation",
+        old="may_go = not config.has_remote or end_offset <= log.remote_end_offset",
+        new="may_go = True",
+        seed=NO_SCHEDULE,
+        caught_by=f"{LOCAL_START_TESTS}::test_only_what_another_store_holds_leaves_the_disk",
+    ),
+    Mutant(
+        name="log-start-that-no-file-tells",
+        rule="local segments go only when a checkpoint has the start of the whole log",
+        module="anabranch.core.log.truncation",
+        old="if config.has_remote and log.noted_start_offset < min(log.start_offset, end_offset):",
+        new="if False:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{LOCAL_START_TESTS}::test_segments_stay_until_a_checkpoint_has_the_log_start",
+    ),
+    Mutant(
+        name="local-retention-raises-the-log-start",
+        rule="what another store holds can be read after it left the local disk",
+        module="anabranch.core.log.truncation",
+        old="    if log.config.has_remote:\n        _raise_local_start(log, first_kept)",
+        new="    if False:\n        _raise_local_start(log, first_kept)",
+        seed=NO_SCHEDULE,
+        caught_by=f"{LOCAL_START_TESTS}::test_only_what_another_store_holds_leaves_the_disk",
+    ),
+    Mutant(
         name="deleted-batches-override-the-table",
         rule="batches before a log's start say nothing against an epoch table that was cut there",
         module="anabranch.core.log.epochs",
@@ -101,7 +129,7 @@ MUTANTS = (
         name="rebuilt-table-begins-behind-a-gap",
         rule="a rebuilt epoch table gives a gap at the log's start to the epoch behind it",
         module=RECOVERY,
-        old="        if not has_table:\n            log.epochs.reach_back(log.start_offset)\n",
+        old="        if not has_table:\n            log.epochs.reach_back(log.local_start_offset)\n",
         new="",
         seed=NO_SCHEDULE,
         caught_by=f"{HISTORIES_TESTS}"

@@ -12,6 +12,7 @@ from tests.mutants.mutant import NO_SCHEDULE, Mutant
 BEYOND = "tests/core/replication/test_out_of_range.py"
 COMPACTED_TESTS = "tests/core/replication/test_compacted_logs.py"
 DATA_PATH_TESTS = "tests/core/diskless/test_data_path.py"
+LOCAL_START = "tests/core/replication/test_local_start.py"
 DROPPED = "tests/core/replication/test_dropped_transactions.py"
 FETCH = "anabranch.core.api.fetch_pass"
 FOLLOWERS = "anabranch.core.api.fetch_followers"
@@ -128,8 +129,8 @@ MUTANTS = (
         name="follower-believes-beyond-its-end",
         rule="a follower's high watermark never exceeds the end of its log",
         module=REPLICA,
-        old="end = max(min(leader_high_watermark, log.end_offset), log.start_offset)",
-        new="end = max(leader_high_watermark, log.start_offset)",
+        old="end = max(min(leader_high_watermark, log.end_offset), log.local_start_offset)",
+        new="end = max(leader_high_watermark, log.local_start_offset)",
         seed=2,
         caught_by="L1",
     ),
@@ -270,7 +271,7 @@ MUTANTS = (
         name="copy-without-history-keeps-its-start",
         rule="a log without records and epochs begins where its leader's log does",
         module=FOLLOWING,
-        old="        if self.knows_start or not 0 < log.start_offset == log.end_offset:\n",
+        old="        if self.knows_start or not 0 < log.local_start_offset == log.end_offset:\n",
         new="        if True:\n",
         seed=175_039_000_713,
         caught_by="L3",
@@ -300,7 +301,7 @@ MUTANTS = (
         name="deleted-tail-keeps-its-producers",
         rule="a log whose leader has deleted everything keeps no producers of an uncommitted tail",
         module=FOLLOWING,
-        old="            self._begin_at(log.end_offset)\n        if answer.records:\n",
+        old="            self._begin_at(log.end_offset, log.end_offset)\n        if answer.records:\n",
         new="            pass\n        if answer.records:\n",
         seed=NO_SCHEDULE,
         caught_by="tests/core/replication/test_deleted_histories.py"
@@ -319,10 +320,30 @@ MUTANTS = (
         name="out-of-range-follower-waits",
         rule="a follower starts over if its log ends before its leader's log begins",
         module=FOLLOWING,
-        old="        self._begin_at(answer.log_start_offset)\n        return Next.FETCH",
+        old="        self._begin_at(max(local_start, answer.log_start_offset), "
+        "answer.log_start_offset)\n        return Next.FETCH",
         new="        return Next.LATER",
         seed=NO_SCHEDULE,
         caught_by=f"{DROPPED}::test_what_is_dropped_leaves_nothing_behind[wcw]",
+    ),
+    Mutant(
+        name="follower-begins-in-remote-storage",
+        rule="a follower whose leader has only a later part on its disk begins there",
+        module=FOLLOWING,
+        old="self._begin_at(max(local_start, answer.log_start_offset), answer",
+        new="self._begin_at(answer.log_start_offset, answer",
+        seed=NO_SCHEDULE,
+        caught_by=f"{LOCAL_START}::test_a_new_follower_begins_where_its_leader_s_disk_does",
+    ),
+    Mutant(
+        name="follower-forgets-the-remote-part",
+        rule="a copy that begins in the middle keeps the start of the whole log",
+        module=FOLLOWING,
+        old="self._begin_at(max(local_start, answer.log_start_offset), answer.log_start_offset)",
+        new="self._begin_at(max(local_start, answer.log_start_offset), "
+        "max(local_start, answer.log_start_offset))",
+        seed=NO_SCHEDULE,
+        caught_by=f"{LOCAL_START}::test_a_new_follower_begins_where_its_leader_s_disk_does",
     ),
     Mutant(
         name="answer-drops-an-eligible-member",

@@ -81,7 +81,18 @@ class Partition(Protocol):
 
     @property
     def start_offset(self) -> int:
-        """The first offset that can be read."""
+        """The first offset that can be read, wherever its record lies."""
+
+    @property
+    def local_start_offset(self) -> int:
+        """The first offset that lies on this node's disk, from which followers copy. It is later
+        than `start_offset` only where another store holds what is older."""
+        return self.start_offset
+
+    @property
+    def remote_end_offset(self) -> int:
+        """Where what another store holds ends (exclusive); 0 when it holds nothing."""
+        return 0
 
     @property
     def end_offset(self) -> int:

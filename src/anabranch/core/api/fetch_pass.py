@@ -40,6 +40,7 @@ from anabranch.core.wire.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
+from anabranch.core.wire.own_fields import LocalStart, tagged
 
 if TYPE_CHECKING:
     from anabranch.core.replication.replica import Replica
@@ -343,6 +344,9 @@ class Fetch:
             answer = refused(wanted.index, error.code, self.reading.request.version)
             if replica is not None and self.is_follower:
                 answer.log_start_offset = replica.start_offset
+                if replica.local_start_offset > replica.start_offset:
+                    local_start = LocalStart(offset=replica.local_start_offset)
+                    answer.unknown_tagged_fields = tagged(local_start)
             return answer
         except StorageFault as fault:
             if replica is not None:
@@ -363,9 +367,11 @@ class Fetch:
         if diverging is None:
             if offset > replica.end_offset:
                 self.check_certain(replica)
-            if not replica.start_offset <= offset <= replica.end_offset:
+            if not replica.local_start_offset <= offset <= replica.end_offset:
                 replica.know(self.since)
-            replica.check_offset(offset)
+                replica.check_offset(offset)
+                if self.is_follower:  # followers copy what their leader has on its disk
+                    raise ApiError(ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE)
             if self.is_follower and not self.is_noted:
                 self.note_follower(hosted(replica), wanted)
             elif offset > replica.high_watermark and not replica.is_leader:

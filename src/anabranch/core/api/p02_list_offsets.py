@@ -16,7 +16,7 @@ Skipped: tiered storage, so that earliest local is earliest.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, cast
 
 from anabranch.core.access.authorize import Operation, ResourceType, topic_allowed
@@ -55,6 +55,13 @@ MOST_FAR_BYTES = 8 << 20
 
 Found = tuple[int, int, int]
 """Timestamp, offset, leader epoch."""
+
+_PLACES: dict[int, Callable[[Partition], int]] = {
+    EARLIEST: lambda partition: partition.start_offset,
+    EARLIEST_LOCAL: lambda partition: partition.local_start_offset,
+    LATEST_TIERED: lambda partition: partition.remote_end_offset - 1,
+}
+"""Special timestamps that stand for an offset of which no record need be known; -1 for none."""
 
 
 def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
@@ -149,10 +156,9 @@ def _find(partition: Partition, timestamp: int, isolation_level: int | None, sin
         if lagging:
             raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE)
         return -1, end, partition.leader_epoch
-    if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return -1, partition.start_offset, partition.epoch_of(partition.start_offset)
-    if timestamp == LATEST_TIERED:
-        return _UNKNOWN
+    if timestamp in _PLACES:
+        offset = _PLACES[timestamp](partition)
+        return (-1, offset, partition.epoch_of(offset)) if offset >= 0 else _UNKNOWN
     if timestamp == MAX_TIMESTAMP:
         record = partition.max_timestamp_offset(since)
     else:

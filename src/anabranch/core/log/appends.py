@@ -94,8 +94,8 @@ def as_follower(log: LogState, records: Buffer, now_ms: int) -> AppendResult:
     first ones were deleted."""
     if log.fault is not None:
         raise log.fault
-    view, begins_log = memoryview(records), log.end_offset == log.start_offset
-    log_start = log.start_offset
+    view, begins_log = memoryview(records), log.end_offset == log.local_start_offset
+    log_start = log.local_start_offset
     entries = [
         (position, header, header.base_offset, header.newest_timestamp)
         for position, header in validation.check_copied(view, log.end_offset, log.topic_partition)

@@ -43,8 +43,8 @@ def dirt(log: LogState, *, now_ms: int, high_watermark: int, first_dirty_offset:
     above the last stable offset, or younger than `min.compaction.lag.ms`.
     """
     first = first_dirty_offset
-    if not log.start_offset <= first <= log.end_offset:
-        first = log.start_offset
+    if not log.local_start_offset <= first <= log.end_offset:
+        first = log.local_start_offset
     limit = min(log.last_stable_offset(high_watermark), log.decided_offset)
     lag_ms = log.config.min_compaction_lag_ms
     clean_bytes = dirty_bytes = 0

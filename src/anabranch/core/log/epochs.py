@@ -108,6 +108,20 @@ class LeaderEpochs:
             return
         self.entries = [(self.entries[first][0], start_offset), *self.entries[first + 1 :]]
 
+    def precede(self, earlier: LeaderEpochs, offset: int) -> None:
+        """Take over what another table says of the log before `offset`, where this one begins."""
+        first = self.entries[0] if self.entries else (ALL_SAVED, ALL_SAVED)
+        known = [
+            entry
+            for entry in earlier.entries
+            if entry[1] < min(offset, first[1]) and entry[0] <= first[0]
+        ]
+        if known and known[-1][0] == first[0]:
+            self.entries.pop(0)
+        if known:
+            self.entries = known + self.entries
+            self._changed(known[0][1])
+
     def reach_back(self, start_offset: int) -> None:
         """In a table made from batches alone: what is missing at the log's start was of the first
         epoch that they tell of.

@@ -75,9 +75,9 @@ class FutureLog:
         SourceFailed, StorageFault for the copy's folder."""
         source, log = self.source, self.log
         log.config = source.config
-        if self._cuts != source.cuts or log.end_offset < source.start_offset:
+        if self._cuts != source.cuts or log.end_offset < source.local_start_offset:
             self._begin(now_ms)
-        offset = max(log.end_offset, source.start_offset)
+        offset = max(log.end_offset, source.local_start_offset)
         batches = self._read(offset, most_bytes)
         if batches:
             log.append_as_follower(batches, now_ms=now_ms)
@@ -86,8 +86,9 @@ class FutureLog:
     def _begin(self, now_ms: int) -> None:
         """Where the log begins now, which may be within a batch; what was copied is dropped."""
         source, log = self.source, self.log
-        first = self._read(source.start_offset, 0)
-        log.truncate_fully(read_header(first).base_offset if first else source.end_offset)
+        first = self._read(source.local_start_offset, 0)
+        begin = read_header(first).base_offset if first else source.end_offset
+        log.truncate_fully(begin, source.start_offset)
         log.remove_deleted_files(now_ms + log.config.file_delete_delay_ms)
         self._cuts = source.cuts
 
@@ -112,6 +113,8 @@ class FutureLog:
         if source.epochs.latest > copied.epochs.latest:
             copied.assign_leader_epoch(source.epochs.latest)  # it has no record yet
         copied.delete_records_before(source.start_offset)
+        if source.start_offset < source.local_start_offset:
+            copied.epochs.precede(source.epochs, copied.local_start_offset)
         close_cleanly(copied)
         log = self.target.adopt_future(copied, unique=unique, now_ms=now_ms)
         try:
@@ -121,6 +124,7 @@ class FutureLog:
             raise SourceFailed(fault) from fault
         log.producers = source.producers
         log.compacted_to = source.compacted_to
+        log.remote_end_offset = source.remote_end_offset
         try:
             self.origin.settle_names()
         except StorageFault as fault:

@@ -35,7 +35,13 @@ from anabranch.core.log.files import Files, Syncable
 from anabranch.core.log.lookup import AbortedTransaction, TimestampOffset
 from anabranch.core.log.reader import read_batches
 from anabranch.core.log.segment import IndexCache, Segment
-from anabranch.core.log.state import LogState, Recovery, ShorterFirst, keep_checkpoints
+from anabranch.core.log.state import (
+    NOT_NOTED,
+    LogState,
+    Recovery,
+    ShorterFirst,
+    keep_checkpoints,
+)
 from anabranch.core.log.sync_round import close_cleanly
 from anabranch.core.types import Buffer, Loan, Offset, Piece, TopicId, TopicPartition
 
@@ -79,7 +85,7 @@ class Log(LogState):
         *,
         now_ms: int,
         recovery_point: int = 0,
-        log_start_offset: int = 0,
+        log_start_offset: int = NOT_NOTED,
         clean: bool = False,
         clean_point: int = 0,
         index_cache: IndexCache | None = None,
@@ -155,12 +161,8 @@ class Log(LogState):
         if self.fault is not None:
             raise self.fault
         end_offset = self.end_offset
-        if not self.start_offset <= offset <= end_offset:
-            raise ApiError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"Offset {offset} of {self.topic_partition} is not within "
-                f"[{self.start_offset}, {end_offset}].",
-            )
+        if not self.local_start_offset <= offset <= end_offset:
+            raise self._out_of_range(offset)
         if offset == end_offset:
             if self.active is not None:
                 self.remember(offset, self.active, self.active.size)
@@ -174,6 +176,19 @@ class Log(LogState):
             if found is not None:
                 return found
         return b""
+
+    def _out_of_range(self, offset: int) -> ApiError:
+        if self.start_offset <= offset < self.local_start_offset:
+            return ApiError(
+                ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE,
+                f"Offset {offset} of {self.topic_partition} is in remote storage; the local log "
+                f"starts at {self.local_start_offset}.",
+            )
+        return ApiError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"Offset {offset} of {self.topic_partition} is not within "
+            f"[{self.start_offset}, {self.end_offset}].",
+        )
 
     def aborted_transactions(
         self, first: int, upto: int, *, blocking: bool = True
@@ -205,9 +220,10 @@ class Log(LogState):
         """Cut every batch that ends at or after `offset`; the new end, on stable storage."""
         return truncation.truncate_to(self, offset)
 
-    def truncate_fully(self, offset: int) -> None:
-        """Drop everything and go on at `offset`: the leader's log starts there."""
-        truncation.truncate_fully(self, offset)
+    def truncate_fully(self, offset: int, start_offset: int | None = None) -> None:
+        """Drop everything and go on at `offset`, where the leader's local log starts. The whole log
+        begins there too, or earlier, at `start_offset`."""
+        truncation.truncate_fully(self, offset, start_offset)
 
     def delete_records_before(self, offset: int) -> None:
         """Raise the log start (DeleteRecords); segments that lie before it go with the next
@@ -264,6 +280,7 @@ class Log(LogState):
         """Figures for people and metrics."""
         return {
             "start_offset": self.start_offset,
+            "local_start_offset": self.local_start_offset,
             "end_offset": self.end_offset,
             "flushed_offset": self.flushed_offset,
             "size_bytes": self.size_bytes,

@@ -32,6 +32,7 @@ from anabranch.core.log.files import LONGEST_NAME_BYTES, Files
 from anabranch.core.log.log import Log
 from anabranch.core.log.room import Room
 from anabranch.core.log.segment import IndexCache
+from anabranch.core.log.state import NOT_NOTED
 from anabranch.core.log.sync_round import ClosingRound, closing_round
 from anabranch.core.types import TopicId, TopicPartition
 
@@ -176,12 +177,13 @@ class LogFolder:
             config,
             now_ms=now_ms,
             recovery_point=self._recovery_points.get(key, 0),
-            log_start_offset=self._log_starts.get(key, 0),
+            log_start_offset=self._log_starts.get(key, NOT_NOTED),
             clean=self.clean,
             clean_point=self.clean_points.get(key, 0),
             index_cache=self.index_cache,
             shorter_first=self._shorter_first,
         )
+        log.noted_start_offset = self._log_starts.get(key, 0)
         log.room = self.room
         self._distrust(key, log.end_offset)
         self._lower_high_watermark(key, log.end_offset)
@@ -294,6 +296,9 @@ class LogFolder:
         key, place = copied.topic_partition, f"{self.path}/{copied.topic_partition}"
         try:
             copied.close(clean=False)
+            if copied.config.has_remote:
+                self._log_starts = {**self._log_starts, key: copied.start_offset}
+                self._write(LOG_STARTS, self._log_starts)
             self.files.rename(copied.folder, place)
             self.files.sync_dir(self.path)
             log = Log.open(
@@ -316,6 +321,7 @@ class LogFolder:
                 self.delete_log(key, unique=unique, now_ms=now_ms)
             raise
         log.room = self.room
+        log.noted_start_offset = self._log_starts.get(key, 0)
         self._deleted.discard(key)
         self.logs[key] = log
         return log
@@ -363,7 +369,8 @@ class LogFolder:
         starts.update(
             (key, log.start_offset)
             for key, log in self.logs.items()
-            if log.segments and log.start_offset > log.segments[0].base_offset
+            if log.segments
+            and (log.config.has_remote or log.start_offset > log.segments[0].base_offset)
         )
         if points != self._recovery_points:
             self._write(RECOVERY_POINTS, points)
@@ -371,6 +378,9 @@ class LogFolder:
         if starts != self._log_starts:
             self._write(LOG_STARTS, starts)
             self._log_starts = starts
+        for key, offset in starts.items():
+            if key in self.logs:
+                self.logs[key].noted_start_offset = offset
         self._deleted.intersection_update(self.clean_points)  # no other checkpoint names the rest
 
     def _kept(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:

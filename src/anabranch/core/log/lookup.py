@@ -38,10 +38,10 @@ class TimestampOffset(NamedTuple):
 
 
 def offset_for_timestamp(log: LogState, timestamp: int, upto: int) -> TimestampOffset | None:
-    """The first record at or after the log start, before `upto`, that is not older."""
+    """The first local record, before `upto`, that is not older."""
     if log.fault is not None:
         raise log.fault
-    for segment in log.segments[max(0, log.segment_index(log.start_offset)) :]:
+    for segment in log.segments[max(0, log.segment_index(log.local_start_offset)) :]:
         if newest_timestamp(log, segment) >= timestamp:
             found = _first_not_older(log, segment, timestamp)
             if found is not None:
@@ -82,11 +82,11 @@ def newest_timestamp(log: LogState, segment: Segment) -> int:
 def _first_not_older(log: LogState, segment: Segment, timestamp: int) -> TimestampOffset | None:
     have_indexes(log, segment)
     relative = log.time_index(segment).offset_before(timestamp)
-    relative = max(relative, log.start_offset - segment.base_offset)
+    relative = max(relative, log.local_start_offset - segment.base_offset)
     position = log.offset_index(segment).position_before(relative)
     for at, header in _headers(log, segment, position):
-        if header.max_timestamp >= timestamp and header.last_offset >= log.start_offset:
-            found = _record(segment, at, header, timestamp, log.start_offset)
+        if header.max_timestamp >= timestamp and header.last_offset >= log.local_start_offset:
+            found = _record(segment, at, header, timestamp, log.local_start_offset)
             if found is not None:
                 return found
     return None

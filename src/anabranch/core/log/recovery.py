@@ -41,7 +41,7 @@ from anabranch.core.log.segment import (
 )
 from anabranch.core.log.segment_roll import close_segment, roll
 from anabranch.core.log.side_files import remove_stray_snapshots, save_epochs
-from anabranch.core.log.state import LogState
+from anabranch.core.log.state import NOT_NOTED, LogState
 from anabranch.core.wire.batch import BATCH_OVERHEAD, BatchHeader
 
 FAR_OFFSETS = INT32_MAX // 2
@@ -91,9 +91,11 @@ def load(
     _find_segments(log, names, now_ms)
     epochs_known = _load_epochs(log, names)
     has_table = bool(log.epochs.entries)
-    log.start_offset = log_start_offset
+    log.start_offset = log.local_start_offset = max(log_start_offset, 0)
     if log.segments:
-        log.start_offset = max(log_start_offset, log.segments[0].base_offset)
+        log.local_start_offset = max(log_start_offset, log.segments[0].base_offset)
+        if log_start_offset == NOT_NOTED or not log.config.has_remote:
+            log.start_offset = log.local_start_offset
         if not (clean and _open_clean(log, names, opening, epochs_known)):
             _recover(log, names, opening, epochs_known=epochs_known)
         remove_stray_snapshots(log, names)
@@ -108,10 +110,10 @@ def load(
         log.epochs.cut_end(log.end_offset)
         log.epochs.cut_start(log.start_offset)
         if not has_table:
-            log.epochs.reach_back(log.start_offset)
+            log.epochs.reach_back(log.local_start_offset)
     log.names_unsynced = log.epochs.unsynced = not clean
     # A round that covers records covers the name; a log without any was closed without a round.
-    log.is_named = clean and log.flushed_offset > log.start_offset
+    log.is_named = clean and log.flushed_offset > log.local_start_offset
     if opening.is_unsure:
         _write_again_beside(log, names)
     elif MARK in names:
@@ -339,8 +341,9 @@ def _accept(
     _note(log, segment, position, header)
     if segment.first_timestamp < 0:
         segment.first_timestamp = header.max_timestamp
-    is_first = position == 0 and segment is log.segments[0] and log.end_offset == log.start_offset
-    begin = log.start_offset if is_first else header.base_offset
+    start_offset = log.local_start_offset
+    is_first = position == 0 and segment is log.segments[0] and log.end_offset == start_offset
+    begin = start_offset if is_first else header.base_offset
     log.epochs.found(header.leader_epoch, header.base_offset, begin, log.start_offset)
     if header.producer_id >= 0:
         entry: AbortedRange | None = note_in_file(log.producers, segment, position, header)
@@ -362,7 +365,7 @@ def _cut(log: LogState, segment: Segment, bad: BadBatch, opening: _Opening) -> N
 
 def _promised(log: LogState, opening: _Opening) -> int:
     """The offset up to which bytes were synced and are still wanted."""
-    return opening.recovery_point if log.start_offset < opening.recovery_point else 0
+    return opening.recovery_point if log.local_start_offset < opening.recovery_point else 0
 
 
 def _drop_segments(log: LogState, index: int, opening: _Opening) -> None:
@@ -387,7 +390,7 @@ def _remove_snapshots_after(log: LogState, names: list[str], base_offset: int) -
 
 def _check_length(log: LogState, opening: _Opening) -> None:
     """A log that is shorter than what was synced is not opened."""
-    if log.end_offset < log.start_offset:
+    if log.end_offset < log.local_start_offset:
         _start_over(log, opening)
     if log.end_offset < opening.recovery_point:
         segment = log.active or Segment(log.files, log.folder, log.end_offset, opening.now_ms)
@@ -401,10 +404,10 @@ def _check_length(log: LogState, opening: _Opening) -> None:
 def _start_over(log: LogState, opening: _Opening) -> None:
     """Everything that was left lies before the log start: go on there."""
     _drop_segments(log, 0, opening)
-    log.end_offset = log.start_offset
+    log.end_offset = log.local_start_offset
     log.epochs.forget()
     log.aborted.clear()
     log.active = None
-    if log.start_offset > 0:
+    if log.end_offset > 0:
         roll(log, opening.now_ms)
         log.files.sync_dir(log.folder)  # from now on its name alone may say where the log starts

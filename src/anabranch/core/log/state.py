@@ -23,6 +23,8 @@ from anabranch.core.log.scan import BadBatch
 from anabranch.core.log.segment import IndexCache, Segment
 from anabranch.core.types import TopicId, TopicPartition
 
+NOT_NOTED = -1
+"""No checkpoint has the log start: it is where the first segment begins."""
 HINTS_KEPT = 64  # readers of one partition that are each found without a search
 
 ShorterFirst: TypeAlias = Callable[[TopicPartition, int], None]
@@ -44,6 +46,9 @@ class Recovery(NamedTuple):
 class LogState:
     """What a log is: its files, and what is known of them.
 
+    `start_offset` is where the log begins for its readers. `local_start_offset` is the first offset
+    that lies here: where `config.has_remote`, what is older may be in another store, which holds
+    everything before `remote_end_offset`; elsewhere both starts are equal.
     `end_offset` is the next offset; `flushed_offset` is the recovery point: everything before it
     was synced. `decided_offset` is where the first transaction began that is open there, or the
     same: no power cut undoes what was decided of records before it. `fault`, once set, is raised by
@@ -69,12 +74,15 @@ class LogState:
         "index_cache",
         "is_marked",
         "is_named",
+        "local_start_offset",
         "lost_indexes",
         "lost_offsets",
         "names_syncing",
         "names_unsynced",
+        "noted_start_offset",
         "producers",
         "recovery",
+        "remote_end_offset",
         "replaced",
         "room",
         "segments",
@@ -108,7 +116,11 @@ class LogState:
         self.shorter_first = shorter_first
         self.segments: list[Segment] = []
         self.active: Segment | None = None
-        self.start_offset = self.end_offset = self.flushed_offset = self.sync_ceiling = 0
+        self.start_offset = self.local_start_offset = self.end_offset = 0
+        self.remote_end_offset = self.flushed_offset = self.sync_ceiling = 0
+        self.noted_start_offset = 0
+        """The log start that a checkpoint has. Where another store holds the older part, no file's
+        name tells it."""
         self.decided_offset = self.decided_ceiling = 0
         self.size_bytes = 0
         self.replaced: list[Segment] = []

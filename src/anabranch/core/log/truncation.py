@@ -46,8 +46,8 @@ def truncate_to(log: LogState, offset: int) -> Offset:
     if offset >= log.end_offset:
         log.epochs.cut_end(log.end_offset)  # one that was given, and never written in
         return Offset(log.end_offset)
-    if offset < log.start_offset or log.segment_index(offset) < 0:
-        truncate_fully(log, offset)
+    if offset < log.local_start_offset or log.segment_index(offset) < 0:
+        truncate_fully(log, offset, log.start_offset)
         return Offset(log.end_offset)
     try:
         _cut_end(log, offset)
@@ -69,8 +69,8 @@ def _cut_end(log: LogState, offset: int) -> None:
         segment = log.segments[index]
         position = segment.size
     end_offset = _end_before(log, segment, position)
-    if end_offset < log.start_offset:  # the log starts within the batch that goes
-        truncate_fully(log, log.start_offset)
+    if end_offset < log.local_start_offset:  # the log starts within the batch that goes
+        truncate_fully(log, log.local_start_offset, log.start_offset)
         return
     aborted = [each for each in aborted_ranges(log, segment) if each.last_offset < end_offset]
     log.shorter_first(log.topic_partition, end_offset)
@@ -152,18 +152,23 @@ def _set_end(log: LogState, end_offset: int) -> None:
     log.end_offset = end_offset
     log.cuts += 1
     log.compacted_to = min(log.compacted_to, end_offset)
+    log.remote_end_offset = min(log.remote_end_offset, end_offset)
     log.flushed_offset = min(log.flushed_offset, end_offset)
     log.sync_ceiling = min(log.sync_ceiling, end_offset)
     log.hints.clear()
 
 
-def truncate_fully(log: LogState, offset: int) -> None:
-    """Drop every batch and go on at `offset`, which then counts as synced."""
+def truncate_fully(log: LogState, offset: int, start_offset: int | None = None) -> None:
+    """Drop every batch and go on at `offset`, which then counts as synced. The whole log begins
+    there too, or earlier: at `start_offset`, which then outlives a crash on the way."""
     if log.fault is not None:
         raise log.fault
+    start_offset = offset if start_offset is None else min(start_offset, offset)
     sync_whose(log)
     _end_swap(log)
-    log.shorter_first(log.topic_partition, 0)
+    kept_start = start_offset if log.config.has_remote else 0
+    log.shorter_first(log.topic_partition, kept_start)
+    log.noted_start_offset = min(log.noted_start_offset, kept_start)
     log.epochs.forget()
     _save_epochs(log)
     while log.segments:
@@ -177,7 +182,7 @@ def truncate_fully(log: LogState, offset: int) -> None:
     _set_end(log, offset)
     log.flushed_offset = log.sync_ceiling = offset
     log.decided_offset = log.decided_ceiling = offset
-    log.start_offset = offset
+    log.start_offset, log.local_start_offset = start_offset, offset
     log.compacted_to = 0
     log.cuts += 1
     _drop_snapshots(log, lambda _taken: True)
@@ -219,17 +224,24 @@ def raise_start(log: LogState, offset: int) -> None:
             f"Cannot delete records of {log.topic_partition} before {offset}: the log ends at "
             f"{log.end_offset}.",
         )
+    _raise_local_start(log, offset)
     if offset > log.start_offset:
-        if offset == log.end_offset:
-            with suppress(DiskFull):  # no batch is left that tells which epoch was the last
-                save_epochs_before(log, offset)
         log.start_offset = offset
         log.epochs.cut_start(offset)
 
 
+def _raise_local_start(log: LogState, offset: int) -> None:
+    if offset > log.local_start_offset:
+        if offset == log.end_offset:
+            with suppress(DiskFull):  # no batch is left that tells which epoch was the last
+                save_epochs_before(log, offset)
+        log.local_start_offset = offset
+
+
 def apply_retention(log: LogState, now_ms: int, high_watermark: int) -> list[str]:
-    """Drop the oldest segments that are expired; the paths that will be removed later. Raises
-    ColdRead where an index has to be made again to tell."""
+    """Drop the oldest segments that are expired here; the paths that will be removed later. The log
+    goes on where they ended, but for what another store holds of them. Raises ColdRead where an
+    index has to be made again to tell."""
     if log.fault is not None or not log.segments:
         return []
     doomed = _expired(log, now_ms, high_watermark)
@@ -237,7 +249,11 @@ def apply_retention(log: LogState, now_ms: int, high_watermark: int) -> list[str
         return []
     if len(doomed) == len(log.segments):
         roll(log, now_ms)
-    raise_start(log, log.segments[len(doomed)].base_offset)
+    first_kept = log.segments[len(doomed)].base_offset
+    if log.config.has_remote:
+        _raise_local_start(log, first_kept)
+    else:
+        raise_start(log, first_kept)
     paths: list[str] = []
     for segment in doomed:
         # What stays must outlive what goes, and no younger segment may go first.
@@ -249,29 +265,37 @@ def apply_retention(log: LogState, now_ms: int, high_watermark: int) -> list[str
 
 
 def _expired(log: LogState, now_ms: int, high_watermark: int) -> list[Segment]:
-    """The leading segments that are too old, too much or before the log start, and replicated."""
+    """The leading segments that are too old, too much or before the log start, and replicated.
+    Where another store holds the older part, only what is there, or before the log start, may
+    go; and only when a checkpoint has the log start, which the segments' names told so far."""
     config, expired = log.config, []
-    excess = log.size_bytes - config.retention_bytes if config.retention_bytes >= 0 else 0
+    longest_ms, most_bytes = config.local_retention
+    excess = log.size_bytes - most_bytes if most_bytes >= 0 else 0
     for segment in log.segments:
         end_offset = log.end_of(segment)
         if end_offset > high_watermark or (segment is log.active and segment.size == 0):
             break
+        if config.has_remote and log.noted_start_offset < min(log.start_offset, end_offset):
+            break
         before_start = end_offset <= log.start_offset and segment is not log.active
-        too_much = config.deletes and config.retention_bytes >= 0 and excess >= segment.size
-        if not (before_start or too_much or _too_old(log, segment, now_ms)):
+        may_go = not config.has_remote or end_offset <= log.remote_end_offset
+        too_much = may_go and config.deletes and most_bytes >= 0 and excess >= segment.size
+        if not (
+            before_start or too_much or (may_go and _too_old(log, segment, now_ms, longest_ms))
+        ):
             break
         excess -= segment.size
         expired.append(segment)
     return expired
 
 
-def _too_old(log: LogState, segment: Segment, now_ms: int) -> bool:
-    if not log.config.deletes or log.config.retention_ms < 0:
+def _too_old(log: LogState, segment: Segment, now_ms: int, longest_ms: int) -> bool:
+    if not log.config.deletes or longest_ms < 0:
         return False
     newest = newest_timestamp(log, segment)
     if newest < 0:
         newest = log.files.modified_ms(segment.stem + LOG)
-    return now_ms - newest > log.config.retention_ms
+    return now_ms - newest > longest_ms
 
 
 def _drop(log: LogState, segment: Segment, now_ms: int) -> list[str]:

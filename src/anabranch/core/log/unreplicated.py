@@ -38,7 +38,7 @@ def recall_unreplicated(log: LogState, high_watermark: int) -> None:
     try:
         producers.unreplicated = deque(_ended_from(log, high_watermark))
     except (BadBatch, ProtocolError, StorageFault):  # a reader of it will say so
-        producers.unreplicated = deque([(log.start_offset, log.end_offset - 1)])
+        producers.unreplicated = deque([(log.local_start_offset, log.end_offset - 1)])
 
 
 def _ended_from(log: LogState, high_watermark: int) -> list[tuple[int, int]]:

@@ -6,9 +6,9 @@ and nowhere else; never to the high watermark, and not at all when the log knows
 than the metadata does. The one exception: a copy that was left behind is cut to where its first
 open transaction begins, when compaction may have taken that transaction's marker from the leader's
 log meanwhile. When the leader's log begins after this one ends (or this one is empty, or has no
-history), the copy begins anew at the leader's start; also a log of which compaction took records
-and committed ones are to be cut, and one that the leader has deleted whole and that may hold what
-was never committed.
+history), the copy begins anew where the leader's disk does; also a log of which compaction took
+records and committed ones are to be cut, and one that the leader has deleted whole and that may
+hold what was never committed.
 Source: KIP-101, KIP-279, KIP-320, KIP-595 (the epoch rides on the fetch). Not here: sessions and
 sending (`fetcher`).
 """
@@ -22,6 +22,7 @@ from anabranch.core.errors import ApiError, ErrorCode, ProtocolError
 from anabranch.core.log.holes import may_have_holes
 from anabranch.core.wire.batch import walk
 from anabranch.core.wire.messages.fetch import FetchPartition
+from anabranch.core.wire.own_fields import LocalStart, untagged
 
 if TYPE_CHECKING:
     from anabranch.core.log.log import Log
@@ -52,6 +53,10 @@ _PASSING = frozenset(
     }
 )
 """What a leader answers while it and this broker do not know the same metadata yet."""
+
+
+_BEGINS_LATER = (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE)
+"""What a leader answers that has no such offset, or has it in another store."""
 
 
 class Next(Enum):
@@ -155,9 +160,9 @@ class FollowedPartition:
             self._part(truncation_offset(log, diverging.epoch, diverging.end_offset))
             return Next.FETCH
         if has_no_history:
-            self._begin_at(0)
+            self._begin_at(0, 0)
         if self._cannot_be_compared(answer.log_start_offset):
-            self._begin_at(log.end_offset)
+            self._begin_at(log.end_offset, log.end_offset)
         if answer.records:
             if log.end_offset == answer.log_start_offset:  # the leader has nothing of this log
                 replica.copied(answer.high_watermark, answer.log_start_offset)
@@ -189,7 +194,7 @@ class FollowedPartition:
         replica, log = self.replica, self.replica.log
         relied_on = max(replica.high_watermark, log.compacted_to)  # the first may be an older one
         if log.config.compacted and offset < relied_on and may_have_holes(log, offset):
-            self._begin_at(log.start_offset)
+            self._begin_at(log.local_start_offset, log.start_offset)
             return
         try:
             log.truncate_to(offset)
@@ -244,8 +249,8 @@ class FollowedPartition:
         superseded by what goes."""
         replica, log = self.replica, self.replica.log
         self.reached = log.end_offset
-        if offset <= log.start_offset:
-            self._begin_at(log.start_offset)
+        if offset <= log.local_start_offset:
+            self._begin_at(log.local_start_offset, log.start_offset)
         else:
             try:
                 log.truncate_to(offset)
@@ -264,28 +269,30 @@ class FollowedPartition:
     def _append(self, records: Buffer, wall_ms: int) -> None:
         """Append; an empty log begins where the batch does in which the leader's log starts."""
         replica, log = self.replica, self.replica.log
-        first_offset, start_offset = int.from_bytes(records[:BASE_OFFSET_BYTES]), log.start_offset
-        is_within_a_batch = first_offset < log.end_offset == start_offset
+        first_offset = int.from_bytes(records[:BASE_OFFSET_BYTES])
+        local_start, start_offset = log.local_start_offset, log.start_offset
+        is_within_a_batch = first_offset < log.end_offset == local_start
         if is_within_a_batch:
-            self._begin_at(first_offset)
+            self._begin_at(first_offset, start_offset)
         try:
             log.append_as_follower(records, now_ms=wall_ms)
         finally:  # a full disk may have taken nothing: a log's start never goes back
             if is_within_a_batch and log.fault is None:
-                if log.end_offset < start_offset:
-                    self._begin_at(start_offset)
+                if log.end_offset < local_start:
+                    self._begin_at(local_start, start_offset)
                 log.delete_records_before(start_offset)
         replica.appended_bytes += len(records)
 
     def _refused(self, answer: PartitionData) -> Next:
         if answer.error_code == ErrorCode.FENCED_LEADER_EPOCH:
             return Next.STOPPED
-        if answer.error_code != ErrorCode.OFFSET_OUT_OF_RANGE or answer.log_start_offset < 0:
+        if answer.error_code not in _BEGINS_LATER or answer.log_start_offset < 0:
             code = ErrorCode(answer.error_code)
             if code in _PASSING:
                 return Next.LATER
             raise ApiError(code, f"the leader refuses it with {code.name}")
-        self._begin_at(answer.log_start_offset)
+        local_start = untagged(LocalStart, answer.unknown_tagged_fields).offset
+        self._begin_at(max(local_start, answer.log_start_offset), answer.log_start_offset)
         return Next.FETCH
 
     def _has_no_history(self) -> bool:
@@ -295,16 +302,17 @@ class FollowedPartition:
         records gives the same offsets again. One that is in sync, or eligible to lead, never goes
         back: it has had what is committed, and its start is how far that was deleted."""
         replica, log = self.replica, self.replica.log
-        if self.knows_start or not 0 < log.start_offset == log.end_offset:
+        if self.knows_start or not 0 < log.local_start_offset == log.end_offset:
             return False
         may_lead = (*replica.in_sync_replicas, *replica.eligible)
         return log.epochs.latest < 0 and replica.broker_id not in may_lead
 
-    def _begin_at(self, offset: int) -> None:
-        """Drop the whole log and go on at an offset."""
+    def _begin_at(self, offset: int, start_offset: int) -> None:
+        """Drop what lies here and go on at an offset; the whole log begins at `start_offset`, if
+        that is earlier."""
         self.knows_start = True
         try:
-            self.replica.log.truncate_fully(offset)
+            self.replica.log.truncate_fully(offset, start_offset)
         finally:
             self.replica.truncated()
 

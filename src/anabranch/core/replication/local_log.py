@@ -30,6 +30,16 @@ class LocalLog(Partition):
         return self.log.start_offset
 
     @property
+    def local_start_offset(self) -> int:
+        """See Partition."""
+        return self.log.local_start_offset
+
+    @property
+    def remote_end_offset(self) -> int:
+        """See Partition."""
+        return self.log.remote_end_offset
+
+    @property
     def end_offset(self) -> int:
         """See Partition."""
         return self.log.end_offset

@@ -135,7 +135,7 @@ class Replica(LocalLog):
         self.followers: dict[int, Progress] = {}
         self.holders: tuple[Progress, ...] = ()
         self.proposal: Proposal | None = None
-        self.high_watermark = min(max(high_watermark, log.start_offset), log.end_offset)
+        self.high_watermark = min(max(high_watermark, log.local_start_offset), log.end_offset)
         self.take_config(config)
 
     def take_config(self, config: TopicConfig) -> None:
@@ -331,13 +331,14 @@ class Replica(LocalLog):
         self.leader_high_watermark = leader_high_watermark
         if log.start_offset < leader_start_offset <= log.end_offset:
             log.delete_records_before(leader_start_offset)
-        end = max(min(leader_high_watermark, log.end_offset), log.start_offset)
+        end = max(min(leader_high_watermark, log.end_offset), log.local_start_offset)
         return self._raise_high_watermark(end)
 
     def truncated(self) -> None:
         """The log was cut: nothing beyond its end is known to be committed any more."""
         log = self.log
-        self.high_watermark = max(min(self.high_watermark, log.end_offset), log.start_offset)
+        high_watermark = min(self.high_watermark, log.end_offset)
+        self.high_watermark = max(high_watermark, log.local_start_offset)
 
     def acknowledged(
         self, ticket: Ticket, led_from_epoch: int, acks: int = ACKS_ALL

@@ -23,6 +23,7 @@ keeps or skips them. Ours have one tag, `OWN_TAG`, far above Kafka's, and mean b
     Metadata, the response                    `DisklessTopics`, without partitions
     DescribeTopicPartitions, the request      empty: tell how diskless partitions are placed too
     DescribeTopicPartitions, the response     `DisklessTopics`
+    Fetch, a follower's partition refused     `LocalStart`: where the leader's own disk begins
     AddPartitionsToTxn, the request           empty: wait while the transaction before is ended
 
 Records of brokers declare fields of ours with the next tags, 10,001 and 10,002: `full_log_dirs`,
@@ -235,6 +236,12 @@ class DisklessTopics(Message, versions="0", flexible="0+"):
     """The topics of an answer that are diskless."""
 
     topics: list[DisklessTopic] = []
+
+
+class LocalStart(Message, versions="0", flexible="0+"):
+    """Where the part of a log begins that its leader has on its disk, -1 where that is the log."""
+
+    offset: Int64 = -1
 
 
 def tagged(message: Message) -> dict[int, bytes]:

@@ -56,7 +56,7 @@ class CommitChecks:
                 truth.commit(copy.within(truth.high, high), high)
         if is_stale or (before == NOT_SEEN and (truth.losses or truth.forks)):
             return
-        missing = truth.missing_in(copy.entries, max(before, replica.log.start_offset), high)
+        missing = truth.missing_in(copy.entries, max(before, replica.log.local_start_offset), high)
         if missing is not None:
             raise Violation(
                 "L2", "A replica shows something else as committed than what is.",

@@ -200,7 +200,7 @@ class Copy:
         if compacted is None or self.replica is None:
             return [entry]
         before = self.entries[-1] if self.entries else None
-        start = self.replica.log.start_offset
+        start = self.replica.log.local_start_offset
         if self.is_rotten:
             return compacted.read_rotten(entry, batch, before, start, self.node.now_ms)
         return compacted.read(
@@ -265,12 +265,12 @@ class Copy:
         is lost gives transactional producers the same ids and epochs again. The log of a leader
         may have begun anew behind records that were deleted, and knows nothing of them."""
         compacted = self.compacted
-        if self.replica is not None and end <= self.replica.log.start_offset:
+        if self.replica is not None and end <= self.replica.log.local_start_offset:
             if not (self.leads and entry.epoch == self.epoch):
                 return True
         if compacted is None or self.replica is None or not compacted.is_of_transaction(entry):
             return False
-        start = self.replica.log.start_offset
+        start = self.replica.log.local_start_offset
         if self.truth.expires and end <= start:
             return True
         idle_ms, now_ms = self.replica.log.config.producer_id_expiration_ms, self.node.now_ms

@@ -41,7 +41,7 @@ def check_decided(copy: Copy, upto: int) -> None:
     stored = [each for each in copy.entries if each.end <= stored_upto]
     opened, _, _ = outcomes(compacted, stored)
     for producer_id, first in opened.items():
-        if max(log.start_offset, before) <= first < upto:
+        if max(log.local_start_offset, before) <= first < upto:
             raise Violation(
                 "C6", "Compaction went by a marker that the disk has not stored.",
                 {**copy.told(), "producer": producer_id, "offset": first, "upto": upto,

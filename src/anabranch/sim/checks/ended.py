@@ -39,7 +39,7 @@ def check_ended(copy: Copy) -> None:
         return
     opened, aborted, ends = outcomes(compacted, copy.entries)
     for producer_id, first in log.producers.open_transactions.items():
-        if first >= log.start_offset and first < opened.get(producer_id, first + 1):
+        if first >= log.local_start_offset and first < opened.get(producer_id, first + 1):
             raise Violation(
                 "C5", "A transaction that has ended is open in a compacted log.",
                 {**copy.told(), "producer": producer_id, "offset": first},
@@ -75,7 +75,7 @@ def _check_ranges(
     copy: Copy, log: Log, listed: list[AbortedRange], ends: dict[tuple[int, int], int]
 ) -> None:
     """Each range that is listed: whether it is one transaction's."""
-    start = max(log.start_offset, copy.entries[0].base)
+    start = max(log.local_start_offset, copy.entries[0].base)
     for each in listed:
         begin = ends.get((each.producer_id, each.last_offset), each.last_offset)
         if start <= each.first_offset < begin:
@@ -99,7 +99,7 @@ def _check_batches(
         is_open = opened.get(header.producer_id, raw.end) <= raw.base
         if not header.is_transactional or header.is_control or not header.record_count:
             continue
-        if entry is None or is_open or raw.base < log.start_offset:
+        if entry is None or is_open or raw.base < log.local_start_offset:
             continue
         is_listed = any(
             each.producer_id == header.producer_id

@@ -102,7 +102,7 @@ def copy_unrest(node: SimNode | None, logs: LogChecks, key: Key, end: int) -> st
         return "does not host it"
     if replica.log.end_offset != end:
         return f"has it up to {replica.log.end_offset} of {end}"
-    start = max(replica.log.start_offset, copy.truth.start)
+    start = max(replica.log.local_start_offset, copy.truth.start)
     here, there = _from(copy.entries, start), _from(copy.truth.entries, start)
     if copy.compacted is not None:  # who copied it anew may have found nothing of it
         here, there = _begun_at(here, start), _begun_at(there, start)

@@ -306,7 +306,7 @@ class LogChecks(LogKnowledge):
             superseded = [each for each in before if each.base >= end]  # by what is lost now
             self._dropped(copy, gone + superseded)
         elif gone:
-            start = max(replica.log.start_offset, copy.truth.start)
+            start = max(replica.log.local_start_offset, copy.truth.start)
             for entry in gone:
                 if entry.end > start and (cut_to == NOT_SEEN or entry.base < cut_to):
                     raise Violation(

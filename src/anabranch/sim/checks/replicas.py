@@ -162,9 +162,9 @@ class ReplicaChecks:
             )  # fmt: skip
         if epoch <= truth.led_epoch or copy.is_given_up:
             return
-        start = truth.needed_from(replica.log.start_offset)
+        start = truth.needed_from(replica.log.local_start_offset)
         missing = truth.missing_in(copy.entries, start, truth.high)
-        while missing in truth.deleted and missing.end <= replica.log.start_offset:
+        while missing in truth.deleted and missing.end <= replica.log.local_start_offset:
             # A leader that had lost its log start had brought it back.
             missing = truth.missing_in(copy.entries, missing.end, truth.high)
         ends_early = truth.expires and replica.log.end_offset < truth.high
@@ -186,7 +186,7 @@ class ReplicaChecks:
                      "end": replica.log.end_offset, "led_before": truth.led_by},
                 )  # fmt: skip
             log = replica.log
-            truth.cut(rule, epoch, copy.entries, log.start_offset, log.end_offset)
+            truth.cut(rule, epoch, copy.entries, log.local_start_offset, log.end_offset)
             truth.reset_epoch = max(truth.reset_epoch, epoch)
             self._known.marks.hit("lost-by-rule")
         if replica.high_watermark < truth.high:
@@ -201,12 +201,12 @@ class ReplicaChecks:
     def check_cut(self, copy: Copy, replica: Replica, gone: list[Entry]) -> None:
         """L6: what a log was cut by is not committed."""
         truth, log = copy.truth, replica.log
-        cut = [entry for entry in gone if entry.end > log.start_offset]
+        cut = [entry for entry in gone if entry.end > log.local_start_offset]
         if cut:
             self._known.marks.hit("truncation")
-        elif gone and log.start_offset > 0:
+        elif gone and log.local_start_offset > 0:
             self._known.marks.hit("restart-at-leader-start")
-        is_empty = log.end_offset == log.start_offset
+        is_empty = log.end_offset == log.local_start_offset
         if copy.compacted is not None and truth.reset_epoch != NEVER and is_empty:
             return  # holes cannot be compared with a leader who has less: it copies all of it anew
         if cut and self._is_copied_again(copy, log, cut):
@@ -234,5 +234,5 @@ class ReplicaChecks:
         before_truth = min(truth.start, cut[0].base)
         if compacted.has_transaction_between(log.end_offset, before_truth):
             return True
-        start = log.start_offset
+        start = log.local_start_offset
         return log.end_offset == start and compacted.is_open_across(start, cut[-1].end)

@@ -39,7 +39,7 @@ DISKS = "so many replicas lost their disks that no possible leader had the recor
 def values_of(replica: Replica) -> dict[int, bytes]:
     """Offset -> value of everything in a log; what cannot be read is not there."""
     log, found = replica.log, dict[int, bytes]()
-    offset, end = log.start_offset, log.end_offset
+    offset, end = log.local_start_offset, log.end_offset
     while offset < end:
         try:
             chunk = log.read(offset, max_bytes=READ_BYTES, upto=FAR, at_least_one=True)

@@ -1,0 +1,226 @@
+"""A log of which another store holds the older part: where it begins, and where its disk does.
+
+Nothing is copied here: a test says up to where it was (`remote_end_offset`), as whoever copies will.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from tests.core.log.support import END, KEY, NOW_MS, TOPIC_ID, append, batch, sync
+
+from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.log.checkpoints import LOG_STARTS
+from anabranch.core.log.config import LogConfig
+from anabranch.core.log.future_log import FutureLog
+from anabranch.core.log.logs import LogFolder
+from anabranch.core.log.memory_files import MemoryFiles
+
+DAY_MS = 86_400_000
+TIERED = LogConfig(
+    segment_bytes=600, has_remote=True, local_ms=DAY_MS, retention_ms=-1, file_delete_delay_ms=0
+)
+
+
+class World:
+    """A folder with one log, and which batches were ever in it."""
+
+    def __init__(self, seed: int, config: LogConfig = TIERED) -> None:
+        self.random = Random(seed)
+        self.files = MemoryFiles()
+        self.config = config
+        self.now_ms = NOW_MS
+        self.folder = LogFolder(self.files, "/logs")
+        self.log = self.folder.create_log(KEY, TOPIC_ID, config, now_ms=NOW_MS)
+        self.written: dict[int, tuple[int, bytes]] = {}
+        """Offset -> (leader epoch, batch that holds it)."""
+        self.epoch = 0
+        self.start = self.noted = 0
+
+    def append(self) -> None:
+        self.now_ms += self.random.randrange(DAY_MS // 8)
+        self.epoch += self.random.random() < 0.2
+        records = batch(self.random.randint(1, 4), timestamp=self.now_ms)
+        first = append(self.log, records, leader_epoch=self.epoch, now_ms=self.now_ms)
+        for offset in range(first, self.log.end_offset):
+            self.written[offset] = (self.epoch, bytes(records))
+
+    def copy(self) -> None:
+        """Some closed segments are in the other store from now on."""
+        ends = [self.log.end_of(each) for each in self.log.segments[:-1]]
+        self.log.remote_end_offset = max(self.log.remote_end_offset, self.random.choice([0, *ends]))
+
+    def retain(self) -> None:
+        before, kept = self.log.local_start_offset, self.log.noted_start_offset
+        self.log.apply_retention(self.now_ms, self.log.end_offset)
+        after = self.log.local_start_offset
+        assert after in (before, *(each.base_offset for each in self.log.segments))
+        if after > before:
+            assert after <= max(self.log.remote_end_offset, self.log.start_offset)
+            assert kept >= self.log.start_offset, "no file tells the log start any more"
+
+    def delete(self) -> None:
+        self.log.delete_records_before(self.random.randint(self.start, self.log.end_offset))
+        self.start = self.log.start_offset
+
+    def cut(self) -> None:
+        self.log.truncate_to(self.random.randint(self.log.local_start_offset, self.log.end_offset))
+        self.forget()
+
+    def begin_at(self) -> None:
+        """As a follower whose leader has only a later part on its disk."""
+        offset = self.random.randint(self.start, self.log.end_offset + 5)
+        self.log.truncate_fully(offset, self.start)
+        assert (self.log.start_offset, self.log.local_start_offset) == (self.start, offset)
+        self.written.clear()
+
+    def forget(self) -> None:
+        self.written = {
+            offset: one for offset, one in self.written.items() if offset < self.log.end_offset
+        }
+
+    def checkpoint(self) -> None:
+        sync(self.log)
+        self.folder.checkpoint()
+        self.noted = self.start
+
+    def restart(self) -> None:
+        """The process ends; without a checkpoint of the log start it may be an older one."""
+        if clean := self.random.random() < 0.5:
+            self.folder.close()
+            self.noted = self.start
+        local = self.log.local_start_offset
+        end = self.log.end_offset
+        self.folder = LogFolder(self.files, "/logs")
+        self.log = self.folder.open_log(KEY, TOPIC_ID, self.config, now_ms=self.now_ms)
+        assert self.log.end_offset == end
+        self.start = self.log.start_offset
+        assert self.noted <= self.start, "a log start never goes back behind its checkpoint"
+        assert self.log.local_start_offset <= local
+        if clean:
+            assert self.start == self.noted
+
+    def move(self) -> None:
+        """The log moves to another folder."""
+        other = LogFolder(self.files, f"/other{self.random.getrandbits(60)}")
+        future = FutureLog(self.log, self.folder, other, unique="u", now_ms=self.now_ms)
+        while not future.has_all:
+            future.copy(self.random.choice([1, 1 << 20]), self.now_ms)
+        before = self.log
+        taken = future.take_place(unique="u", now_ms=self.now_ms)
+        assert taken.log.start_offset == before.start_offset
+        assert taken.log.remote_end_offset == before.remote_end_offset
+        epochs = [taken.log.epochs.epoch_of(each) for each in range(self.start, before.end_offset)]
+        assert epochs == [before.epochs.epoch_of(e) for e in range(self.start, before.end_offset)]
+        back = FutureLog(taken.log, other, self.folder, unique="v", now_ms=self.now_ms)
+        while not back.has_all:
+            back.copy(1 << 20, self.now_ms)
+        self.log = back.take_place(unique="v", now_ms=self.now_ms).log
+        self.noted = self.start
+        self.folder.remove_deleted(self.now_ms + 1)
+
+    def check(self) -> None:
+        log = self.log
+        assert log.start_offset <= log.local_start_offset <= log.end_offset
+        assert log.start_offset >= self.start
+        first_base = log.segments[0].base_offset if log.segments else log.end_offset
+        assert first_base <= log.local_start_offset
+        for offset in range(max(0, log.start_offset - 2), log.end_offset):
+            if offset < log.local_start_offset:
+                with pytest.raises(ApiError) as caught:
+                    log.read(offset, max_bytes=1, upto=END, at_least_one=True)
+                is_remote = offset >= log.start_offset
+                assert (caught.value.code == ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE) == is_remote
+            elif offset in self.written:
+                epoch, held = self.written[offset]
+                found = log.read(offset, max_bytes=1, upto=END, at_least_one=True)
+                assert bytes(found)[16:] == held[16:]
+                assert log.epochs.epoch_of(offset) == epoch
+        found = log.offset_for_timestamp(0, upto=END)
+        assert found is None or found.offset >= log.local_start_offset
+
+
+ACTS = ("append", "append", "append", "copy", "retain", "delete", "cut", "begin_at", "checkpoint",
+        "restart", "move")  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_both_starts_are_right_whatever_happens(seed: int) -> None:
+    world = World(seed)
+    for _ in range(60):
+        act = world.random.choice(ACTS)
+        if act in ("begin_at", "cut", "delete") and world.random.random() < 0.7:
+            continue
+        getattr(world, act)()
+        world.check()
+
+
+def filled(config: LogConfig = TIERED) -> World:
+    world = World(1, config)
+    for _ in range(30):
+        world.append()
+    return world
+
+
+def test_only_what_another_store_holds_leaves_the_disk() -> None:
+    world = filled()
+    world.now_ms += 9 * DAY_MS
+    log = world.log
+    log.apply_retention(world.now_ms, END)
+    assert (log.start_offset, log.local_start_offset) == (0, 0)
+    log.remote_end_offset = log.segments[2].base_offset
+    log.apply_retention(world.now_ms, END)
+    assert (log.start_offset, log.local_start_offset) == (0, log.remote_end_offset)
+
+
+def test_size_on_this_disk_has_its_own_limit() -> None:
+    world = filled(LogConfig(segment_bytes=600, has_remote=True, local_bytes=1500))
+    log = world.log
+    log.remote_end_offset = log.end_offset
+    log.apply_retention(world.now_ms, END)
+    assert 1500 <= log.size_bytes < 2100
+    assert log.start_offset == 0 < log.local_start_offset
+
+
+def test_a_log_without_another_store_begins_where_its_disk_does() -> None:
+    world = filled(LogConfig(segment_bytes=600, retention_bytes=1500))
+    world.log.apply_retention(world.now_ms, END)
+    assert 0 < world.log.start_offset == world.log.local_start_offset
+
+
+def test_the_checkpoint_has_the_log_start() -> None:
+    """As Kafka's: also where no local segment begins there."""
+    world = filled()
+    log = world.log
+    log.delete_records_before(3)
+    log.remote_end_offset = log.segments[3].base_offset
+    world.checkpoint()
+    log.apply_retention(world.now_ms + 9 * DAY_MS, END)
+    local = log.local_start_offset
+    assert local == log.remote_end_offset
+    world.folder.checkpoint()
+    assert world.files.read(f"/logs/{LOG_STARTS}") == f"0\n1\n{KEY.topic} 0 3\n".encode()
+    again = LogFolder(world.files, "/logs").open_log(KEY, TOPIC_ID, TIERED, now_ms=NOW_MS)
+    assert (again.start_offset, again.local_start_offset) == (3, local)
+
+
+def test_segments_stay_until_a_checkpoint_has_the_log_start() -> None:
+    world = filled()
+    log = world.log
+    log.delete_records_before(3)
+    log.remote_end_offset = log.segments[3].base_offset
+    log.apply_retention(world.now_ms + 9 * DAY_MS, END)
+    assert log.local_start_offset == 3
+    world.checkpoint()
+    log.apply_retention(world.now_ms + 9 * DAY_MS, END)
+    assert (log.start_offset, log.local_start_offset) == (3, log.remote_end_offset)
+
+
+def test_a_log_whose_older_part_may_leave_from_now_on_begins_where_it_did() -> None:
+    """No checkpoint has its start, which the first segment's name tells."""
+    world = filled(LogConfig(segment_bytes=600, retention_bytes=1500))
+    world.log.apply_retention(world.now_ms, END)
+    world.checkpoint()
+    again = LogFolder(world.files, "/logs").open_log(KEY, TOPIC_ID, TIERED, now_ms=NOW_MS)
+    assert 0 < world.log.start_offset == again.start_offset == again.local_start_offset
