@@ -20,7 +20,9 @@ from pathlib import Path
 import workloads
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from mirrors import EXACTLY_ONCE, maker_command, our_command, properties
-from servers import LOGGING, ROOT, WORK, Kafka, Server, family_of
+from servers import LOGGING, ROOT, WORK, Kafka, Server
+
+from anabranch.testing.server_process import family_of
 
 END_SECONDS = 90.0
 CORES = 2
@@ -66,9 +68,10 @@ class Pair(Server):
             for each in (Nodes.east, Nodes.west):
                 each.stop()
 
+    @property
     def is_alive(self) -> bool:
         """Whether both nodes run."""
-        return Nodes.east.is_alive() and Nodes.west.is_alive()
+        return Nodes.east.is_alive and Nodes.west.is_alive
 
     @property
     def bootstrap(self) -> str:

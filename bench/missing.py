@@ -54,9 +54,10 @@ class Two(AnabranchTrio):
                 raise SystemExit("anabranch: the two nodes did not join the cluster")
             time.sleep(0.02)
 
+    @property
     def is_alive(self) -> bool:
         """Whether the two run."""
-        return all(each.is_alive() for each in self.running)
+        return all(each.is_alive for each in self.running)
 
 
 def seconds(admin: AdminClient, replicas: int) -> float:

@@ -40,6 +40,7 @@ class InProcess(Server):
     def start(self) -> None:
         """Nothing is to be started."""
 
+    @property
     def is_alive(self) -> bool:
         """Nothing can end."""
         return True

@@ -235,7 +235,7 @@ class Shared:
     def of(self, row: Row, names: list[str]) -> dict[str, Server]:
         """One running server of each of the row's kinds."""
         kind = (row.servers, row.settings)
-        if kind != self._kind or not all(each.is_alive() for each in self._running.values()):
+        if kind != self._kind or not all(each.is_alive for each in self._running.values()):
             self.stop()
             for name in names:
                 server = row.servers[name](row.settings)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -21,10 +20,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from anabranch.testing.server_process import ServerProcess, family_of
+
 ROOT = Path(__file__).resolve().parents[1]
 WORK = ROOT / ".cache" / "bench" / str(os.getpid())
 JARS = ROOT / ".cache" / "kafka"
 START_SECONDS = 120.0
+STOP_SECONDS = 30.0
 LOG_TAIL_LINES = 20
 HEAP = "1g"
 DELETE_DELAY_MS = 1_000
@@ -52,18 +54,8 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def family_of(pid: int) -> list[int]:
-    """A process and all processes that it has started."""
-    family = [pid]
-    with suppress(OSError):
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            for child in (task / "children").read_text().split():
-                family += family_of(int(child))
-    return family
-
-
-class Server:
-    """One broker in a folder of its own; `start`, `kill` and `stop` act on its process."""
+class Server(ServerProcess):
+    """One broker in a folder of its own."""
 
     name = "server"
     replicas = 1
@@ -80,7 +72,7 @@ class Server:
         self.port, self.controller_port = ports or (free_port(), free_port())
         self.settings = {"log.segment.delete.delay.ms": DELETE_DELAY_MS, **(settings or {})}
         self.folder = work / f"{self.name}-{self.port}"
-        self.process: subprocess.Popen[bytes] | None = None
+        super().__init__(self.folder / "output.log")
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         self.prepare()
@@ -99,10 +91,7 @@ class Server:
 
     def launch(self) -> None:
         """Start the process without waiting for anything."""
-        with open(self.folder / "output.log", "ab") as output:
-            self.process = subprocess.Popen(
-                self.command(), stdout=output, stderr=output, start_new_session=True, cwd=ROOT
-            )
+        self.run(self.command(), cwd=ROOT)
 
     def start(self) -> None:
         """Start the process and wait until it accepts connections."""
@@ -117,53 +106,21 @@ class Server:
                 socket.create_connection(("127.0.0.1", self.port), 1.0).close()
                 return
             except OSError:
-                if time.perf_counter() > deadline or not self.is_alive():
+                if time.perf_counter() > deadline or not self.is_alive:
                     raise SystemExit(self.last_words()) from None
                 time.sleep(0.002)
 
     def settle(self) -> None:
         """Wait until it is ready for work, where an open port does not say so."""
 
-    def is_alive(self) -> bool:
-        """Whether the process runs."""
-        return self.process is not None and self.process.poll() is None
-
     def last_words(self) -> str:
         """Why it did not start, as far as its output says."""
-        text = (self.folder / "output.log").read_text(errors="replace")
-        return "\n  ".join([f"{self.name} did not start:", *text.splitlines()[-LOG_TAIL_LINES:]])
-
-    @property
-    def pid(self) -> int:
-        """The process id of the broker."""
-        assert self.process is not None
-        return self.process.pid
-
-    def kill(self) -> None:
-        """SIGKILL; also of a process that was paused."""
-        assert self.process is not None
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
-
-    def pause(self) -> None:
-        """SIGSTOP: the process stands still, and its connections stay open."""
-        assert self.process is not None
-        self.process.send_signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """SIGCONT."""
-        assert self.process is not None
-        self.process.send_signal(signal.SIGCONT)
+        lines = self.last_lines(LOG_TAIL_LINES)
+        return "\n  ".join([f"{self.name} did not start:", *lines])
 
     def stop(self) -> None:
         """End it and remove its folder."""
-        if self.is_alive():
-            assert self.process is not None
-            self.process.terminate()
-            try:
-                self.process.wait(30)
-            except subprocess.TimeoutExpired:
-                self.kill()
+        self.terminate(STOP_SECONDS)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def cpu_seconds(self) -> float:
@@ -174,14 +131,6 @@ class Server:
                 fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
                 ticks += sum(map(int, fields[11:15]))
         return ticks / os.sysconf("SC_CLK_TCK")
-
-    def resident_bytes(self) -> int:
-        """Resident memory now, that of its own child processes included."""
-        pages = 0
-        for pid in family_of(self.pid):
-            with suppress(OSError):
-                pages += int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE")
 
     @contextmanager
     def watched(self) -> Iterator[list[int]]:

@@ -24,9 +24,11 @@ import workloads
 from confluent_kafka import Producer
 from row import MB, Row, own_less, own_more
 from scale import scaled
-from servers import Server, family_of
+from servers import Server
 from trio import AnabranchTrio
 from workloads import Sample
+
+from anabranch.testing.server_process import family_of
 
 PARTITIONS = 2
 TABLE_RECORDS = int(os.environ.get("TABLE_RECORDS", "2000000"))

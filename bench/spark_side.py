@@ -17,7 +17,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from servers import ROOT, Anabranch, Kafka, Server, family_of
+from servers import ROOT, Anabranch, Kafka, Server
+
+from anabranch.testing.server_process import family_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -99,18 +99,19 @@ class Trio(Server):
         """The node that is the active controller: who leads the metadata log."""
         partition = QuorumPartitionData(partition_index=0)
         topic = QuorumTopicData(topic_name="__cluster_metadata", partitions=[partition])
-        with lean.dial(next(each for each in self.nodes.values() if each.is_alive()).port) as line:
+        with lean.dial(next(each for each in self.nodes.values() if each.is_alive).port) as line:
             answer = lean.ask(line, DescribeQuorumRequest(topics=[topic]), QUORUM_VERSION)
         return int(answer.topics[0].partitions[0].leader_id)
 
+    @property
     def is_alive(self) -> bool:
         """Whether all three run."""
-        return all(each.is_alive() for each in self.nodes.values())
+        return all(each.is_alive for each in self.nodes.values())
 
     def stop(self) -> None:
         """End the three at once, so that none waits for a quorum, and remove their folders."""
         for each in self.nodes.values():
-            if each.is_alive():
+            if each.is_alive:
                 each.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
 

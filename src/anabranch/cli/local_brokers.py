@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -26,6 +25,7 @@ import click
 
 from anabranch.cli.cluster_command import SILENCE_SECONDS
 from anabranch.client.ports import free_ports
+from anabranch.testing.server_process import ServerProcess
 
 START_SECONDS = 30.0
 STOP_SECONDS = 15.0
@@ -38,45 +38,30 @@ USUAL_REPLICAS = 3
 HTTP_LISTENER = "http.listener"
 
 
-class LocalBroker:
-    """One node: how it is started, whether it lives, what it said last."""
+class LocalBroker(ServerProcess):
+    """One node: how it is started, and what it said last."""
 
     def __init__(self, node_id: int, folder: str, port: int, rack: str | None) -> None:
+        super().__init__(Path(folder, f"broker-{node_id}.log"))
         self.node_id = node_id
         self.port = port
         self.rack = rack
         self.log_dir = os.path.join(folder, f"broker-{node_id}")
-        self.output = os.path.join(folder, f"broker-{node_id}.log")
         self.http = ""
         """Where metrics and health are served; empty for nowhere."""
         self.settings: dict[str, str] = {}
-        self.process: subprocess.Popen[bytes] | None = None
 
     @property
     def bootstrap(self) -> str:
         """Where clients find it."""
         return f"127.0.0.1:{self.port}"
 
-    @property
-    def pid(self) -> int:
-        """The process's id; 0 before it was started."""
-        return 0 if self.process is None else self.process.pid
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether its process runs."""
-        return self.process is not None and self.process.poll() is None
-
     def start(self) -> None:
         """Start the process; returns at once."""
         words = [sys.executable, "-m", "anabranch", "serve", "--stop-with-stdin"]
         for name, value in self.settings.items():
             words += ["--set", f"{name}={value}"]
-        with open(self.output, "ab") as output:
-            self.process = subprocess.Popen(
-                words, stdin=subprocess.PIPE, stdout=output, stderr=output,
-                start_new_session=True,
-            )  # fmt: skip
+        self.run(words, stdin=subprocess.PIPE)
 
     def wait_ready(self) -> None:
         """Return when it serves clients. Raises ClickException with the node's last words."""
@@ -101,37 +86,12 @@ class LocalBroker:
 
     def stop(self) -> None:
         """SIGTERM, so that leaderships move; made to end when it does not."""
-        if self.process is None or not self.is_alive:
-            return
-        self.process.terminate()
-        try:
-            self.process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.kill()
+        self.terminate(STOP_SECONDS)
 
     def failure(self, what: str) -> click.ClickException:
         """What happened to the node, and what it said last."""
-        try:
-            lines = Path(self.output).read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:]
-        except OSError:
-            lines = []
         sentence = f"broker {self.node_id} {what}; its last words:"
-        return click.ClickException("\n  ".join([sentence, *lines]))
-
-    def kill(self) -> None:
-        """SIGKILL: no goodbye, no flush, no marker."""
-        assert self.process is not None
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
-
-    def resident_bytes(self) -> int:
-        """Resident memory of the process, 0 where the system does not tell."""
-        try:
-            status = Path(f"/proc/{self.pid}/status").read_text()
-        except OSError:
-            return 0
-        found = [line.split()[1] for line in status.splitlines() if line.startswith("VmRSS:")]
-        return int(found[0]) * 1024 if found else 0
+        return click.ClickException("\n  ".join([sentence, *self.last_lines(LOG_TAIL_LINES)]))
 
     def disk_bytes(self) -> int:
         """Bytes of everything that the node keeps in its folder."""

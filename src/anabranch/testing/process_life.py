@@ -12,7 +12,6 @@ import contextlib
 import json
 import os
 import select
-import signal
 import subprocess
 import sys
 import tempfile
@@ -25,6 +24,7 @@ import anabranch
 from anabranch.testing.faults import NodeFaults
 from anabranch.testing.node_process import STATISTICS
 from anabranch.testing.nodes import ClusterError, Life, NodePlan, ServedNode
+from anabranch.testing.server_process import ServerProcess
 
 ANSWER_SECONDS = 5.0
 LINES_READ = 2_000
@@ -60,7 +60,7 @@ class Processes:
         stamped: list[tuple[str, str]] = []
         for broker_id in self._tables:
             stamp = ""
-            for line in last_lines(self.log_file(broker_id), LINES_READ):
+            for line in ServerProcess(self.log_file(broker_id)).last_lines(LINES_READ):
                 stamp = line.split(" ", 1)[0] if line[:4].isdigit() else stamp
                 stamped.append((stamp, f"broker {broker_id}: {line}"))
         return "\n".join(line for _, line in sorted(stamped, key=lambda each: each[0]))
@@ -75,18 +75,18 @@ class ProcessLife(Life):
     """One process of a node."""
 
     def __init__(self, plan: NodePlan, table: int, output: Path, log_level: str) -> None:
-        self._output = output
+        self._server = ServerProcess(output)
         self._received = b""
         self._asking = threading.Lock()
         self._serving: ServedNode | None = None
         paths = [str(Path(anabranch.__file__).parent.parent), os.environ.get("PYTHONPATH")]
-        with open(output, "ab") as log:
-            self._process = subprocess.Popen(
-                [*plan.prefix, sys.executable, "-P", "-m", "anabranch.testing.node_process"],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
-                pass_fds=(table,), process_group=0,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
-            )  # fmt: skip
+        self._server.run(
+            [*plan.prefix, sys.executable, "-P", "-m", "anabranch.testing.node_process"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=(table,), process_group=0,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        )  # fmt: skip
+        assert self._server.process is not None
+        self._process = self._server.process
         order = {
             "settings": plan.all_settings,
             "peers": dict(plan.peers),
@@ -97,12 +97,12 @@ class ProcessLife(Life):
     @property
     def pid(self) -> int:
         """See Life."""
-        return self._process.pid
+        return self._server.pid
 
     @property
     def is_over(self) -> bool:
         """See Life."""
-        return self._process.poll() is not None
+        return not self._server.is_alive
 
     def wait_serving(self, seconds: float) -> ServedNode | None:
         """See Life."""
@@ -117,25 +117,19 @@ class ProcessLife(Life):
     def why_over(self) -> tuple[str, BaseException | None]:
         """See Life."""
         code = self._process.returncode
-        lines = last_lines(self._output, 30)
+        lines = self._server.last_lines(30)
         errors = [line for line in lines if line.startswith("Error: ")]
         if errors:
             return errors[-1].removeprefix("Error: "), None
         how = f"it was killed by signal {-code}" if code < 0 else f"it ended with exit code {code}"
         words = lines[-1] if lines else "nothing"
-        return f"{how}; its last words in {self._output}: {words}", None
+        return f"{how}; its last words in {self._server.output}: {words}", None
 
     def end(self, seconds: float) -> bool:
         """See Life; a process that does not end is killed."""
-        with contextlib.suppress(ProcessLookupError):
-            self._process.terminate()
-        try:
-            self._process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            self.kill()
-            return False
+        in_time = self._server.terminate(seconds)
         self._let_go()
-        return True
+        return in_time
 
     def strike(self) -> None:
         """See Life: SIGKILL."""
@@ -143,19 +137,16 @@ class ProcessLife(Life):
 
     def kill(self) -> None:
         """See Life."""
-        self.strike()
-        self._process.wait()
+        self._server.kill()
         self._let_go()
 
     def pause(self) -> None:
         """See Life: SIGSTOP."""
-        self._process.send_signal(signal.SIGSTOP)
-        with contextlib.suppress(ChildProcessError):
-            os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        self._server.pause()
 
     def resume(self) -> None:
         """See Life: SIGCONT."""
-        self._process.send_signal(signal.SIGCONT)
+        self._server.resume()
 
     def statistics(self) -> dict[str, Any]:
         """See Life."""
@@ -199,11 +190,3 @@ class ProcessLife(Life):
                 assert pipe is not None
                 with contextlib.suppress(OSError):
                     pipe.close()
-
-
-def last_lines(path: Path, count: int) -> list[str]:
-    """The end of a text file; nothing when there is none."""
-    try:
-        return path.read_text(errors="replace").splitlines()[-count:]
-    except OSError:
-        return []
