@@ -6,28 +6,22 @@ Runs with ANABRANCH_TEST_PEER=kafka and the jars of `scripts/kafka-jars`.
 from __future__ import annotations
 
 import os
-import subprocess
 
 import pytest
 
 if os.environ.get("ANABRANCH_TEST_PEER") != "kafka":
     pytest.skip("needs ANABRANCH_TEST_PEER=kafka", allow_module_level=True)
 
-from bench.servers import Kafka, free_port
 from click.testing import CliRunner
-from confluent_kafka.admin import (
-    AdminClient,
-    ScramCredentialInfo,
-    ScramMechanism,
-    UserScramCredentialUpsertion,
+from tests.client.secure_kit import (
+    MECHANISMS,
+    PASSWORD,
+    SECRET,
+    SecureKafka,
+    login,
+    make_stores,
+    trust,
 )
-from cryptography.hazmat.primitives.serialization import (
-    BestAvailableEncryption,
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-)
-from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
 from tests.client.transaction_kit import batch_of, create
 
 from anabranch.cli.main import main
@@ -38,110 +32,17 @@ from anabranch.client.security import security_of
 from anabranch.client.transactional_producer import TransactionalProducer
 from anabranch.core.errors import ClientFault
 
-SECRET, PASSWORD = "alice-secret", "changeit-1"
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
-SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
-SECONDS = 60
-
-
-def keytool(*words):
-    subprocess.run(["keytool", *words], check=True, capture_output=True)
-
 
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory):
-    """A folder with a key each for broker and client, and stores that trust them."""
-    folder = tmp_path_factory.mktemp("stores")
-    for name in ("broker", "client"):
-        store = [
-            "-keystore",
-            f"{folder}/{name}.p12",
-            "-storetype",
-            "PKCS12",
-            "-storepass",
-            PASSWORD,
-        ]
-        keytool(
-            "-genkeypair", "-alias", name, "-keyalg", "EC", "-dname", f"CN={name}",
-            "-ext", "SAN=ip:127.0.0.1", *store,
-        )  # fmt: skip
-        keytool("-exportcert", "-rfc", "-alias", name, "-file", f"{folder}/{name}.pem", *store)
-        keytool(
-            "-importcert", "-noprompt", "-alias", name, "-file", f"{folder}/{name}.pem",
-            "-keystore", f"{folder}/trusts-{name}.p12", "-storetype", "PKCS12",
-            "-storepass", PASSWORD,
-        )  # fmt: skip
-    found = load_pkcs12((folder / "client.p12").read_bytes(), PASSWORD.encode())
-    chain = found.cert.certificate.public_bytes(Encoding.PEM)
-    for name, encryption in (
-        ("open", NoEncryption()), ("locked", BestAvailableEncryption(PASSWORD.encode()))
-    ):  # fmt: skip
-        key = found.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)
-        (folder / f"{name}.pem").write_bytes(key + chain)
-        (folder / f"{name}.key").write_bytes(key)
-    return folder
+    return make_stores(tmp_path_factory.mktemp("stores"))
 
 
 @pytest.fixture(scope="module")
 def listeners(stores, tmp_path_factory):
     """Listener name -> address of one Kafka broker."""
-    ports = {
-        name: free_port() for name in ("PLAINTEXT", "CONTROLLER", "SSL", "MTLS", "SASL", "BOTH")
-    }
-    addresses = {name: f"127.0.0.1:{port}" for name, port in ports.items()}
-    listed = ",".join(f"{name}://{each}" for name, each in addresses.items())
-    told = ",".join(f"{name}://{each}" for name, each in addresses.items() if name != "CONTROLLER")
-    plain = f'{PLAIN} required user_alice="{SECRET}";'
-    settings = {
-        "listeners": listed, "advertised.listeners": told,
-        "listener.security.protocol.map": (
-            "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL,MTLS:SSL,SASL:SASL_PLAINTEXT,"
-            "BOTH:SASL_SSL"
-        ),
-        "inter.broker.listener.name": "PLAINTEXT",
-        "sasl.enabled.mechanisms": ",".join(MECHANISMS),
-        "ssl.keystore.location": stores / "broker.p12", "ssl.keystore.password": PASSWORD,
-        "ssl.keystore.type": "PKCS12", "ssl.key.password": PASSWORD,
-        "ssl.truststore.location": stores / "trusts-client.p12",
-        "ssl.truststore.password": PASSWORD, "ssl.truststore.type": "PKCS12",
-        "listener.name.mtls.ssl.client.auth": "required",
-        "offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1,
-    }  # fmt: skip
-    for name in ("sasl", "both"):
-        settings[f"listener.name.{name}.plain.sasl.jaas.config"] = plain
-        for each in MECHANISMS[1:]:
-            setting = f"listener.name.{name}.{each.lower()}.sasl.jaas.config"
-            settings[setting] = f"{SCRAM} required;"
-    server = Kafka(
-        settings, tmp_path_factory.mktemp("kafka"), (ports["PLAINTEXT"], ports["CONTROLLER"])
-    )
-    server.start()
-    admin = AdminClient({"bootstrap.servers": server.bootstrap})
-    kinds = (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
-    for kind in kinds:
-        alice = UserScramCredentialUpsertion(
-            "alice", ScramCredentialInfo(kind, 4096), SECRET.encode()
-        )
-        for future in admin.alter_user_scram_credentials([alice]).values():
-            future.result(SECONDS)
-    yield addresses
-    server.stop()
-
-
-def login(mechanism, password=SECRET):
-    module = PLAIN if mechanism == "PLAIN" else SCRAM
-    return {
-        "sasl.mechanism": mechanism,
-        "sasl.jaas.config": f'{module} required username="alice" password="{password}";',
-    }
-
-
-def trust(stores):
-    return {
-        "ssl.truststore.location": str(stores / "trusts-broker.p12"),
-        "ssl.truststore.password": PASSWORD, "ssl.truststore.type": "PKCS12",
-    }  # fmt: skip
+    with SecureKafka(stores, tmp_path_factory.mktemp("kafka")) as server:
+        yield server.listeners
 
 
 async def works(address, properties):

@@ -21,9 +21,10 @@ from pyspark.sql.datasource import (
 )
 
 from anabranch.pipelines.admission import Patience, share_out
+from anabranch.pipelines.faults import OptionError
 from anabranch.pipelines.filters import TakenFilters
 from anabranch.pipelines.offset_ranges import OffsetRange, Place, cut, piece_counts
-from anabranch.pipelines.options import MOST_PARTITIONS, OptionError
+from anabranch.pipelines.options import MOST_PARTITIONS
 from anabranch.pipelines.progress import lag
 from anabranch.pipelines.stream_offsets import CheckpointError, StreamOffsets, stream_offsets
 

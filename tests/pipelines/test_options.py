@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from anabranch.client.ranges import PART_BYTES
-from anabranch.pipelines.option_table import EFFECTIVE, REFUSED, SECRET, WITHOUT_EFFECT
+from anabranch.pipelines.faults import OptionError
+from anabranch.pipelines.option_table import EFFECTIVE, REFUSED, WITHOUT_EFFECT
 from anabranch.pipelines.options import (
     EARLIEST,
     LATEST,
     Bound,
-    OptionError,
     check_batch,
     check_streaming,
     source_options,
@@ -45,8 +45,7 @@ def test_every_option_of_sparks_source_works_or_is_listed():
 def test_the_page_lists_every_option():
     text = PAGE.read_text()
     listed = set(re.findall(r"`([\w.*]+)`", text))
-    families = {f"{each}*" if each.endswith(".") else each for each in SECRET}
-    known = {*EFFECTIVE, *WITHOUT_EFFECT, *REFUSED, *families}
+    known = {*EFFECTIVE, *WITHOUT_EFFECT, *REFUSED}
     assert known <= listed, f"not on the page: {sorted(known - listed)}"
 
 
@@ -114,7 +113,6 @@ def test_durations_have_units(text, ms):
         ({"kafka.group.idd": "x"}, "unknown to the source. Did you mean 'kafka.group.id'"),
         ({"topic": "orders"}, "'topic' is unknown"),
         ({"kafka.enable.auto.commit": "true"}, "has no place here"),
-        ({"kafka.security.protocol": "SASL_SSL"}, "plaintext listeners only"),
         ({"path": "orders"}, r"use load\(\) without one, and option\('subscribe'"),
         ({"subscribe": "orders,a b"}, "'subscribe' names 'a b', which no topic can be called"),
         ({"subscribe": "x" * 40_000}, "'x{60}…', which no topic can be called"),
@@ -160,13 +158,6 @@ def test_the_smaller_maximum_of_a_fetch_applies(of_partition, of_all, part_bytes
     assert found.reading.part_bytes == part_bytes
 
 
-@pytest.mark.parametrize("name", ["kafka.sasl.jaas.config", "kafka.ssl.keystore.password"])
-def test_secrets_are_refused_and_not_repeated(name):
-    with pytest.raises(OptionError) as caught:
-        options(**{name: "hunter2"})
-    assert "hunter2" not in str(caught.value)
-
-
 def test_messages_name_pages_by_their_headings():
     headings = {each.read_text().split("\n")[0] for each in PAGE.parent.glob("*.md")}
     pages = set()
@@ -175,10 +166,6 @@ def test_messages_name_pages_by_their_headings():
             name({"no.such.option": "x"})
         pages.add(re.search("The page '(.+?)'", str(caught.value))[1])
     assert len(pages) == 2 and {f"# {each}" for each in pages} <= headings
-
-
-def test_a_plaintext_listener_may_be_named():
-    assert options(**{"kafka.security.protocol": "PLAINTEXT"}) == options()
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 from anabranch.core.wire.compression import Codec
-from anabranch.pipelines.faults import PipelineFault
-from anabranch.pipelines.options import OptionError
+from anabranch.pipelines.faults import OptionError, PipelineFault
 from anabranch.pipelines.producer_options import REFUSED, WITH_EFFECT, WITHOUT_EFFECT
 from anabranch.pipelines.sink import stream_writer_of, writer_of
 from anabranch.pipelines.sink_options import read_options
@@ -35,7 +34,7 @@ def test_producer_settings_are_taken_in_any_case():
             **SERVERS, "Topic": "t", "KAFKA.compression.TYPE": "ZSTD",
             "kafka.compression.zstd.level": "7", "kafka.batch.size": "1000",
             "kafka.delivery.timeout.ms": "60000", "kafka.acks": "-1",
-            "kafka.security.protocol": "plaintext", "kafka.max.request.size": "5000",
+            "kafka.max.request.size": "5000",
         }
     )  # fmt: skip
     assert (options.codec, options.level, options.topic) == (Codec.ZSTD, 7, "t")
@@ -65,8 +64,8 @@ def test_settings_without_effect_are_accepted():
         ({"kafka.compression.lz4.level": "3"}, "kafka.compression.type is none: set it to lz4"),
         ({"kafka.compresion.type": "lz4"}, "Did you mean 'kafka.compression.type'?"),
         ({"compression.type": "lz4"}, "Did you mean 'kafka.compression.type'?"),
+        ({"sasl.mechanism": "PLAIN"}, "Did you mean 'kafka.sasl.mechanism'?"),
         ({"subscribe": "t"}, "It is an option of reading: drop it."),
-        ({"kafka.security.protocol": "SASL_SSL"}, "must be one of plaintext"),
         ({"kafka.transactional.id": "x"}, "means nothing without transactions"),
         ({"kafka.transaction.two.phase.commit.enable": "true"}, "use option exactlyOnce"),
         ({"exactlyOnce": "yes"}, "'exactlyOnce' is true or false, not 'yes'"),
@@ -85,14 +84,6 @@ def test_what_cannot_be_is_refused_with_what_to_do(given, said):
     with pytest.raises(OptionError) as refusal:
         read_options({**SERVERS, **given})
     assert said in str(refusal.value)
-
-
-@pytest.mark.parametrize("name", ["kafka.sasl.jaas.config", "kafka.ssl.key.password"])
-def test_security_is_refused_and_secrets_are_not_repeated(name):
-    with pytest.raises(OptionError) as refusal:
-        read_options({**SERVERS, name: "hunter2"})
-    assert "not supported yet" in str(refusal.value)
-    assert "hunter2" not in str(refusal.value)
 
 
 def scope(*, is_stream=False, **options):
@@ -135,7 +126,7 @@ def test_every_setting_of_kafkas_producer_is_in_one_table():
     assert len(known) == len(WITH_EFFECT) + len(WITHOUT_EFFECT) + len(REFUSED)
     ours = {
         name.replace("_", ".") for name in KafkaProducer.DEFAULT_CONFIG
-        if not name.startswith(("ssl_", "sasl_", "api_version", "kafka_client", "socks5", "proxy"))
+        if not name.startswith(("security_", "ssl_", "sasl_", "api_version", "kafka_client", "socks5", "proxy"))
     } - {"partitioner", "compression.type", "selector", "socket.options", "state.change.callback",
          "allow.auto.create.topics", "receive.message.max.bytes", "bootstrap.timeout.ms", "metrics.enabled", "raise.upon.socket.err.during.wakeup"}  # fmt: skip
     assert ours <= known, ours - known

@@ -228,7 +228,7 @@ def test_record_batches_are_read_as_they_lie_in_the_log(topics, read):
         ({"startingOffsets": "latest"}, "'startingOffsets' may not be latest"),
         ({"statringOffsets": "earliest"}, "Did you mean 'startingOffsets'?"),
         ({"assign": '{"a":[0]}'}, "Exactly one of the options"),
-        ({"kafka.sasl.jaas.config": "password=hunter2"}, "is not supported yet"),
+        ({"kafka.ssl.keystore.key": "hunter2"}, "name it in kafka.ssl.keystore.location"),
         ({"kafka.key.deserializer": "x"}, "keys are bytes; cast the column"),
         ({"kafka.bootstrap.servers": "nowhere"}, "is not host:port"),
         ({"maxOffsetsPerTrigger": "-1"}, "is a whole number from 1 up"),

@@ -28,12 +28,12 @@ from anabranch.core.wire.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
 )
 from anabranch.core.wire.messages.metadata import MetadataResponseTopic
+from anabranch.pipelines.faults import OptionError
 from anabranch.pipelines.options import (
     EARLIEST,
     LATEST,
     MOST_PARTITIONS,
     Bound,
-    OptionError,
     SourceOptions,
 )
 
@@ -88,6 +88,7 @@ def ask(options: SourceOptions, work: Callable[[Cluster], Awaitable[T]]) -> T:
         cluster = Cluster(
             options.bootstrap_servers,
             client_id=options.client_id,
+            security=options.security,
             deadline_seconds=options.deadline_seconds,
         )
         async with cluster:

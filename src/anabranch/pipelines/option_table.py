@@ -1,6 +1,7 @@
 """Every option of the source: what works, what is accepted without effect, what is refused.
 
-The names are those of Spark's Kafka source 4.x and of Kafka's consumer. Why a table: a job that
+The names are those of Spark's Kafka source 4.x and of Kafka's consumer; those of TLS and SASL are
+in security_options.py. Why a table: a job that
 changes one word must learn of every option whether it still means something, and the page
 `docs/pipelines/source.md` is held to these lists by a test.
 """
@@ -15,8 +16,7 @@ EFFECTIVE = (
     "fetchOffset.retryIntervalMs", "kafkaConsumer.pollTimeoutMs", "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger", "maxTriggerDelay", "kafka.client.id", "kafka.isolation.level",
     "kafka.max.partition.fetch.bytes", "kafka.fetch.max.bytes", "kafka.fetch.max.wait.ms",
-    "kafka.default.api.timeout.ms", "kafka.security.protocol", "shape", "failOnCorruption",
-    "maxBytesPerPartition",
+    "kafka.default.api.timeout.ms", "shape", "failOnCorruption", "maxBytesPerPartition",
 )  # fmt: skip
 """Options that do something here; the last three are ours."""
 
@@ -72,8 +72,5 @@ REFUSED = {
 }
 """Options that would change what the job means, and what to do instead; most of them Spark's source
 refuses too."""
-
-SECRET = ("kafka.sasl.", "kafka.ssl.", "kafka.security.providers")
-"""Beginnings of options that may hold secrets; all are refused, and never repeated."""
 
 ONLY_IN_BATCHES = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")

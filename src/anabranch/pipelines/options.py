@@ -1,8 +1,7 @@
 """What the options of the source say, checked before anything is read.
 
-Rule kept: every refusal names the option, what is wrong with it, and what to write instead; values
-of options that may hold secrets are neither kept nor repeated, so that no plan and no checkpoint
-has them. Names are Spark's (option_table.py).
+Rule kept: every refusal names the option, what is wrong with it, and what to write instead. Names
+are Spark's (option_table.py). Not here: TLS and SASL (security_options.py).
 """
 
 from __future__ import annotations
@@ -16,16 +15,13 @@ from typing import Any
 
 from anabranch.client.cluster import parse_addresses
 from anabranch.client.ranges import PART_BYTES, PATIENCE_SECONDS, WAIT_MS, ReadOptions
+from anabranch.client.security import PLAINTEXT, Security
 from anabranch.core.errors import ApiError
 from anabranch.core.metadata.topic_names import is_legal
 from anabranch.core.partition import READ_COMMITTED
-from anabranch.pipelines.option_table import (
-    EFFECTIVE,
-    ONLY_IN_BATCHES,
-    REFUSED,
-    SECRET,
-    WITHOUT_EFFECT,
-)
+from anabranch.pipelines.faults import OptionError
+from anabranch.pipelines.option_table import EFFECTIVE, ONLY_IN_BATCHES, REFUSED, WITHOUT_EFFECT
+from anabranch.pipelines.security_options import is_security_option, security_of_options
 
 LATEST = -1
 EARLIEST = -2
@@ -55,10 +51,6 @@ PerPartition = dict[str, dict[int, int]]
 """Topic -> partition -> offset, or timestamp in ms."""
 
 
-class OptionError(ValueError):
-    """An option that cannot be: the text names it and what to write."""
-
-
 @dataclass(frozen=True)
 class Bound:
     """Where reading begins or ends: exactly one of the fields says it."""
@@ -75,6 +67,7 @@ class SourceOptions:
 
     bootstrap_servers: str
     client_id: str
+    security: Security = PLAINTEXT
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     assigned: dict[str, list[int]] | None = None
@@ -136,6 +129,7 @@ def source_options(given: Mapping[str, str]) -> SourceOptions:
     return SourceOptions(
         bootstrap_servers=servers,
         client_id=take.text("kafka.client.id") or "anabranch-spark",
+        security=security_of_options(options),
         **_selection(take),
         starting=_bound(take, "starting"),
         ending=_bound(take, "ending"),
@@ -162,13 +156,8 @@ def check_names(options: Mapping[str, str]) -> None:
     known = {name.lower(): name for name in (*EFFECTIVE, *WITHOUT_EFFECT)}
     refused = {name.lower(): why for name, why in REFUSED.items()}
     for name in options:
-        if name.startswith(SECRET) or (
-            name == "kafka.security.protocol" and options[name].upper() != "PLAINTEXT"
-        ):
-            raise OptionError(
-                f"Option {name!r} is not supported yet: this source speaks to plaintext listeners "
-                "only. Drop it and name such a listener in 'kafka.bootstrap.servers'."
-            )
+        if is_security_option(name):
+            continue
         if name == "path":
             raise OptionError(
                 "A path was given, and rows come from topics: use load() without one, and "

@@ -2,7 +2,7 @@
 
 What: three tables, from which options are read and which a test compares with the documentation.
 Names and defaults are those of Kafka's producer 4.1; where a default differs, its sentence says so.
-Rule kept: each setting of that producer is in one of the tables, or begins with a refused prefix.
+Rule kept: each setting of that producer is in one of the tables, or in that of security_options.py.
 """
 
 from __future__ import annotations
@@ -133,9 +133,6 @@ WITH_EFFECT: dict[str, Setting] = {
     "retry.backoff.ms": Setting(
         "100", whole(0, LONGEST_MS), "The first pause; it doubles with each retry."
     ),
-    "security.protocol": Setting(
-        "PLAINTEXT", one_of("plaintext"), "Only PLAINTEXT is supported."
-    ),
     "transaction.timeout.ms": Setting(
         "900000", whole(1000, LONGEST_MS),
         "With exactlyOnce: the longest time from the first row of a task to the commit of the "
@@ -178,7 +175,6 @@ WITHOUT_EFFECT: dict[str, str] = {
 }
 """Setting -> why it has none. It is accepted, so that a job can keep its options."""
 
-_SECURITY = "Secure listeners are not supported yet: connect to one that is PLAINTEXT"
 _SERIALIZERS = "Columns are written as they are: cast them to string or binary"
 _TWO_PHASE = "No released broker supports it: use option exactlyOnce"
 
@@ -186,10 +182,7 @@ REFUSED: dict[str, str] = {
     "config.providers": "Config providers are not supported: set the value itself",
     "interceptor.classes": "Java classes are not supported: change the rows in Spark",
     "key.serializer": _SERIALIZERS,
-    "security.providers": _SECURITY,
     "transaction.two.phase.commit.enable": _TWO_PHASE,
     "value.serializer": _SERIALIZERS,
 }
 """Setting -> what to do instead."""
-
-REFUSED_PREFIXES: dict[str, str] = {"sasl.": _SECURITY, "ssl.": _SECURITY}

@@ -131,6 +131,7 @@ class PartsAhead:
         cluster = Cluster(
             options.bootstrap_servers,
             client_id=options.client_id,
+            security=options.security,
             deadline_seconds=options.deadline_seconds,
         )
         try:

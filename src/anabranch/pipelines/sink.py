@@ -142,7 +142,9 @@ def _on_the_cluster(
 
     async def run() -> None:
         assert options.scope is not None
-        async with Cluster(options.bootstrap_servers, client_id=options.client_id) as cluster:
+        async with Cluster(
+            options.bootstrap_servers, client_id=options.client_id, security=options.security
+        ) as cluster:
             await work(cluster, options.scope)
 
     try:

@@ -2,7 +2,7 @@
 
 What: `topic` and, with the prefix `kafka.`, Kafka's producer settings (producer_options.py). Rules
 kept: an option that is unknown, not supported, or contradicts another is refused with what to do;
-values of options that may be secrets are not repeated. Not here: columns (sink_rows.py).
+nothing is guessed. Not here: TLS and SASL (security_options.py), columns (sink_rows.py).
 """
 
 from __future__ import annotations
@@ -14,17 +14,23 @@ from typing import Any, NamedTuple
 from anabranch.client.cluster import parse_addresses
 from anabranch.client.lanes import MOST_IN_FLIGHT, LaneSettings
 from anabranch.client.producer import ProducerSettings
+from anabranch.client.security import Security
 from anabranch.core.errors import ClientFault
 from anabranch.core.wire.compression import Codec
 from anabranch.pipelines import option_table
-from anabranch.pipelines.options import OptionError, check_topic
+from anabranch.pipelines.faults import OptionError
+from anabranch.pipelines.options import check_topic
 from anabranch.pipelines.producer_options import (
     CODECS,
     REFUSED,
-    REFUSED_PREFIXES,
     WITH_EFFECT,
     WITHOUT_EFFECT,
     truth,
+)
+from anabranch.pipelines.security_options import (
+    EFFECTIVE,
+    is_security_option,
+    security_of_options,
 )
 from anabranch.pipelines.sink_scope import Scope, scope_of
 
@@ -49,6 +55,7 @@ class SinkOptions(NamedTuple):
 
     bootstrap_servers: str
     client_id: str
+    security: Security
     topic: str | None
     codec: Codec
     level: int | None
@@ -82,6 +89,7 @@ def read_options(options: Mapping[str, str], *, is_stream: bool = False) -> Sink
     return SinkOptions(
         bootstrap_servers=values["bootstrap.servers"],
         client_id=values["client.id"],
+        security=security_of_options(given),
         topic=_topic(given),
         codec=codec,
         level=_level(codec, values),
@@ -116,7 +124,7 @@ def _scope(values: Mapping[str, Any], given: Mapping[str, str], *, is_stream: bo
 
 
 def _check_name(name: str) -> None:
-    if name in OWN or name in OF_SPARK:
+    if name in OWN or name in OF_SPARK or is_security_option(name):
         return
     if name == "path":
         raise OptionError(
@@ -127,9 +135,6 @@ def _check_name(name: str) -> None:
     if setting != name:
         if setting in WITH_EFFECT or setting in WITHOUT_EFFECT:
             return
-        for prefix, why in REFUSED_PREFIXES.items():
-            if setting.startswith(prefix):
-                raise OptionError(f"Option {name!r} is refused. {why}.")
         if setting in REFUSED:
             raise OptionError(f"Option {name!r} is refused. {REFUSED[setting]}.")
     raise OptionError(
@@ -141,7 +146,7 @@ def _check_name(name: str) -> None:
 def _hint(name: str) -> str:
     if name in OF_READING:
         return "It is an option of reading: drop it. "
-    known = [TOPIC, *(PREFIX + each for each in (*WITH_EFFECT, *WITHOUT_EFFECT))]
+    known = [TOPIC, *(PREFIX + each for each in (*WITH_EFFECT, *WITHOUT_EFFECT, *EFFECTIVE))]
     for each in (name, PREFIX + name):
         near = difflib.get_close_matches(each, known, 1, NEAR)
         if near:

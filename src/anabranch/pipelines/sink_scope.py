@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from uuid import uuid4
 
-from anabranch.pipelines.options import OptionError
+from anabranch.pipelines.faults import OptionError
 
 SEPARATORS = "/+"
 """Between the parts of ids: names have none, so that no name begins as another one's ids do."""

@@ -82,7 +82,9 @@ class SinkTask:
         self._options = options
         self._background = background
         self._encoder = encoder()
-        self._cluster = Cluster(options.bootstrap_servers, client_id=options.client_id)
+        self._cluster = Cluster(
+            options.bootstrap_servers, client_id=options.client_id, security=options.security
+        )
         self._producer: Producer | None = None
         self._attempt = None if options.scope is None else this_attempt(options.scope)
         self._chooser = Chooser(

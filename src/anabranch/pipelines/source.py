@@ -15,6 +15,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from anabranch.client.cluster import Cluster
 from anabranch.pipelines import columns
+from anabranch.pipelines.faults import OptionError
 from anabranch.pipelines.filters import TakenFilters
 from anabranch.pipelines.offset_ranges import (
     OffsetRange,
@@ -31,7 +32,6 @@ from anabranch.pipelines.options import (
     EARLIEST,
     LATEST,
     Bound,
-    OptionError,
     SourceOptions,
     check_batch,
     source_options,
