@@ -146,36 +146,3 @@ async def test_nothing_is_told_and_nothing_stays_open_after_the_stop(monkeypatch
     shell.perform()
     await asyncio.sleep(0)
     assert len(asyncio.all_tasks()) == 1
-
-
-async def test_the_first_markers_leave_a_moment_later_and_in_order(monkeypatch):
-    """Whoever decided goes on first; markers behind those under way have no reason to wait."""
-    dialled = Dialled(monkeypatch)
-    peers, shell, connections, _steps = world(["a", "b"])
-    held = []
-    monkeypatch.setattr(shell, "_head_start", SimpleNamespace(call=held.append, is_running=False))
-    told = []
-    peers.ask(1, MARKERS, message("first"), told.append)
-    peers.ask(1, JOINS, message("waited for"), told.append)
-    shell.perform()
-    await until(lambda: dialled.posts)
-    shell._head_start.is_running = True
-    peers.ask(2, MARKERS, message("meanwhile"), told.append)
-    shell.perform()
-    await asyncio.sleep(0.01)
-    assert [each[1].name for each in dialled.posts] == ["waited for"]
-    shell._head_start.is_running = False
-    for send in held:
-        send()
-    peers.ask(2, MARKERS, message("behind"), told.append)
-    shell.perform()
-    await until(lambda: len(dialled.posts) == 4)
-    assert [each[1].name for each in dialled.posts if each[0] == 9002] == ["meanwhile", "behind"]
-    assert len(held) == 2
-    for made in dialled.made:
-        for answered in made.waiting:
-            answered("answer")
-    peers.ask(1, MARKERS, message("first again"), told.append)
-    shell.perform()
-    assert len(held) == 3
-    await connections.stop()

@@ -413,7 +413,6 @@ class Node:
         tests that kill a node in their own process; its loop runs no more."""
         if self.broker is not None:
             self.broker.cleaner.abandon()
-            self.broker.peers.abandon()
         if self._store is not None:
             self._store.abandon()
         if self.stores is not None:

@@ -3,9 +3,7 @@
 What: `PeerConnections` has one connection for each broker and purpose, dialled when it is first
 needed, at the address that the newest metadata names; replication fetches over it, too. `PeerShell`
 sends what `broker.peers` wants asked, each lane over a connection of its own. Rules kept: each post
-is answered once, with the response or with what prevented it; nothing is decided here. The first
-markers leave a moment after the step, since the producer whose commit was answered in it has a few
-threads to wake, and should not wait for a processor while three brokers write markers. Not here:
+is answered once, with the response or with what prevented it; nothing is decided here. Not here:
 the controller (`controller_channel.py`).
 """
 
@@ -18,17 +16,12 @@ from typing import Any, NamedTuple
 
 from anabranch.client.connection import Connection
 from anabranch.core.api.context import Broker
-from anabranch.core.broker.peers import MARKERS, Ask
+from anabranch.core.broker.peers import Ask
 from anabranch.core.wire.schema import Message
 from anabranch.server.logs import logger
 from anabranch.server.own_faults import tell_unexpected
-from anabranch.server.short_timer import ShortTimer
 
 LOG = logger("peers")
-
-HEAD_START_SECONDS = 0.0002
-"""Between a decision and its markers, when no others are under way: what a client on the same
-machine needs until its commit returns."""
 
 SECOND_MS = 1000
 RECEIVE_BUFFER = "replica.socket.receive.buffer.bytes"
@@ -145,41 +138,23 @@ class PeerShell:
         self._begin = begin
         self._settle = settle
         self._silent: set[int] = set()
-        self._markers_under_way = 0
-        self._head_start = ShortTimer(HEAD_START_SECONDS)
         self._stopping = False
 
     def perform(self) -> None:
         """Send what is to be asked; called at the end of every step."""
-        asks = self._broker.peers.take_effects()
-        if not asks:
-            return
-        is_first = not self._markers_under_way or self._head_start.is_running
-        for ask in asks:
+        for ask in self._broker.peers.take_effects():
             post = Post(
                 ask.message, None, partial(self._ended, ask), ask.timeout_ms, ask.most_version
             )
             # In a step of its own, since a connection that has ended says so at once.
             send = partial(self._connections.post, ask.broker_id, ask.lane, post)
-            if ask.lane == MARKERS:
-                self._markers_under_way += 1
-                if is_first:
-                    self._head_start.call(send)
-                    continue
             asyncio.get_running_loop().call_soon(send)
 
     def stop(self) -> None:
         """Hear of no more answers; `PeerConnections.stop` ends what is under way."""
         self._stopping = True
-        self._head_start.close()
-
-    def abandon(self) -> None:
-        """Let go of the timer: see `Node.abandon`."""
-        self._head_start.abandon()
 
     def _ended(self, ask: Ask, answer: Any) -> None:
-        if ask.lane == MARKERS:
-            self._markers_under_way -= 1
         if self._stopping:
             return
         is_fault = isinstance(answer, Exception)
