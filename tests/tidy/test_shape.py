@@ -57,12 +57,64 @@ def is_notation(place: str) -> bool:
     return any(table in place for table in tables)
 
 
+class Classes:
+    """The classes of the package by name, to find methods that a base or a protocol documents."""
+
+    def __init__(self, modules):
+        nodes = [each for module in modules for each in ast.walk(module.tree)]
+        self._classes = [each for each in nodes if isinstance(each, ast.ClassDef)]
+        self._bases = {each.name: [] for each in self._classes}
+        self._own = {each.name: {} for each in self._classes}
+        for each in self._classes:
+            self._bases[each.name] += [
+                ast.unparse(base).split("[")[0].split(".")[-1] for base in each.bases
+            ]
+            self._own[each.name] |= {
+                node.name: bool(ast.get_docstring(node)) or is_stub(node)
+                for node in each.body
+                if isinstance(node, Function)
+            }
+
+    def above(self, name):
+        """A class and all that it inherits from."""
+        found, left = [], [name]
+        while left:
+            each = left.pop()
+            if each in self._bases and each not in found:
+                found.append(each)
+                left += self._bases[each]
+        return found
+
+    def methods(self, name):
+        return {each for base in self.above(name) for each in self._own[base]}
+
+    def documented(self):
+        """Methods, by their places in the source, that a base has documented, or a protocol
+        whose methods the class has all."""
+        protocols = [name for name, bases in self._bases.items() if "Protocol" in bases]
+        for each in self._classes:
+            mine = self.methods(each.name)
+            followed = {
+                base
+                for name in protocols
+                if self.methods(name) <= mine
+                for base in self.above(name)
+            }
+            above = (followed | set(self.above(each.name))) - {each.name}
+            told = {name for base in above for name, is_told in self._own[base].items() if is_told}
+            yield from (
+                node for node in each.body if isinstance(node, Function) and node.name in told
+            )
+
+
 def test_every_public_definition_has_a_docstring(modules):
+    told = set(Classes(modules).documented())
     silent = [
         f"{module.place}:{node.lineno}: {node.name}"
         for module in modules
         for node in public_definitions(module.tree.body)
         if not ast.get_docstring(node)
+        and node not in told
         and not (isinstance(node, ast.ClassDef) and is_notation(module.place))
     ]
     assert not silent, "public definitions without a docstring:\n" + "\n".join(silent)
@@ -70,6 +122,15 @@ def test_every_public_definition_has_a_docstring(modules):
 
 NOUNS = {"fencing", "following", "hosting", "setting", "testing"}
 """Module names that end in -ing and stay: decision 67 says why."""
+
+
+def test_no_override_only_points_at_what_it_overrides(modules):
+    pointers = [
+        f"{node.name} at line {node.lineno}: {text}"
+        for node in Classes(modules).documented()
+        if (text := ast.get_docstring(node) or "").startswith("See ")
+    ]
+    assert not pointers, "say what is different, or nothing:\n" + "\n".join(pointers)
 
 
 def test_modules_are_named_by_what_they_hold(modules):

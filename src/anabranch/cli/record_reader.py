@@ -308,12 +308,12 @@ class Member:
         return found
 
     def shown(self, records: Sequence[tuple[int, Record]], count: int) -> None:
-        """See Reader."""
+        """Only the first of the records that came last were printed."""
         self._reader.shown(records, count)
 
     @property
     def waiting(self) -> list[int]:
-        """See Reader."""
+        """The partitions that cannot be read now."""
         return self._reader.waiting
 
     async def leave(self) -> None:

@@ -287,7 +287,6 @@ class Dispatcher(Performer):
         return slot
 
     def wake_waiting(self, keys: Iterable[Hashable]) -> None:
-        """See Performer."""
         self.purgatory.wake(keys, self.now_ms)
 
     def wake(self, *keys: Any) -> None:
@@ -555,7 +554,7 @@ class Dispatcher(Performer):
     # Time.
 
     def arm(self) -> None:
-        """See Performer: one timer for all who wait."""
+        """One timer for all who wait."""
         deadline = self.purgatory.next_deadline()
         if deadline is None:
             return

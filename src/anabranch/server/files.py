@@ -94,7 +94,7 @@ class RealFile:
             raise _fault(self.path, problem) from None
 
     def read(self, position: int, length: int) -> Buffer:
-        """See File: raises ColdRead rather than wait for the disk."""
+        """Raises ColdRead rather than wait for the disk."""
         if not self._files.nowait:
             return self.read_blocking(position, length)
         handle = self._ready()
@@ -116,7 +116,7 @@ class RealFile:
         raise self._cold(position, length)
 
     def lend(self, position: int, length: int) -> FileLoan | None:
-        """See File: large parts that are in the page cache, a bounded number at a time."""
+        """Large parts that are in the page cache, a bounded number at a time."""
         if not self._files.nowait:
             return None
         loan = self._files.lender.lend(self._ready(), position, length)
@@ -130,7 +130,6 @@ class RealFile:
         return refused or ColdRead(self, position, length)
 
     def read_blocking(self, position: int, length: int) -> Buffer:
-        """See File."""
         handle = self._ready()
         try:
             held = os.pread(handle, length, position)
@@ -144,7 +143,7 @@ class RealFile:
         return held
 
     def warm(self, position: int, length: int) -> None:
-        """See File: reads the range and throws it away; a file that was removed has none."""
+        """Reads the range and throws it away; a file that was removed has none."""
         try:
             self._pinned(lambda handle: self._read_through(handle, position, length))
         except FileNotFoundError:
@@ -161,7 +160,6 @@ class RealFile:
             position += count
 
     def write(self, position: int, buffers: Sequence[Buffer]) -> None:
-        """See File."""
         handle = self._ready()
         try:
             if len(buffers) == 1 and len(buffers[0]) <= WRITE_BYTES:
@@ -184,14 +182,13 @@ class RealFile:
             rest = rest[count:]
 
     def size(self) -> int:
-        """See File."""
         try:
             return os.fstat(self._ready()).st_size
         except OSError as problem:
             raise _fault(self.path, problem) from None
 
     def truncate(self, size: int) -> None:
-        """See File. Where more was lent, the name gets another file: who still receives that, reads
+        """Where more was lent, the name gets another file: who still receives that, reads
         pages of this one, also those that lie in the buffer of a socket."""
         handle = self._ready()
         try:
@@ -206,7 +203,6 @@ class RealFile:
             raise _fault(self.path, problem) from None
 
     def sync(self) -> None:
-        """See Syncable."""
         try:
             self._pinned(os.fdatasync)
         except FileNotFoundError as problem:
@@ -232,7 +228,7 @@ class RealFile:
             raise _fault(self.path, problem) from None
 
     def close(self) -> None:
-        """See File; a handle that a thread is using is closed by a later eviction."""
+        """A handle that a thread is using is closed by a later eviction."""
         with self._files.lock:
             if self.handle != _CLOSED and not self.pins:
                 os.close(self.handle)
@@ -286,19 +282,15 @@ class RealFiles:
         self.open_limit += 1  # every handle is in a thread's hands
 
     def open(self, path: str, *, create: bool = False, write: bool = True) -> RealFile:
-        """See Files."""
         return RealFile(self, path, create=create, write=write)
 
     def exists(self, path: str) -> bool:
-        """See Files."""
         return os.path.exists(path)
 
     def is_dir(self, path: str) -> bool:
-        """See Files."""
         return os.path.isdir(path)
 
     def list(self, path: str) -> list[str]:
-        """See Files."""
         try:
             return sorted(os.listdir(path))
         except FileNotFoundError:
@@ -307,7 +299,6 @@ class RealFiles:
             raise _fault(path, problem) from None
 
     def make_dirs(self, path: str) -> None:
-        """See Files."""
         try:
             os.mkdir(path)
         except FileExistsError:
@@ -318,11 +309,9 @@ class RealFiles:
             raise _fault(path, problem) from None
 
     def rename(self, source: str, target: str) -> None:
-        """See Files."""
         self._attempt(source, lambda: os.replace(source, target))
 
     def remove(self, path: str) -> None:
-        """See Files."""
         try:
             os.unlink(path)
         except FileNotFoundError:
@@ -331,15 +320,12 @@ class RealFiles:
             raise _fault(path, problem) from None
 
     def remove_tree(self, path: str) -> None:
-        """See Files."""
         self._attempt(path, lambda: remove_folder(path))
 
     def sync_dir(self, path: str) -> None:
-        """See Files."""
         self._attempt(path, lambda: sync_folder(path))
 
     def sync_path(self, path: str) -> None:
-        """See Files."""
         try:
             sync_path(path, os.O_RDONLY)
         except FileNotFoundError:
@@ -348,7 +334,6 @@ class RealFiles:
             raise _fault(path, problem) from None
 
     def read(self, path: str) -> bytes:
-        """See Files."""
         try:
             handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
@@ -359,16 +344,14 @@ class RealFiles:
             raise _fault(path, problem) from None
 
     def write_atomic(self, path: str, data: bytes, *, sync: bool) -> None:
-        """See Files: a temporary file beside it, then a rename."""
+        """A temporary file beside it, then a rename."""
         self._attempt(path, lambda: replace_file(path, data, sync=sync))
 
     def make_empty(self, path: str) -> None:
-        """See Files."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
         self._attempt(path, lambda: os.close(os.open(path, flags, 0o644)))
 
     def size(self, path: str) -> int:
-        """See Files."""
         try:
             return os.stat(path).st_size
         except FileNotFoundError:
@@ -377,19 +360,15 @@ class RealFiles:
             raise _fault(path, problem) from None
 
     def modified_ms(self, path: str) -> int:
-        """See Files."""
         return self._attempt(path, lambda: os.stat(path).st_mtime_ns // 1_000_000)
 
     def free_bytes(self, path: str) -> int:
-        """See Files."""
         return self._attempt(path, lambda: shutil.disk_usage(path).free)
 
     def volume_bytes(self, path: str) -> int:
-        """See Files."""
         return self._attempt(path, lambda: shutil.disk_usage(path).total)
 
     def reserve(self, path: str, size_bytes: int) -> None:
-        """See Files."""
         name = os.path.join(path, RESERVE)
         try:
             self._attempt(path, lambda: _allocate(name, size_bytes))
@@ -398,7 +377,6 @@ class RealFiles:
             raise
 
     def give_back(self, path: str) -> bool:
-        """See Files."""
         name = os.path.join(path, RESERVE)
         was_there = os.path.exists(name)
         self.remove(name)

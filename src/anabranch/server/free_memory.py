@@ -60,16 +60,13 @@ class GlibcHeap:
         self._counts.restype = _Counts
 
     def free_bytes(self) -> int:
-        """See Heap."""
         return int(self._counts().fordblks)
 
     def resident_bytes(self) -> int:
-        """See Heap."""
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
     def trim(self) -> None:
-        """See Heap."""
         self._trim(0)
 
 

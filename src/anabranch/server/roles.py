@@ -312,19 +312,15 @@ class BrokerDispatcher(Dispatcher):
         self.steady_ms = self.world.steady_ms = steady_ms()
 
     def take_faults(self) -> None:
-        """See Performer."""
         self._broker_role.partitions.take_faults()
 
     def sync_logs(self) -> None:
-        """See Performer."""
         self._broker_role.flusher.start_rounds()
 
     def load_groups(self) -> None:
-        """See Performer."""
         self._broker_role.groups.load()
 
     def perform(self) -> None:
-        """See Performer."""
         self._broker_role.replicating.perform()
         self._broker_role.peers.perform()
         self._broker_role.diskless.perform()
@@ -337,11 +333,10 @@ class BrokerDispatcher(Dispatcher):
                 say_refusal(refusal)
 
     def grant(self, wish: Wish) -> None:
-        """See Performer."""
         self._broker_role.grant(wish)
 
     def arm(self) -> None:
-        """See Performer: groups have a timer of their own, replication has set its own."""
+        """Groups have a timer of their own, replication has set its own."""
         Dispatcher.arm(self)
         self._broker_role.groups.arm()
 

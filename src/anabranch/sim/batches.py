@@ -85,15 +85,12 @@ class SharedBatchReader:
         self._shared = shared
 
     def batches(self, buffer: Buffer) -> Sequence[MetadataBatch]:
-        """See BatchReader."""
         return self._shared.decode(buffer)
 
     def replay(
         self, image: MetadataImage, _batches: Sequence[MetadataBatch], payload: Buffer
     ) -> tuple[MetadataImage, MetadataDelta]:
-        """See BatchReader."""
         return self._shared.replay(image, payload)
 
     def image_of(self, payload: bytes, end_offset: int, epoch: int) -> MetadataImage:
-        """See BatchReader."""
         return self._shared.snapshot(payload, end_offset, epoch)

@@ -161,30 +161,26 @@ class SimFile:
         return self._held
 
     def read(self, position: int, length: int) -> bytes:
-        """See File."""
         self._disk.step("read", self.path)
         return bytes(self._inode().seen[position : position + length])
 
     def lend(self, position: int, length: int) -> None:
-        """See File: there is nothing to gain."""
+        """There is nothing to gain."""
 
     def read_blocking(self, position: int, length: int) -> bytes:
-        """See File."""
         return self.read(position, length)
 
     def warm(self, position: int, length: int) -> None:
         """Everything is in memory already."""
 
     def write(self, position: int, buffers: Sequence[Buffer]) -> None:
-        """See File: a failing write, or a full disk, lets a part through."""
+        """A failing write, or a full disk, lets a part through."""
         self._disk.write(self._inode(), self.path, position, b"".join(buffers))
 
     def size(self) -> int:
-        """See File."""
         return len(self._inode().seen)
 
     def truncate(self, size: int) -> None:
-        """See File."""
         self._disk.step("truncate", self.path)
         inode = self._inode()
         inode.touch(min(size, len(inode.seen)), max(size, len(inode.seen)))
@@ -194,12 +190,11 @@ class SimFile:
             inode.seen.extend(bytes(size - len(inode.seen)))
 
     def sync(self) -> None:
-        """See Syncable: a file that was removed meanwhile is not made again."""
+        """A file that was removed meanwhile is not made again."""
         inode = self._held or self._disk.inode(self.path, create=False)
         self._disk.sync(inode, self.path)
 
     def close(self) -> None:
-        """See File."""
         self._held = None
 
 
@@ -418,31 +413,26 @@ class SimDisk:
         inode.stored = bytearray(inode.seen)
 
     def open(self, path: str, *, create: bool = False, write: bool = True) -> SimFile:
-        """See Files."""
         return SimFile(self, path, create and write)
 
     def exists(self, path: str) -> bool:
-        """See Files."""
         return path in self.names
 
     def is_dir(self, path: str) -> bool:
-        """See Files."""
         return path in self.names and self.names[path] is None
 
     def list(self, path: str) -> list[str]:
-        """See Files."""
         length = len(path) + 1
         return sorted(name[length:] for name in self.names.inside.get(path, ()))
 
     def make_dirs(self, path: str) -> None:
-        """See Files."""
         self.step("mkdir", path)
         parts = path.split("/")
         for end in range(1, len(parts) + 1):
             self.names.setdefault("/".join(parts[:end]), None)
 
     def rename(self, source: str, target: str) -> None:
-        """See Files. What is in a folder belongs to it, whatever its name. A longer name may need a
+        """What is in a folder belongs to it, whatever its name. A longer name may need a
         block of its own, which a full disk does not have: with every second one it is so."""
         self.step("rename", source)
         refuse_long(target)
@@ -461,18 +451,15 @@ class SimDisk:
         self.names[target] = self.names.pop(source)
 
     def remove(self, path: str) -> None:
-        """See Files."""
         self.step("remove", path)
         self.names.pop(path, None)
 
     def remove_tree(self, path: str) -> None:
-        """See Files."""
         self.step("remove", path)
         for name in [one for one in self.names if one == path or one.startswith(path + "/")]:
             del self.names[name]
 
     def sync_dir(self, path: str) -> None:
-        """See Files."""
         self.step("sync", path)
         names, stored = self.names, self.stored_names
         for name in (path, *names.unsynced.pop(path, ())):
@@ -487,7 +474,6 @@ class SimDisk:
             ]
 
     def sync_path(self, path: str) -> None:
-        """See Files."""
         inode = self.names.get(path)
         if inode is None:
             self.step("sync", path)
@@ -495,13 +481,12 @@ class SimDisk:
             self.sync(inode, path)
 
     def read(self, path: str) -> bytes:
-        """See Files."""
         if self.broken and self._within(self.broken, path):
             raise StorageFault(f"{path}: its disk is broken on purpose")
         return bytes(self.inode(path, create=False).seen)
 
     def write_atomic(self, path: str, data: bytes, *, sync: bool) -> None:
-        """See Files: a new file takes the name."""
+        """A new file takes the name."""
         self._check_folder(path)
         inode = _Inode()
         self.write(inode, path, 0, data)
@@ -512,32 +497,29 @@ class SimDisk:
             self.stored_names[path] = inode
 
     def make_empty(self, path: str) -> None:
-        """See Files. It reaches memory alone, so that no disk can refuse it."""
+        """It reaches memory alone, so that no disk can refuse it."""
         self._check_folder(path)
         self.names.setdefault(path, _Inode())
 
     def size(self, path: str) -> int:
-        """See Files."""
         inode = self.names.get(path)
         return len(inode.seen) if inode is not None else 0
 
     def modified_ms(self, path: str) -> int:
-        """See Files."""
         inode = self.names.get(path)
         return inode.modified_ms if inode is not None else 0
 
     def free_bytes(self, path: str) -> int:
-        """See Files."""
         folder = self._within(self.rooms, path) if self.rooms else ""
         return max(0, min(self.free, self.rooms[folder] if folder else UNLIMITED))
 
     def volume_bytes(self, path: str) -> int:
-        """See Files: the same for each folder."""
+        """The same for each folder."""
         self.step("volume", path)
         return VOLUME_BYTES
 
     def reserve(self, path: str, size_bytes: int) -> None:
-        """See Files: kept apart from the files, and found again by the next process."""
+        """Kept apart from the files, and found again by the next process."""
         self.step("reserve", path)
         more = size_bytes - self.reserves.get(path, 0)
         if more > self.free_bytes(path):
@@ -546,7 +528,6 @@ class SimDisk:
         self.reserves[path] = size_bytes
 
     def give_back(self, path: str) -> bool:
-        """See Files."""
         size_bytes = self.reserves.pop(path, 0)
         self._take(path, -size_bytes)
         return size_bytes > 0

@@ -235,28 +235,22 @@ class SimNode(Machine, Performer):
 
     @property
     def view(self) -> Broker:
-        """See Registrant."""
         return self.broker
 
     @property
     def incarnation_id(self) -> bytes:
-        """See Registrant."""
         return self.session.incarnation_id
 
     def connection_closed(self, process: Registrant) -> None:
-        """See Registrant."""
         self.controller_shell.connection_closed(process)
 
     def tell_of_folders(self, effect: TellHosted | TellUnusable) -> None:
-        """See NodeLife."""
         self.telling.tell(effect)
 
     def touch_replication(self) -> None:
-        """See NodeLife."""
         self.replicating.touch()
 
     def on_committed(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """See NodeLife."""
         self.controller_shell.follow(image, delta)
 
     @property
@@ -277,7 +271,6 @@ class SimNode(Machine, Performer):
         timeout_ms: int,
         most_version: int | None = None,
     ) -> None:
-        """See NodeLife."""
         broker = self.cluster.nodes.get(broker_id)
         if broker is None:
             self.later(0, lambda: on_answer(None))
@@ -314,7 +307,7 @@ class SimNode(Machine, Performer):
     # Requests.
 
     def receive(self, call: Call) -> None:
-        """See Server: have the handler look at it, and do what it asks for."""
+        """Have the handler look at it, and do what it asks for."""
         to_broker = call.listener == BROKER
         handler = self.handlers.get(call.api_key)
         run = None
@@ -410,34 +403,27 @@ class SimNode(Machine, Performer):
         drain(self.broker.mailbox, self)
 
     def wake_waiting(self, keys: Iterable[Hashable]) -> None:
-        """See Performer."""
         self.purgatory.wake(keys, self.now_ms)
 
     def take_faults(self) -> None:
-        """See Performer."""
         self.hosting.take_faults()
 
     def sync_logs(self) -> None:
-        """See Performer."""
         self.hosting.start_rounds()
 
     def load_groups(self) -> None:
-        """See Performer."""
         self.broker.groups.load(self.now_ms)
 
     def perform(self) -> None:
-        """See Performer."""
         self.replicating.perform()
         self.asking.perform()
         if self.diskless is not None:
             self.diskless.perform()
 
     def grant(self, wish: Wish) -> None:
-        """See Performer."""
         self.link.send(wish.message, partial(_granted, wish))
 
     def arm(self) -> None:
-        """See Performer."""
         if self.purgatory.parked_total != self._parked:
             self._parked = self.purgatory.parked_total
             self._waits_alarm.set()

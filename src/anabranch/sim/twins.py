@@ -63,7 +63,7 @@ class Twin(Registrant):
                     close(self, node)
 
     def receive(self, call: Call) -> None:
-        """See Server: it answers nothing."""
+        """It answers nothing."""
         call.lose()
 
     # What a session asks of its node.
@@ -75,7 +75,6 @@ class Twin(Registrant):
 
     @property
     def incarnation_id(self) -> bytes:
-        """See Registrant."""
         return self.session.incarnation_id
 
     def connection_closed(self, _process: Registrant) -> None:

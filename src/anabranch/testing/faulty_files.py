@@ -46,27 +46,22 @@ class FaultyFile(RealFile):
         return super().open_handle(create=create)
 
     def read_blocking(self, position: int, length: int) -> Buffer:
-        """See File."""
         self._disk.wait()
         return super().read_blocking(position, length)
 
     def warm(self, position: int, length: int) -> None:
-        """See File."""
         self._disk.wait()
         super().warm(position, length)
 
     def write(self, position: int, buffers: Sequence[Buffer]) -> None:
-        """See File."""
         self._disk.take_room(self.path, sum(map(len, buffers)))
         super().write(position, buffers)
 
     def truncate(self, size: int) -> None:
-        """See File."""
         self._disk.touch(self.path)
         super().truncate(size)
 
     def sync(self) -> None:
-        """See Syncable."""
         self._disk.touch(self.path)
         super().sync()
 
@@ -104,61 +99,49 @@ class FaultyFiles(RealFiles):
             self.spare_bytes -= size_bytes
 
     def open(self, path: str, *, create: bool = False, write: bool = True) -> RealFile:
-        """See Files."""
         return FaultyFile(self, path, create=create, write=write)
 
     def make_dirs(self, path: str) -> None:
-        """See Files."""
         if not os.path.isdir(path):
             self.take_room(path)
         super().make_dirs(path)
 
     def rename(self, source: str, target: str) -> None:
-        """See Files."""
         self.touch(source)
         super().rename(source, target)
 
     def remove(self, path: str) -> None:
-        """See Files."""
         self.touch(path)
         super().remove(path)
 
     def remove_tree(self, path: str) -> None:
-        """See Files."""
         self.touch(path)
         super().remove_tree(path)
 
     def sync_dir(self, path: str) -> None:
-        """See Files."""
         self.touch(path)
         super().sync_dir(path)
 
     def sync_path(self, path: str) -> None:
-        """See Files."""
         self.touch(path)
         super().sync_path(path)
 
     def write_atomic(self, path: str, data: bytes, *, sync: bool) -> None:
-        """See Files."""
         self.take_room(path, len(data))
         super().write_atomic(path, data, sync=sync)
 
     def make_empty(self, path: str) -> None:
-        """See Files."""
         self.touch(path)
         super().make_empty(path)
 
     def free_bytes(self, path: str) -> int:
-        """See Files."""
         return self.spare_bytes if self.faults.disk_is_full else super().free_bytes(path)
 
     def reserve(self, path: str, size_bytes: int) -> None:
-        """See Files."""
         self.take_room(path, size_bytes)
         super().reserve(path, size_bytes)
 
     def give_back(self, path: str) -> bool:
-        """See Files."""
         self.touch(path)
         if self.faults.disk_is_full:
             self.spare_bytes += self.size(f"{path}/{RESERVE}")

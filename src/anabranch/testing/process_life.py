@@ -96,16 +96,13 @@ class ProcessLife(Life):
 
     @property
     def pid(self) -> int:
-        """See Life."""
         return self._server.pid
 
     @property
     def is_over(self) -> bool:
-        """See Life."""
         return not self._server.is_alive
 
     def wait_serving(self, seconds: float) -> ServedNode | None:
-        """See Life."""
         with self._asking:
             if self._serving is None:
                 told = self._read(time.monotonic() + seconds)
@@ -115,7 +112,6 @@ class ProcessLife(Life):
             return self._serving
 
     def why_over(self) -> tuple[str, BaseException | None]:
-        """See Life."""
         code = self._process.returncode
         lines = self._server.last_lines(30)
         errors = [line for line in lines if line.startswith("Error: ")]
@@ -126,30 +122,28 @@ class ProcessLife(Life):
         return f"{how}; its last words in {self._server.output}: {words}", None
 
     def end(self, seconds: float) -> bool:
-        """See Life; a process that does not end is killed."""
+        """A process that does not end is killed."""
         in_time = self._server.terminate(seconds)
         self._let_go()
         return in_time
 
     def strike(self) -> None:
-        """See Life: SIGKILL."""
+        """SIGKILL."""
         self._process.kill()
 
     def kill(self) -> None:
-        """See Life."""
         self._server.kill()
         self._let_go()
 
     def pause(self) -> None:
-        """See Life: SIGSTOP."""
+        """SIGSTOP."""
         self._server.pause()
 
     def resume(self) -> None:
-        """See Life: SIGCONT."""
+        """SIGCONT."""
         self._server.resume()
 
     def statistics(self) -> dict[str, Any]:
-        """See Life."""
         with self._asking:
             self._write({"ask": STATISTICS})
             until = time.monotonic() + ANSWER_SECONDS

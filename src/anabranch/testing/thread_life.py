@@ -92,44 +92,37 @@ class ThreadLife(Life):
 
     @property
     def is_over(self) -> bool:
-        """See Life."""
         return not self._thread.is_alive()
 
     def wait_serving(self, seconds: float) -> ServedNode | None:
-        """See Life."""
         self._told.wait(seconds)
         if self._serving is None and self._told.is_set():
             self._thread.join(seconds)  # it is ending
         return self._serving
 
     def why_over(self) -> tuple[str, BaseException | None]:
-        """See Life."""
         if self._fault is None:
             return self._why, None
         return _said(self._fault), _cause(self._fault)
 
     def end(self, seconds: float) -> bool:
-        """See Life."""
         self._is_to_end.set()
         self._tell(lambda: self._end.set() if self._end is not None else None)
         self._thread.join(seconds)
         return self.is_over
 
     def strike(self) -> None:
-        """See Life."""
         self._is_killed = True
         self._is_to_end.set()
         self._tell(self._die)
         self._going_on.set()
 
     def kill(self) -> None:
-        """See Life."""
         if not self.is_over:
             self.strike()
             self._thread.join()
 
     def pause(self) -> None:
-        """See Life."""
         stands = threading.Event()
         self._going_on.clear()
 
@@ -143,11 +136,9 @@ class ThreadLife(Life):
             continue
 
     def resume(self) -> None:
-        """See Life."""
         self._going_on.set()
 
     def statistics(self) -> dict[str, Any]:
-        """See Life."""
         asked = threading.Event()
         found: dict[str, Any] = {}
 

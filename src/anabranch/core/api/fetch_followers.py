@@ -83,7 +83,6 @@ class FollowerFetch(Fetch):
         return Wait((self._held,), self.deadline_ms, self.poll, most_bytes, is_urgent=True)
 
     def poll(self, now_ms: int, expired: bool) -> Outcome | None:
-        """See Fetch."""
         self._is_over = expired
         return super().poll(now_ms, expired)
 

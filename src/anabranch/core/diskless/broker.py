@@ -198,7 +198,6 @@ class Diskless:
         return None if topic is None else topic.get(index)
 
     def count(self) -> int:
-        """See UnhostedPartitions."""
         return self.reading.count()
 
     def follow(self, image: MetadataImage, delta: MetadataDelta | None) -> None:

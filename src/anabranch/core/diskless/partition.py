@@ -124,7 +124,7 @@ class DisklessPartition(Partition):
     # What is known.
 
     def know(self, since: int = 0) -> None:
-        """See Partition. Raises FarRead."""
+        """Raises FarRead."""
         if self.state is None or (since and self.known < since):
             self._ask(StateOf(self.key, since))
 
@@ -157,22 +157,21 @@ class DisklessPartition(Partition):
 
     @property
     def path(self) -> str:
-        """See Partition."""
         return f"diskless partition {self.topic_partition}"
 
     @property
     def start_offset(self) -> int:
-        """See Partition; -1 while it is not known."""
+        """-1 while it is not known."""
         return -1 if self.state is None else self.state.start_offset
 
     @property
     def end_offset(self) -> int:
-        """See Partition; -1 while it is not known."""
+        """-1 while it is not known."""
         return -1 if self.state is None else self.state.high_watermark
 
     @property
     def high_watermark(self) -> int:
-        """See Partition: what is committed is all there is."""
+        """What is committed is all there is."""
         return -1 if self.state is None else self.state.high_watermark
 
     @property
@@ -182,7 +181,6 @@ class DisklessPartition(Partition):
 
     @property
     def takes_transactions(self) -> bool:
-        """See Partition."""
         return False
 
     def check_epoch(self, current_leader_epoch: int) -> None:
@@ -193,7 +191,7 @@ class DisklessPartition(Partition):
     def append(
         self, records: Buffer, *, required_acks: int, now_ms: int, client: bool = True
     ) -> Ticket:
-        """See Partition: into the write buffer. Its offsets come with the commit."""
+        """Into the write buffer. Its offsets come with the commit."""
         diskless = self._diskless
         if why := diskless.why_off:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, why)
@@ -229,21 +227,21 @@ class DisklessPartition(Partition):
     def acknowledged(
         self, ticket: Ticket, led_from_epoch: int, acks: int = ACKS_ALL
     ) -> ErrorCode | None:
-        """See Partition: whatever `acks` is, when it is committed."""
+        """Whatever `acks` is, when it is committed."""
         assert isinstance(ticket, DisklessTicket)
         return ticket.code
 
     # Reading.
 
     def check_offset(self, offset: int) -> None:
-        """See Partition: the caller has asked the coordinator before (`know`)."""
+        """The caller has asked the coordinator before (`know`)."""
         if not self.start_offset <= offset <= self.end_offset:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
 
     def read(
         self, offset: int, *, max_bytes: int, upto: int, at_least_one: bool
     ) -> tuple[Buffer, ...]:
-        """See Partition: what is there of the wanted runs, and FarRead when nothing is. Where a
+        """What is there of the wanted runs, and FarRead when nothing is. Where a
         restore found no records up to the end, an empty batch leads past it."""
         runs, is_far = self._diskless.coordinates.find(self.key, offset, max_bytes)
         if not runs:
@@ -292,15 +290,14 @@ class DisklessPartition(Partition):
     # Looking up.
 
     def epoch_of(self, offset: int) -> int:
-        """See Partition."""
         return LEADER_EPOCH
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """See Partition: whatever a reader's epoch is, its history is ours to the end."""
+        """Whatever a reader's epoch is, its history is ours to the end."""
         return epoch, self.high_watermark
 
     def offset_for_timestamp(self, timestamp: int, since: int = 0) -> TimestampOffset | None:
-        """See Partition. Raises FarRead."""
+        """Raises FarRead."""
         while (run := self._run_by_time(timestamp, since)) is not None:
             found = first_not_older(self._whole(run), timestamp, self.start_offset)
             if found is not None:
@@ -310,7 +307,7 @@ class DisklessPartition(Partition):
         return None
 
     def max_timestamp_offset(self, since: int = 0) -> TimestampOffset | None:
-        """See Partition. Raises FarRead."""
+        """Raises FarRead."""
         run = self._run_by_time(None, since)
         if run is None:
             return None
@@ -334,5 +331,5 @@ class DisklessPartition(Partition):
     # Shortening.
 
     def delete_before(self, offset: int) -> None:
-        """See Partition: the coordinator is asked to; `low_watermark` tells when it has."""
+        """The coordinator is asked to; `low_watermark` tells when it has."""
         self._diskless.delete_before(self.key, offset)

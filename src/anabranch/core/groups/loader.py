@@ -64,7 +64,6 @@ class Loader(LogReader):
             group.note_subscriptions()
 
     def take(self, record: Record, header: BatchHeader, now_ms: int) -> None:
-        """See LogReader."""
         try:
             key = decode_key(record.key or b"")
         except ProtocolError:
@@ -89,7 +88,6 @@ class Loader(LogReader):
             (self._newer.add if is_there else self._newer.discard)(group_id)
 
     def decide(self, batches: Buffer, position: int, header: BatchHeader, now_ms: int) -> None:
-        """See LogReader."""
         marker = end_marker(batches, position)
         if marker is None:
             return

@@ -44,7 +44,6 @@ class Watched:
         self._file = file
 
     def sync(self) -> None:
-        """See Syncable."""
         try:
             self._file.sync()
         except StorageFault:
@@ -61,7 +60,7 @@ class UnmarkSync:
         self._log = log
 
     def sync(self) -> None:
-        """See Syncable. A sync beside this round may have failed: then the mark stays."""
+        """A sync beside this round may have failed: then the mark stays."""
         log = self._log
         if log.is_marked and log.fault is None:
             log.is_marked = False
@@ -93,7 +92,6 @@ class WriteBackFile:
         self.is_writing = False
 
     def read_blocking(self, position: int, length: int) -> Buffer:
-        """See File."""
         self._chunk, self._position = self._file.read_blocking(position, length), position
         if self.is_writing:
             self._file.write(position, (self._chunk,))

@@ -30,21 +30,18 @@ class MemoryFile:
         return held
 
     def read(self, position: int, length: int) -> bytes:
-        """See File."""
         return bytes(memoryview(self._bytes())[position : position + length])
 
     def lend(self, position: int, length: int) -> None:
-        """See File: there is nothing to gain."""
+        """There is nothing to gain."""
 
     def read_blocking(self, position: int, length: int) -> bytes:
-        """See File."""
         return self.read(position, length)
 
     def warm(self, position: int, length: int) -> None:
         """Everything is in memory already."""
 
     def write(self, position: int, buffers: Sequence[Buffer]) -> None:
-        """See File."""
         held = self._bytes()
         if position > len(held):
             held.extend(bytes(position - len(held)))
@@ -53,11 +50,9 @@ class MemoryFile:
             position += len(buffer)
 
     def size(self) -> int:
-        """See File."""
         return len(self._bytes())
 
     def truncate(self, size: int) -> None:
-        """See File."""
         held = self._bytes()
         if size < len(held):
             del held[size:]
@@ -68,7 +63,7 @@ class MemoryFile:
         """Memory has nothing safer than itself."""
 
     def close(self) -> None:
-        """See File."""
+        pass
 
 
 def refuse_long(path: str) -> None:
@@ -87,19 +82,15 @@ class MemoryFiles:
         self.free = 1 << 40
 
     def open(self, path: str, *, create: bool = False, write: bool = True) -> MemoryFile:
-        """See Files."""
         return MemoryFile(self, path, create=create and write)
 
     def exists(self, path: str) -> bool:
-        """See Files."""
         return path in self.contents or self.is_dir(path)
 
     def is_dir(self, path: str) -> bool:
-        """See Files."""
         return path in self.folders
 
     def list(self, path: str) -> list[str]:
-        """See Files."""
         prefix = path + "/"
         names = {
             name[len(prefix) :].split("/", 1)[0]
@@ -110,12 +101,10 @@ class MemoryFiles:
         return sorted(names)
 
     def make_dirs(self, path: str) -> None:
-        """See Files."""
         parts = path.split("/")
         self.folders.update("/".join(parts[: end + 1]) for end in range(len(parts)))
 
     def rename(self, source: str, target: str) -> None:
-        """See Files."""
         refuse_long(target)
         if source in self.contents:
             self.contents[target] = self.contents.pop(source)
@@ -128,54 +117,44 @@ class MemoryFiles:
         self.folders.add(target)
 
     def remove(self, path: str) -> None:
-        """See Files."""
         self.contents.pop(path, None)
 
     def remove_tree(self, path: str) -> None:
-        """See Files."""
         self.folders.discard(path)
         for name in [name for name in tuple(self.contents) if name.startswith(path + "/")]:
             del self.contents[name]
 
     def sync_dir(self, path: str) -> None:
-        """See Files."""
+        pass
 
     def sync_path(self, path: str) -> None:
-        """See Files."""
+        pass
 
     def read(self, path: str) -> bytes:
-        """See Files."""
         if path not in self.contents:
             raise StorageFault(f"{path}: no such file")
         return bytes(self.contents[path])
 
     def write_atomic(self, path: str, data: bytes, *, sync: bool) -> None:
-        """See Files."""
         self.contents[path] = bytearray(data)
 
     def make_empty(self, path: str) -> None:
-        """See Files."""
         self.contents.setdefault(path, bytearray())
 
     def size(self, path: str) -> int:
-        """See Files."""
         return len(self.contents.get(path, b""))
 
     def modified_ms(self, path: str) -> int:
-        """See Files."""
         return self.clock_ms
 
     def free_bytes(self, path: str) -> int:
-        """See Files."""
         return self.free
 
     def volume_bytes(self, path: str) -> int:
-        """See Files."""
         return 0
 
     def reserve(self, path: str, size_bytes: int) -> None:
-        """See Files: a volume of no size keeps nothing."""
+        """A volume of no size keeps nothing."""
 
     def give_back(self, path: str) -> bool:
-        """See Files."""
         return False

@@ -40,7 +40,6 @@ class PathSync:
         self._path = path
 
     def sync(self) -> None:
-        """See Syncable."""
         self._files.sync_path(self._path)
 
 
@@ -53,7 +52,6 @@ class SegmentSync:
         self._segment = segment
 
     def sync(self) -> None:
-        """See Syncable."""
         try:
             self._segment.file.sync()
         except StorageFault:
@@ -71,7 +69,6 @@ class NamesSync:
         self.path = path
 
     def sync(self) -> None:
-        """See Syncable."""
         self._files.sync_dir(self.path)
 
 

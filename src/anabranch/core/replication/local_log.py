@@ -26,63 +26,49 @@ class LocalLog(Partition):
 
     @property
     def start_offset(self) -> int:
-        """See Partition."""
         return self.log.start_offset
 
     @property
     def local_start_offset(self) -> int:
-        """See Partition."""
         return self.log.local_start_offset
 
     @property
     def remote_end_offset(self) -> int:
-        """See Partition."""
         return self.log.remote_end_offset
 
     @property
     def end_offset(self) -> int:
-        """See Partition."""
         return self.log.end_offset
 
     @property
     def producers(self) -> ProducerStates:
-        """See Partition."""
         return self.log.producers
 
     def read(self, offset: int, *, max_bytes: int, upto: int, at_least_one: bool) -> Buffer:
-        """See Partition."""
         return self.log.read(offset, max_bytes=max_bytes, upto=upto, at_least_one=at_least_one)
 
     def lend(self, offset: int, *, max_bytes: int, upto: int, at_least_one: bool) -> Piece:
-        """See Partition."""
         return self.log.lend(offset, max_bytes=max_bytes, upto=upto, at_least_one=at_least_one)
 
     def aborted_transactions(self, first: int, upto: int) -> list[AbortedTransaction]:
-        """See Partition."""
         return self.log.aborted_transactions(first, upto, blocking=False)
 
     def epoch_of(self, offset: int) -> int:
-        """See Partition."""
         return self.log.epochs.epoch_of(offset)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """See Partition."""
         return self.log.end_offset_for_epoch(epoch)
 
     def offset_for_timestamp(self, timestamp: int, since: int = 0) -> TimestampOffset | None:
-        """See Partition."""
         return self.log.offset_for_timestamp(timestamp, upto=self.log.end_offset)
 
     def max_timestamp_offset(self, since: int = 0) -> TimestampOffset | None:
-        """See Partition."""
         return self.log.max_timestamp_offset(upto=self.log.end_offset)
 
     @property
     def may_shorten(self) -> bool:
-        """See Partition."""
         config = self.log.config
         return config.deletes or not config.compacted
 
     def delete_before(self, offset: int) -> None:
-        """See Partition."""
         self.log.delete_records_before(offset)

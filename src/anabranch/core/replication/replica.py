@@ -245,7 +245,6 @@ class Replica(LocalLog):
 
     @property
     def may_be_deposed(self) -> bool:
-        """See Partition."""
         return True
 
     def append(
@@ -343,10 +342,9 @@ class Replica(LocalLog):
     def acknowledged(
         self, ticket: Ticket, led_from_epoch: int, acks: int = ACKS_ALL
     ) -> ErrorCode | None:
-        """See Partition. After a break in the leadership other records may have these offsets. The
+        """After a break in the leadership other records may have these offsets. The
         ISR may have shrunk since the append: then the records are there and committed, but on fewer
-        replicas than was promised.
-        """
+        replicas than was promised."""
         if self.led_from_epoch != led_from_epoch:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if acks != ACKS_ALL:
@@ -359,26 +357,22 @@ class Replica(LocalLog):
         return None
 
     def needs_sync(self, now_ms: int) -> bool:
-        """See Partition."""
         return self.flushed_counts or self.log.sync_due(now_ms)
 
     @property
     def is_alone(self) -> bool:
-        """See Partition."""
         return not self.holders
 
     @property
     def path(self) -> str:
-        """See Partition."""
         return f"{self.folder}/{self.topic_partition}"
 
     @property
     def high_watermark_lags(self) -> bool:
-        """See Partition (KIP-207)."""
+        """Source: KIP-207."""
         return self.epoch_start_offset > self.high_watermark
 
     def low_watermark(self, brokers: Mapping[int, BrokerImage]) -> int:
-        """See Partition."""
         others = (
             self.progress_of(each).start_offset
             for each in self.replicas

@@ -93,7 +93,6 @@ class AtLeastOnce:
         """See Writer."""
 
     async def send(self, batches: Iterable[Sent]) -> list[list[IndexRun]]:
-        """See Writer."""
         sent = []
         for topic, partition, outgoing in batches:
             handle = await self._producer.produce(topic, partition, outgoing.batch)
@@ -153,13 +152,10 @@ class ExactlyOnce(AtLeastOnce):
         return cls(target, producer)
 
     def begin(self) -> None:
-        """See Writer."""
         self._producer.begin()
 
     async def end(self) -> None:
-        """See Writer."""
         await self._producer.commit()
 
     async def abort(self) -> None:
-        """See Writer."""
         await self._producer.abort()

@@ -35,7 +35,6 @@ class DisklessClientChecks(Watcher):
         cluster.checks.append(self)
 
     def event_ended(self, node: SimNode | None) -> None:
-        """See Watcher."""
         if node is None and (self.history.fresh or self.history.open):
             self.hear()
 

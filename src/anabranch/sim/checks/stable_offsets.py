@@ -64,18 +64,15 @@ class StableOffsets(Watcher):
         self._rotten: set[int] = set()
 
     def node_changed(self, node: SimNode, what: str) -> None:
-        """See Watcher."""
         if what == "rot":
             self._rotten.add(node.node_id)
         if what in ("crash", "power", "stop", "start", "wipe", "older"):
             self._known.pop(node.node_id, None)
 
     def truncated(self, node: SimNode, place: TopicPartition, before: int, after: int) -> None:
-        """See Watcher."""
         self._forget(node, place)
 
     def compacted(self, node: SimNode, place: TopicPartition, upto: int) -> None:
-        """See Watcher."""
         self._forget(node, place)
 
     def _forget(self, node: SimNode, place: TopicPartition) -> None:
@@ -83,7 +80,6 @@ class StableOffsets(Watcher):
         self._known.get(node.node_id, {}).pop(place, None)
 
     def event_ended(self, node: SimNode | None) -> None:
-        """See Watcher."""
         if node is None or not node.is_up or node.node_id in self._rotten:
             return
         by_name = node.broker.partitions.by_name

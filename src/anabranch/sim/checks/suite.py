@@ -112,7 +112,6 @@ class Suite(Watcher):
     # What the cluster tells.
 
     def event_ended(self, node: SimNode | None) -> None:
-        """See Watcher."""
         if node is not None:
             if node.state is State.RUNNING or node.state is State.PAUSED:
                 self._look_at_metadata(node)
@@ -128,7 +127,6 @@ class Suite(Watcher):
     def committed(
         self, records: tuple[Any, ...], first_offset: int, end_offset: int, epoch: int
     ) -> None:
-        """See Watcher."""
         self.leases.committed(epoch)
         self.registrations.is_committing(records)
         self.metadata.committed(records, first_offset, end_offset, epoch)
@@ -137,35 +135,27 @@ class Suite(Watcher):
             self.settings.committed(records)
 
     def lease_confirmed(self, node: SimNode, lease: Lease) -> None:
-        """See Watcher."""
         self.leases.confirmed(node, lease)
 
     def controller_acts(self, node: SimNode) -> None:
-        """See Watcher."""
         self.leases.acts(node)
 
     def answered(self, node: SimNode, end_offset: int) -> None:
-        """See Watcher."""
         self.leases.answered(node, end_offset)
 
     def snapshot_stored(self, snapshot: Snapshot) -> None:
-        """See Watcher."""
         self.leases.snapshot_stored(snapshot)
 
     def truncated(self, node: SimNode, place: TopicPartition, before: int, after: int) -> None:
-        """See Watcher."""
         self.logs.truncated(node, place, after)
 
     def compacted(self, node: SimNode, place: TopicPartition, upto: int) -> None:
-        """See Watcher."""
         self.logs.compacted(node, place, upto)
 
     def compacts(self, node: SimNode, place: TopicPartition, upto: int | None) -> None:
-        """See Watcher."""
         self.logs.compacts(node, place, upto)
 
     def node_changed(self, node: SimNode, what: str) -> None:
-        """See Watcher."""
         if what in ("crash", "power"):
             self._mark_crash(node)
         self.logs.node_changed(node, what)
@@ -176,7 +166,6 @@ class Suite(Watcher):
             self.metadata.forget(node)
 
     def copy_changed(self, node: SimNode, what: str) -> None:
-        """See Watcher."""
         self.copies.copy_changed(node, what)
 
     def _mark_crash(self, node: SimNode) -> None:

@@ -95,7 +95,6 @@ class DisklessReader(AnyBroker):
         self.fetcher.turn()
 
     def topic_changed(self, name: str) -> None:
-        """See Client."""
         self.fetcher.topic_changed(name)
 
 

@@ -104,5 +104,4 @@ class TransactionalReader(Client):
         self.fetcher.turn()
 
     def topic_changed(self, name: str) -> None:
-        """See Client."""
         self.fetcher.topic_changed(name)

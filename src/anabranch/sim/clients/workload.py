@@ -60,7 +60,6 @@ class Reader(Client):
         self.fetcher.turn()
 
     def topic_changed(self, name: str) -> None:
-        """See Client."""
         self.fetcher.topic_changed(name)
 
 

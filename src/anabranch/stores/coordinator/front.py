@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Protocol, TypeVar
 
 from anabranch.core.diskless.contents import Contents
-from anabranch.core.diskless.coordinator import OlderCopy
+from anabranch.core.diskless.coordinator import Coordinator, OlderCopy
 from anabranch.core.diskless.keys import object_id
 from anabranch.core.diskless.last_commits import KnownCommits
 from anabranch.core.diskless.rows import (
@@ -92,7 +92,7 @@ class Tables(Protocol):
     def load(self, contents: Contents) -> None: ...
 
 
-class Front(ABC):
+class Front(Coordinator, ABC):
     """A `Coordinator` over `Tables`."""
 
     def __init__(self) -> None:
@@ -115,11 +115,11 @@ class Front(ABC):
 
     @abstractmethod
     def changes(self) -> AsyncIterator[list[Change]]:
-        """See `Coordinator.changes`."""
+        pass
 
     @abstractmethod
     async def close(self) -> None:
-        """See `Coordinator.close`."""
+        pass
 
     def abandon(self) -> None:
         """Close without a turn of the loop: see `Node.abandon`."""
@@ -135,40 +135,32 @@ class Front(ABC):
             raise self._wrong
 
     async def take_control(self, controller_epoch: int) -> None:
-        """See `Coordinator.take_control`."""
         await self.call(Lane.UPKEEP, lambda on: on.take_control(controller_epoch))
 
     async def topics(self, after: TopicId, limit: int) -> list[tuple[TopicId, int]]:
-        """See `Coordinator.topics`."""
         return await self.call(Lane.UPKEEP, lambda on: on.topics(after, limit))
 
     async def create_logs(self, controller_epoch: int, new: Sequence[NewLogs]) -> None:
-        """See `Coordinator.create_logs`."""
         await self.call(Lane.UPKEEP, lambda on: on.create_logs(controller_epoch, new))
 
     async def delete_topics(self, controller_epoch: int, topic_ids: Sequence[TopicId]) -> None:
-        """See `Coordinator.delete_topics`."""
         await self.call(Lane.UPKEEP, lambda on: on.delete_topics(controller_epoch, topic_ids))
 
     async def register(self, broker_id: int, broker_epoch: int) -> None:
-        """See `Coordinator.register`."""
         await self.call(Lane.WRITE, lambda on: on.register(broker_id, broker_epoch))
 
     async def prepare(
         self, broker_id: int, broker_epoch: int, count: int, lease_ms: int
     ) -> list[Prepared]:
-        """See `Coordinator.prepare`."""
         return await self.call(
             Lane.WRITE, lambda on: on.prepare(broker_id, broker_epoch, count, lease_ms)
         )
 
     async def commit(self, commit: Commit) -> Committed:
-        """See `Coordinator.commit`."""
         number = commit.object_id
         return await self.call(Lane.WRITE, lambda on: self._noted(number, on.commit(commit)))
 
     async def outcome(self, object_key: str) -> Committed:
-        """See `Coordinator.outcome`."""
         number = object_id(object_key)
         return await self.call(Lane.WRITE, lambda on: self._noted(number, on.outcome(object_key)))
 
@@ -179,19 +171,16 @@ class Front(ABC):
         return answer
 
     async def refuse(self, object_ids: Sequence[int]) -> None:
-        """See `Coordinator.refuse`."""
         await self.call(Lane.WRITE, lambda on: on.refuse(object_ids))
 
     async def states(self, keys: Sequence[LogKey]) -> list[LogState | None]:
-        """See `Coordinator.states`."""
         return await self.call(Lane.READ, lambda on: on.states(keys))
 
     async def find(self, wanted: Sequence[Wanted]) -> list[Found]:
-        """See `Coordinator.find`."""
         return await self.call(Lane.READ, lambda on: on.find(wanted))
 
     async def by_time(self, key: LogKey, timestamp: int, first: int = 0) -> Run | None:
-        """See `Coordinator.by_time`; in steps, between which others have their turn."""
+        """In steps, between which others have their turn."""
         after: int | None = first
         while after is not None:
             found, after = await self._by_time(key, timestamp, after)
@@ -200,7 +189,7 @@ class Front(ABC):
         return None
 
     async def newest(self, key: LogKey) -> Run | None:
-        """See `Coordinator.newest`; in steps too."""
+        """In steps too."""
         newest, after = await self._newest(key, 0)
         while after is not None:
             found, after = await self._newest(key, after)
@@ -217,13 +206,11 @@ class Front(ABC):
         return await self.call(Lane.READ, lambda on: on.some_newest(key, after, MOST_RUNS_WALKED))
 
     async def delete_before(self, wanted: Iterable[tuple[LogKey, int]]) -> list[LogState | None]:
-        """See `Coordinator.delete_before`."""
         return await self.call(Lane.UPKEEP, lambda on: on.delete_before(wanted))
 
     async def expire(
         self, key: LogKey, *, older_than_ms: int, most_bytes: int, most_runs: int
     ) -> tuple[LogState | None, int]:
-        """See `Coordinator.expire`."""
         return await self.call(
             Lane.UPKEEP,
             lambda on: on.expire(
@@ -232,45 +219,34 @@ class Front(ABC):
         )
 
     async def mark_expired(self, limit: int) -> int:
-        """See `Coordinator.mark_expired`."""
         return await self.call(Lane.UPKEEP, lambda on: on.mark_expired(limit))
 
     async def forget_producers(self, idle_ms: int, limit: int) -> int:
-        """See `Coordinator.forget_producers`."""
         return await self.call(Lane.UPKEEP, lambda on: on.forget_producers(idle_ms, limit))
 
     async def to_delete(self, grace_ms: int, limit: int) -> list[tuple[int, str]]:
-        """See `Coordinator.to_delete`."""
         return await self.call(Lane.UPKEEP, lambda on: on.to_delete(grace_ms, limit))
 
     async def count_to_delete(self, grace_ms: int, limit: int) -> int:
-        """See `Coordinator.count_to_delete`."""
         return await self.call(Lane.UPKEEP, lambda on: on.count_to_delete(grace_ms, limit))
 
     async def deleted(self, object_ids: Sequence[int]) -> None:
-        """See `Coordinator.deleted`."""
         await self.call(Lane.UPKEEP, lambda on: on.deleted(object_ids))
 
     async def unknown(self, object_keys: Sequence[str]) -> list[str]:
-        """See `Coordinator.unknown`."""
         return await self.call(Lane.UPKEEP, lambda on: on.unknown(object_keys))
 
     async def uncommitted(self, object_ids: Sequence[int]) -> list[int]:
-        """See `Coordinator.uncommitted`."""
         return await self.call(Lane.READ, lambda on: on.uncommitted(object_ids))
 
     async def last_id(self) -> int:
-        """See `Coordinator.last_id`."""
         return await self.call(Lane.READ, lambda on: on.last_id())
 
     async def store(self, store_id: str) -> str:
-        """See `Coordinator.store`."""
         return await self.call(Lane.UPKEEP, lambda on: on.store(store_id))
 
     async def mark(self) -> str:
-        """See `Coordinator.mark`."""
         return await self.call(Lane.READ, lambda on: on.mark())
 
     async def load(self, contents: Contents) -> None:
-        """See `Coordinator.load`."""
         await self.call(Lane.LOAD, lambda on: on.load(contents))

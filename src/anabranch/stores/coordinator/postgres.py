@@ -103,7 +103,6 @@ class PostgresCoordinator(Front):
         return await self._lanes[lane].run(call)
 
     async def changes(self) -> AsyncIterator[list[Change]]:
-        """See `Coordinator.changes`."""
         try:
             connection = await psycopg.AsyncConnection.connect(
                 self._url, autocommit=True, connect_timeout=CONNECT_TIMEOUT_S

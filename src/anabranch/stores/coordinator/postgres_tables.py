@@ -201,7 +201,6 @@ class PostgresTables(SqlTables):
         return _logs(self._execute(LOCKED, _columns(keys, 2)).fetchall())
 
     def states(self, keys: Sequence[LogKey]) -> list[LogState | None]:
-        """See `Coordinator.states`."""
         return [_state(row) for row in self._execute(STATES, _columns(keys, 2)).fetchall()]
 
     def known(self, object_ids: Sequence[int]) -> set[str]:
@@ -213,7 +212,6 @@ class PostgresTables(SqlTables):
         return {str(row[0]) for row in rows}
 
     def find(self, wanted: Sequence[Wanted]) -> list[Found]:
-        """See `Coordinator.find`."""
         columns = [
             list(column) for column in zip(*((*each[0], *each[1:]) for each in wanted), strict=True)
         ]

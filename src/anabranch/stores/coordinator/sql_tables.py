@@ -49,6 +49,7 @@ from anabranch.core.diskless.rows import (
 from anabranch.core.errors import StorageFault
 from anabranch.core.types import TopicId
 from anabranch.stores.coordinator.codec import pack_verdicts, pack_written, unpack_verdicts
+from anabranch.stores.coordinator.front import Tables
 
 OBJECT = "object_id, object_key, state, broker_id, broker_epoch, expires_ms, verdicts"
 COMMITTED = (
@@ -74,7 +75,7 @@ RUNS = (
 )
 
 
-class SqlTables(ABC):
+class SqlTables(Tables, ABC):
     """`Tables` over a database whose schema is the newest."""
 
     lock = ""
@@ -133,11 +134,11 @@ class SqlTables(ABC):
 
     @abstractmethod
     def states(self, keys: Sequence[LogKey]) -> list[LogState | None]:
-        """See `Coordinator.states`."""
+        pass
 
     @abstractmethod
     def find(self, wanted: Sequence[Wanted]) -> list[Found]:
-        """See `Coordinator.find`."""
+        pass
 
     @abstractmethod
     def known(self, object_ids: Sequence[int]) -> set[str]:
@@ -166,7 +167,6 @@ class SqlTables(ABC):
     # The active controller.
 
     def take_control(self, controller_epoch: int) -> None:
-        """See `Coordinator.take_control`."""
         with self.transaction():
             stored = self._controller_epoch()
             if controller_epoch < stored:
@@ -177,7 +177,6 @@ class SqlTables(ABC):
             )
 
     def topics(self, after: TopicId, limit: int) -> list[tuple[TopicId, int]]:
-        """See `Coordinator.topics`."""
         rows = self.rows(
             "SELECT topic_id, count(*) FROM logs WHERE topic_id > ? "
             "GROUP BY topic_id ORDER BY topic_id LIMIT ?",
@@ -186,7 +185,6 @@ class SqlTables(ABC):
         return [(TopicId(topic_id), count) for topic_id, count in rows]
 
     def create_logs(self, controller_epoch: int, new: Sequence[NewLogs]) -> None:
-        """See `Coordinator.create_logs`."""
         with self.transaction():
             self._check_controller(controller_epoch)
             made: list[LogKey] = []
@@ -208,7 +206,6 @@ class SqlTables(ABC):
             self.tell([Change(key, LogState(0, 0)) for key in made])
 
     def delete_topics(self, controller_epoch: int, topic_ids: Sequence[TopicId]) -> None:
-        """See `Coordinator.delete_topics`."""
         with self.transaction():
             self._check_controller(controller_epoch)
             now_ms = self.now_ms()
@@ -227,7 +224,6 @@ class SqlTables(ABC):
     # Brokers: writing.
 
     def register(self, broker_id: int, broker_epoch: int) -> None:
-        """See `Coordinator.register`."""
         with self.transaction():
             self.do(
                 "INSERT INTO brokers VALUES (?, ?) ON CONFLICT (broker_id) DO UPDATE SET "
@@ -242,7 +238,6 @@ class SqlTables(ABC):
     def prepare(
         self, broker_id: int, broker_epoch: int, count: int, lease_ms: int
     ) -> list[Prepared]:
-        """See `Coordinator.prepare`."""
         with self.transaction():
             newest = self.broker_epoch(broker_id)
             if newest != broker_epoch:
@@ -265,7 +260,6 @@ class SqlTables(ABC):
         return prepared
 
     def commit(self, commit: Commit) -> Committed:
-        """See `Coordinator.commit`."""
         with self.transaction():
             found, broker_epoch, logs, producers, now_ms = self.to_commit(commit)
             forgotten = self._forgotten(logs) if commit.waited_for else {}
@@ -275,7 +269,6 @@ class SqlTables(ABC):
         return decided.answer
 
     def outcome(self, object_key: str) -> Committed:
-        """See `Coordinator.outcome`."""
         with self.transaction():
             number = id_of_key(object_key)
             row = self._one(
@@ -288,7 +281,6 @@ class SqlTables(ABC):
         return decided.answer
 
     def refuse(self, object_ids: Sequence[int]) -> None:
-        """See `Coordinator.refuse`."""
         with self.transaction():
             self._refuse(object_ids)
 
@@ -309,7 +301,6 @@ class SqlTables(ABC):
     # Shortening.
 
     def delete_before(self, wanted: Iterable[tuple[LogKey, int]]) -> list[LogState | None]:
-        """See `Coordinator.delete_before`."""
         asked = list(wanted)
         with self.transaction():
             states = self.locked_logs(sorted({key for key, _ in asked}))
@@ -330,7 +321,6 @@ class SqlTables(ABC):
     def expire(
         self, key: LogKey, *, older_than_ms: int, most_bytes: int, most_runs: int
     ) -> tuple[LogState | None, int]:
-        """See `Coordinator.expire`."""
         with self.transaction():
             before = self.locked_logs([key]).get(key)
             if before is None:
@@ -353,7 +343,6 @@ class SqlTables(ABC):
     # Garbage.
 
     def mark_expired(self, limit: int) -> int:
-        """See `Coordinator.mark_expired`."""
         with self.transaction():
             now_ms = self.now_ms()
             done = self._mark_prepared(now_ms, limit)
@@ -361,7 +350,6 @@ class SqlTables(ABC):
             return done + self._sweep(limit - done, now_ms)
 
     def forget_producers(self, idle_ms: int, limit: int) -> int:
-        """See `Coordinator.forget_producers`."""
         with self.transaction():
             until_ms = self.now_ms() - idle_ms
             idle = self.rows(
@@ -386,7 +374,6 @@ class SqlTables(ABC):
             return len(idle)
 
     def to_delete(self, grace_ms: int, limit: int) -> list[tuple[int, str]]:
-        """See `Coordinator.to_delete`."""
         rows = self.rows(
             "SELECT object_id, object_key FROM wal_objects WHERE state IN (2, 3) "
             "AND marked_ms <= ? ORDER BY marked_ms LIMIT ?",
@@ -395,7 +382,6 @@ class SqlTables(ABC):
         return [(number, key) for number, key in rows]
 
     def count_to_delete(self, grace_ms: int, limit: int) -> int:
-        """See `Coordinator.count_to_delete`."""
         ((count,),) = self.rows(
             "SELECT count(*) FROM (SELECT 1 FROM wal_objects WHERE state IN (2, 3) "
             "AND marked_ms <= ? LIMIT ?) waiting",
@@ -404,7 +390,6 @@ class SqlTables(ABC):
         return int(count)
 
     def deleted(self, object_ids: Sequence[int]) -> None:
-        """See `Coordinator.deleted`."""
         ids = [(number,) for number in sorted(object_ids)]
         waits = "WHERE object_id = ? AND state IN (2, 3)"
         with self.transaction():
@@ -412,12 +397,10 @@ class SqlTables(ABC):
             self.many(f"UPDATE wal_objects SET state = 4 {waits}", ids)
 
     def unknown(self, object_keys: Sequence[str]) -> list[str]:
-        """See `Coordinator.unknown`."""
         known = self.known([id_of_key(key) for key in object_keys])
         return [key for key in object_keys if key not in known]
 
     def uncommitted(self, object_ids: Sequence[int]) -> list[int]:
-        """See `Coordinator.uncommitted`."""
         with self.transaction():
             return self.uncommitted_now(object_ids)
 
@@ -432,7 +415,6 @@ class SqlTables(ABC):
     # Restoring.
 
     def store(self, store_id: str) -> str:
-        """See `Coordinator.store`."""
         with self.transaction():
             if store_id:
                 first = "INSERT INTO facts VALUES ('store.id', ?) ON CONFLICT DO NOTHING"
@@ -441,11 +423,9 @@ class SqlTables(ABC):
         return "" if row is None else str(row[0])
 
     def mark(self) -> str:
-        """See `Coordinator.mark`."""
         return self._mark
 
     def load(self, contents: Contents) -> None:
-        """See `Coordinator.load`."""
         with self.transaction():
             if self._one("SELECT 1 FROM logs LIMIT 1") or self._one(
                 "SELECT 1 FROM wal_objects LIMIT 1"

@@ -140,7 +140,6 @@ class SqliteCoordinator(Front):
         return await self._run(lambda: self._in_turn(call), timeout_s)
 
     async def changes(self) -> AsyncIterator[list[Change]]:
-        """See `Coordinator.changes`."""
         self._listeners += 1
         try:
             counter, after = await self._in_turn_with_counter(SqliteTables.last_change)
@@ -186,7 +185,6 @@ class SqliteCoordinator(Front):
         self._worker.end()
 
     def abandon(self) -> None:
-        """See `Front.abandon`."""
         if not self._closed:
             self._closed = True
             self._worker.post(self._disconnect)

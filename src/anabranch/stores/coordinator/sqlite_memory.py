@@ -46,7 +46,7 @@ class SqliteInMemory(SqliteTables):
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """See `SqlTables`; listeners are called when it is committed."""
+        """Listeners are called when it is committed."""
         self.told = []
         with super().transaction():
             yield

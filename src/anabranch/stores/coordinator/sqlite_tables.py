@@ -60,7 +60,7 @@ class SqliteTables(SqlTables):
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """See `SqlTables`, here and below."""
+        """Here and below."""
         with transaction(self._on):
             yield
 
@@ -116,7 +116,6 @@ class SqliteTables(SqlTables):
         return {key: state for key, state in found if state is not None}
 
     def states(self, keys: Sequence[LogKey]) -> list[LogState | None]:
-        """See `Coordinator.states`."""
         query = f"SELECT log_start_offset, high_watermark, byte_size FROM logs WHERE {OF_LOG}"
         found = (self._on.execute(query, key).fetchone() for key in keys)
         return [None if row is None else LogState(*row) for row in found]
@@ -127,7 +126,6 @@ class SqliteTables(SqlTables):
         return {key for number in object_ids for (key,) in self.rows(query, (number,))}
 
     def find(self, wanted: Sequence[Wanted]) -> list[Found]:
-        """See `Coordinator.find`."""
         return [
             self._find(each, state)
             for each, state in zip(wanted, self.states([each.key for each in wanted]), strict=True)

@@ -136,7 +136,6 @@ class CloudStore:
             raise fault_of(problem, self.url, what, is_put=is_put) from None
 
     async def put(self, key: str, buffers: Sequence[Buffer]) -> None:
-        """See ObjectStore."""
         check_key(key, self.url)
         for attempt in range(1, PUT_ATTEMPTS + 1):
             try:
@@ -157,7 +156,7 @@ class CloudStore:
         await self._ask(f"storing object {key}", call, is_put=True)
 
     async def read(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[Buffer]:
-        """See ObjectStore; ranges that lie close together are one request."""
+        """Ranges that lie close together are one request."""
         check_key(key, self.url)
         spans = joined(ranges)
         if not spans:
@@ -177,13 +176,11 @@ class CloudStore:
         return part
 
     async def size(self, key: str) -> int:
-        """See ObjectStore."""
         check_key(key, self.url)
         found = await self._ask(f"looking for object {key}", obstore.head_async(self._calls, key))
         return found["size"]
 
     async def delete(self, keys: Sequence[str]) -> list[str]:
-        """See ObjectStore."""
         for key in keys:
             check_key(key, self.url)
         for start in range(0, len(keys), DELETE_AT_ONCE):
@@ -203,7 +200,6 @@ class CloudStore:
             await self._delete([key])
 
     async def list(self, prefix: str) -> AsyncIterator[list[Listed]]:
-        """See ObjectStore."""
         folder = prefix.rpartition("/")[0] or None
         pages = obstore.list(self._calls, folder, chunk_size=LIST_PAGE)
         while page := await self._ask("listing objects", anext(pages, None)):
@@ -216,11 +212,10 @@ class CloudStore:
                 yield found
 
     async def check(self, cluster_id: str) -> None:
-        """See ObjectStore."""
         await check_store(self, cluster_id)
 
     async def close(self) -> None:
-        """See ObjectStore; the library closes connections that are idle."""
+        """The library closes connections that are idle."""
 
 
 def joined(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -118,7 +118,6 @@ class FolderStore:
         return os.path.join(self._path, key)
 
     async def put(self, key: str, buffers: Sequence[Buffer]) -> None:
-        """See ObjectStore."""
         place = self._place(key)
         try:
             await self._run(lambda: self._put(key, place, buffers))
@@ -160,7 +159,6 @@ class FolderStore:
         self._synced.add(folder)
 
     async def read(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[Buffer]:
-        """See ObjectStore."""
         place = self._place(key)
         return await self._run(lambda: self._read(key, place, ranges))
 
@@ -191,7 +189,6 @@ class FolderStore:
             raise ObjectMissing(f"{self.url}: there is no object {key}") from None
 
     async def size(self, key: str) -> int:
-        """See ObjectStore."""
         place = self._place(key)
 
         def stat() -> int:
@@ -201,7 +198,6 @@ class FolderStore:
         return await self._run(stat)
 
     async def delete(self, keys: Sequence[str]) -> list[str]:
-        """See ObjectStore."""
         places = [self._place(key) for key in keys]
         await self._run(lambda: self._delete(places))
         return list(keys)
@@ -216,18 +212,16 @@ class FolderStore:
             sync_folder(folder)  # or a power cut would bring objects back that are forgotten
 
     async def list(self, prefix: str) -> AsyncIterator[list[Listed]]:
-        """See ObjectStore."""
         await self.remove_leftovers()
         found = _walk(self._path, "", prefix)
         while page := await self._run(lambda: list(itertools.islice(found, LIST_PAGE))):
             yield page
 
     async def check(self, cluster_id: str) -> None:
-        """See ObjectStore."""
         await check_store(self, cluster_id)
 
     async def close(self) -> None:
-        """See ObjectStore; what threads do now ends by itself."""
+        """What threads do now ends by itself."""
         self._threads.shutdown(wait=False)
 
 

@@ -23,14 +23,12 @@ class MemoryStore:
         self._objects = _STORES.setdefault(url, {})
 
     async def put(self, key: str, buffers: Sequence[Buffer]) -> None:
-        """See ObjectStore."""
         check_key(key, self.url)
         held = self._objects.setdefault(key, (b"".join(buffers), time.time_ns() // 1_000_000))[0]
         if held != b"".join(buffers):
             raise ObjectTaken(f"{self.url}: object {key} exists")
 
     async def read(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[Buffer]:
-        """See ObjectStore."""
         held = memoryview(self._held(key))
         for position, length in ranges:
             if position + length > len(held):
@@ -38,7 +36,6 @@ class MemoryStore:
         return [held[position : position + length] for position, length in ranges]
 
     async def size(self, key: str) -> int:
-        """See ObjectStore."""
         return len(self._held(key))
 
     def _held(self, key: str) -> bytes:
@@ -48,13 +45,11 @@ class MemoryStore:
             raise ObjectMissing(f"{self.url}: there is no object {key}") from None
 
     async def delete(self, keys: Sequence[str]) -> list[str]:
-        """See ObjectStore."""
         for key in keys:
             self._objects.pop(key, None)
         return list(keys)
 
     async def list(self, prefix: str) -> AsyncIterator[list[Listed]]:
-        """See ObjectStore."""
         found = [
             Listed(key, len(held), modified_ms)
             for key, (held, modified_ms) in sorted(self._objects.items())
@@ -64,8 +59,7 @@ class MemoryStore:
             yield found[start : start + LIST_PAGE]
 
     async def check(self, cluster_id: str) -> None:
-        """See ObjectStore."""
         await check_store(self, cluster_id)
 
     async def close(self) -> None:
-        """See ObjectStore; the objects stay."""
+        """The objects stay."""

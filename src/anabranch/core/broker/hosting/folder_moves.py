@@ -53,7 +53,6 @@ class Warming:
         self._cold = cold
 
     def sync(self) -> None:
-        """See Syncable."""
         self._cold.warm()
 
 

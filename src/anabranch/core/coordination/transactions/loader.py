@@ -36,7 +36,6 @@ class TransactionLoader(LogReader):
         yield from self.read(now_ms)
 
     def take(self, record: Record, _header: BatchHeader, _now_ms: int) -> None:
-        """See LogReader."""
         transactional_id = decode_key(record.key or b"")
         if transactional_id is None:
             self.unknown_keys += 1

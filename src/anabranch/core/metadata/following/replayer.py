@@ -36,19 +36,16 @@ class PlainBatchReader:
     """Reads everything anew."""
 
     def batches(self, buffer: Buffer) -> Sequence[MetadataBatch]:
-        """See BatchReader."""
         return understood(buffer)
 
     def replay(
         self, image: MetadataImage, batches: Sequence[MetadataBatch], payload: Buffer
     ) -> tuple[MetadataImage, MetadataDelta]:
-        """See BatchReader."""
         records = chain.from_iterable(batch.records for batch in batches)
         last = batches[-1].header
         return replay_batch(image, records, last.last_offset, last.leader_epoch)
 
     def image_of(self, payload: bytes, end_offset: int, epoch: int) -> MetadataImage:
-        """See BatchReader."""
         records = chain.from_iterable(batch.records for batch in understood(payload))
         return from_snapshot(records, end_offset, epoch)
 
