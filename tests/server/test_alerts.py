@@ -15,7 +15,8 @@ from tests.server.node_kit import ThreadNode
 from tests.server.promql import fires, metric_of
 from tests.server.three_kit import bootstrap_of, running, three_threads
 
-from anabranch.server.exported import METRICS, SUMMARY
+from anabranch.core.metric import SUMMARY
+from anabranch.server.exported import METRICS
 
 FILE = Path(__file__).resolve().parents[2] / "docs" / "operate" / "alert-rules.yml"
 GROUPS = yaml.safe_load(FILE.read_text())["groups"]

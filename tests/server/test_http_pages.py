@@ -34,7 +34,7 @@ async def test_figures_are_read_on_the_loop_and_the_page_is_made_in_a_thread(mon
     """The families too: they took longer than all figures, and clients wait for the loop."""
     figures = Figures()
     monkeypatch.setattr(http, "NodeCollector", lambda _node: figures)
-    page = await page_of(http.application(None), "/metrics")
+    page = await page_of(http.application(SimpleNamespace(broker=None)), "/metrics")
     assert "anabranch_start_seconds 1.0" in page
     assert "process_cpu_seconds_total" in page
     assert figures.readers == [threading.get_ident()]

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from anabranch.core.api.context import Broker
     from anabranch.core.api.metadata_view import Zones
     from anabranch.core.diskless.lags import Lag
+    from anabranch.core.groups.lags import GroupLags
     from anabranch.core.metadata.image import MetadataImage
     from anabranch.core.replication.replica import Replica
 
@@ -34,6 +35,8 @@ class BrokerStatistics(NamedTuple):
     failed_produces: Mapping[str, int]
     replication: Mapping[str, int]
     groups: Mapping[str, int]
+    group_lags: GroupLags
+    """As they were when metrics were last asked for."""
     transactions: Mapping[str, int]
     cleaner: Mapping[str, float]
     diskless_upkeep: Mapping[str, float]

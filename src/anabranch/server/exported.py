@@ -9,21 +9,7 @@ The rule it keeps: what is not in `METRICS` is not exported. Not here: where the
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-COUNTER = "counter"
-GAUGE = "gauge"
-SUMMARY = "summary"
-
-
-class Exported(NamedTuple):
-    """One metric: a counter's name ends in `_total`; a summary is a count and a sum."""
-
-    name: str
-    kind: str
-    sentence: str
-    labels: tuple[str, ...] = ()
-
+from anabranch.core.metric import COUNTER, GAUGE, SUMMARY, Exported
 
 DISKLESS: tuple[Exported, ...] = (
     Exported(
@@ -535,6 +521,30 @@ METRICS: tuple[Exported, ...] = (
         "kafka_coordinator_group_groupcoordinatormetrics_rebalancecount_total",
         COUNTER,
         "Rebalances since the node started.",
+    ),
+    Exported(
+        "kafka_consumergroup_lag",
+        GAUGE,
+        "Records up to the high watermark behind the committed offset of a group that this node "
+        "coordinates; the 10,000 offsets that are most behind.",
+        ("consumergroup", "topic", "partition"),
+    ),
+    Exported(
+        "kafka_consumergroup_current_offset",
+        GAUGE,
+        "The committed offset, for each series of kafka_consumergroup_lag.",
+        ("consumergroup", "topic", "partition"),
+    ),
+    Exported(
+        "anabranch_consumergroup_lag_left_out",
+        GAUGE,
+        "Committed offsets that have no series of kafka_consumergroup_lag because there are too "
+        "many.",
+    ),
+    Exported(
+        "anabranch_consumergroup_lag_unknown",
+        GAUGE,
+        "Committed offsets without a lag, because the partition's leader did not tell its log end.",
     ),
     Exported("anabranch_group_members", GAUGE, "Members of the groups that this node coordinates."),
     Exported(

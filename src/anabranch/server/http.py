@@ -29,7 +29,8 @@ from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from anabranch.core.metadata.image import MetadataImage
-from anabranch.server.listener import BindFault, bind_sentence
+from anabranch.core.settings.listeners import bind_sentence
+from anabranch.server.listener import BindFault
 from anabranch.server.logs import logger
 from anabranch.server.metrics import NodeCollector, Page
 from anabranch.server.other_protocols import kafka_on_http
@@ -143,7 +144,8 @@ def bind(host: str, port: int) -> socket.socket:
         bound.bind((host, port))
     except (OSError, OverflowError) as fault:
         bound.close()
-        raise BindFault(bind_sentence("http.listener", host, port, fault)) from None
+        where = f"http.listener cannot use {host}:{port}"
+        raise BindFault(bind_sentence(where, fault, "http.listener")) from None
     return bound
 
 
@@ -152,6 +154,8 @@ def application(node: ObservedNode) -> Starlette:
     collector = NodeCollector(node)
 
     async def metrics(_request: Request) -> Response:
+        if node.broker is not None:
+            await node.broker.group_lags.refreshed()
         page = await asyncio.to_thread(generate_latest, Page(collector.moment()))
         return Response(page, media_type=CONTENT_TYPE_LATEST)
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import socket
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from anabranch.core.settings.listeners import bind_sentence
 from anabranch.server.address_limits import AddressLimits
 from anabranch.server.clocks import steady_ms
 from anabranch.server.connection import Connection
@@ -103,7 +103,8 @@ class Acceptor:
                 start_serving=serving,
             )
         except (OSError, OverflowError) as fault:
-            raise BindFault(bind_sentence(self.name, host, port, fault)) from None
+            where = f"listener {self.name} cannot use {host or '*'}:{port}"
+            raise BindFault(bind_sentence(where, fault, "listeners")) from None
         for each in self._server.sockets:
             self._size_buffers(each)
         self._sweep()
@@ -239,20 +240,3 @@ class Acceptor:
             "bad_total": self.bad_total,
             "unsent_bytes": sum(each.unsent_bytes for each in self.connections),
         }
-
-
-def bind_sentence(name: str, host: str, port: int, fault: Exception) -> str:
-    """What is wrong with a listener, and what to do, in one line."""
-    where = f"listener {name} cannot use {host or '*'}:{port}"
-    number = getattr(fault, "errno", None)
-    if number == errno.EADDRINUSE or "in use" in str(fault):
-        return (
-            f"{where}: the port is in use; stop the other program or set another port in listeners"
-        )
-    if number in (errno.EACCES, errno.EPERM):
-        return f"{where}: this user may not bind it; take a port above 1023 in listeners"
-    if number == errno.EADDRNOTAVAIL:
-        return f"{where}: no interface of this machine has that address; correct listeners"
-    if isinstance(fault, OverflowError):
-        return f"{where}: a port lies between 0 and 65535; correct listeners"
-    return f"{where}: {fault}; correct listeners"

@@ -22,12 +22,14 @@ from prometheus_client.registry import Collector
 
 from anabranch.core.controller.diskless.figures import Figures, figures
 from anabranch.core.groups.states import GroupState
+from anabranch.core.metric import COUNTER, SUMMARY, Exported
 from anabranch.server.clocks import steady_ms
-from anabranch.server.exported import COUNTER, METRICS, SUMMARY, Exported
+from anabranch.server.exported import METRICS
 
 if TYPE_CHECKING:
     from anabranch.core.api.metadata_view import Zones
     from anabranch.core.diskless.lags import Lag
+    from anabranch.core.groups.lags import GroupLags
     from anabranch.core.replication.replica import Replica
     from anabranch.server.broker_statistics import BrokerStatistics
     from anabranch.server.dispatch import Dispatcher
@@ -68,6 +70,7 @@ class NodeCollector(Collector):
             parts.append(samples_of_managed_placement(found))
         if counts is not None:
             parts.append(samples_of_lags(counts.diskless_lags))
+            parts.append(samples_of_group_lags(counts.group_lags))
         return parts
 
     def _samples(self, counts: BrokerStatistics | None) -> Iterator[Sample]:
@@ -212,6 +215,16 @@ def samples_of_lags(lags: Iterable[Lag]) -> Iterator[Sample]:
         labels = each.topic, str(each.partition)
         yield "kafka_broker_diskless_coordinator_lag", labels, each.coordinator_lag
         yield "kafka_broker_diskless_cache_build_lag", labels, each.cache_build_lag
+
+
+def samples_of_group_lags(found: GroupLags) -> Iterator[Sample]:
+    """How far the groups that this node coordinates are behind, as kafka_exporter names it."""
+    for each in found.shown:
+        labels = each.group, each.topic, str(each.partition)
+        yield "kafka_consumergroup_current_offset", labels, each.offset
+        yield "kafka_consumergroup_lag", labels, each.lag
+    yield "anabranch_consumergroup_lag_left_out", (), found.left_out
+    yield "anabranch_consumergroup_lag_unknown", (), found.unknown
 
 
 def samples_of_managed_placement(found: Figures) -> Iterator[Sample]:

@@ -39,6 +39,7 @@ from anabranch.server.directory_assignments import AssignmentShell
 from anabranch.server.diskless.shell import DisklessShell
 from anabranch.server.dispatch import Dispatcher, Peer
 from anabranch.server.flush import Flusher
+from anabranch.server.group_lags import GroupLagShell
 from anabranch.server.groups import GroupShell
 from anabranch.server.late_transactions import say_late, say_refusal
 from anabranch.server.logs import LogLevels, logger
@@ -113,6 +114,7 @@ class BrokerRole:
         self.peers = PeerShell(
             self.broker, self.connections, self.dispatcher.begin, self.dispatcher.settle
         )
+        self.group_lags = GroupLagShell(self.broker, self.connections)
         self.replicating = ReplicationShell(
             self.broker,
             channel,
@@ -197,6 +199,7 @@ class BrokerRole:
         self.producer_ids.stop()
         await self.assignments.stop()
         self.groups.stop()
+        self.group_lags.stop()
         self.peers.stop()
         await self.replicating.stop()
         await self.connections.stop()
@@ -255,6 +258,7 @@ class BrokerRole:
             failed_produces=broker.failed_produces,
             replication=broker.replication.statistics(),
             groups=broker.groups.statistics(),
+            group_lags=self.group_lags.newest,
             transactions=transaction_counts(broker, list(hosted), wall_ms()),
             cleaner=self.cleaner.statistics(),
             diskless_upkeep=self.diskless.statistics(),

@@ -8,6 +8,7 @@ KRaft). What it is not: it opens nothing and resolves no name.
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -55,6 +56,23 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(name.split("%")[0]).is_loopback
     except ValueError:
         return False
+
+
+def bind_sentence(where: str, fault: Exception, setting: str) -> str:
+    """What is wrong with an address that could not be bound, and what to do, in one line; `where`
+    begins it, `setting` has the address."""
+    number = getattr(fault, "errno", None)
+    if number == errno.EADDRINUSE or "in use" in str(fault):
+        return (
+            f"{where}: the port is in use; stop the other program or set another port in {setting}"
+        )
+    if number in (errno.EACCES, errno.EPERM):
+        return f"{where}: this user may not bind it; take a port above 1023 in {setting}"
+    if number == errno.EADDRNOTAVAIL:
+        return f"{where}: no interface of this machine has that address; correct {setting}"
+    if isinstance(fault, OverflowError):
+        return f"{where}: a port lies between 0 and 65535; correct {setting}"
+    return f"{where}: {fault}; correct {setting}"
 
 
 def parse_protocol_map(text: str) -> dict[str, str]:
