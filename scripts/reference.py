@@ -117,19 +117,28 @@ def cli_page() -> str:
     return page("Command line", "This page contains the `--help` of every command.", *parts)
 
 
-def metrics() -> list[tuple[str, str, str]]:
-    """Name, kind and sentence of every metric of a node."""
-    module = importlib.import_module("anabranch.server.metrics")
+def metrics(place: str = "server.metrics") -> list[tuple[str, str, str]]:
+    """Name, kind and sentence of every metric of a node, or of what another module exports."""
+    module = importlib.import_module(f"anabranch.{place}")
     return sorted((each.name, each.kind, each.sentence) for each in module.METRICS)
 
 
 def metrics_page() -> str:
     """The metrics."""
-    rows = ((f"`{name}`", kind, sentence) for name, kind, sentence in metrics())
+    tables = []
+    for place in ("server.metrics", "core.mirror.exported"):
+        rows = ((f"`{name}`", kind, sentence) for name, kind, sentence in metrics(place))
+        tables.append(names_table(("name", "kind", "meaning"), rows))
     return page(
         "Metrics",
         "If `http.listener` is set, a node serves these metrics for Prometheus at `/metrics`.",
-        names_table(("name", "kind", "meaning"), rows),
+        tables[0],
+        "",
+        "## A running mirror",
+        "",
+        "`anabranch mirror run --metrics HOST:PORT` serves these:",
+        "",
+        tables[1],
     )
 
 

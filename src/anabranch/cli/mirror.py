@@ -28,6 +28,7 @@ from anabranch.cli.spark import LOCAL, faults_with_remedies, need_package
 if TYPE_CHECKING:
     from anabranch.core.mirror.config import Config, Flow
     from anabranch.pipelines.mirror.driver import Totals
+    from anabranch.pipelines.mirror.exporter import Exporter
     from anabranch.pipelines.mirror.failover import Plan
     from anabranch.pipelines.mirror.lag import FlowLag
 
@@ -62,10 +63,15 @@ def command() -> None:
     "--master", default=LOCAL, show_default=True, metavar="URL",
     help="The Spark master: local[N] for this process, or spark://HOST:PORT.",
 )  # fmt: skip
+@click.option(
+    "--metrics", metavar="HOST:PORT",
+    help="Serve metrics for Prometheus there, under MirrorMaker 2's names: 127.0.0.1:9645.",
+)  # fmt: skip
 @json_option
 def run(
-    properties: Path, validate_only: bool, waves: int | None, master: str, as_json: bool
-) -> None:
+    properties: Path, validate_only: bool, waves: int | None, master: str, metrics: str | None,
+    as_json: bool,
+) -> None:  # fmt: skip
     """Mirror all enabled flows of an mm2.properties of MirrorMaker 2, until Ctrl-C.
 
     The next run continues where the previous one stopped; so does MirrorMaker 2 itself.
@@ -75,11 +81,12 @@ def run(
         _validate(config, as_json=as_json)
         return
     need_package("pyspark", "pyspark>=4.3,<4.4")
+    exporter = None if metrics is None else _exporter(metrics)
     from anabranch.pipelines.session import job_session, leave_faults_to_the_job
 
     with faults_with_remedies(), job_session("anabranch mirror", master) as spark:
         leave_faults_to_the_job(spark)
-        totals = _run(_mirror(spark, config, waves))
+        totals = _run(_mirror(spark, config, waves, exporter))
     if as_json:
         print_json(vars(totals))
     else:
@@ -103,7 +110,20 @@ def _config(path: Path) -> Config:
     return config
 
 
-async def _mirror(spark: Any, config: Config, waves: int | None) -> Totals:
+def _exporter(address: str) -> Exporter:
+    from anabranch.pipelines.mirror.exporter import BadAddress, Exporter, address_of
+
+    try:
+        exporter = Exporter.start(*address_of(address))
+    except BadAddress as fault:
+        raise click.ClickException(str(fault)) from None
+    click.echo(f"metrics at http://{exporter.address}/metrics", err=True)
+    return exporter
+
+
+async def _mirror(
+    spark: Any, config: Config, waves: int | None, exporter: Exporter | None
+) -> Totals:
     from anabranch.pipelines.mirror.driver import run_mirror
 
     stop = asyncio.Event()
@@ -112,7 +132,7 @@ async def _mirror(spark: Any, config: Config, waves: int | None) -> Totals:
         loop.add_signal_handler(each, stop.set)
     return await run_mirror(
         spark, config, tell=lambda line: click.echo(line, err=True), stop=stop, most_waves=waves,
-        progress=_say_progress,
+        progress=_say_progress, watch=None if exporter is None else exporter.watch,
     )  # fmt: skip
 
 

@@ -44,6 +44,12 @@ def mirror(clusters, topic, more, *, seconds=2.0, slots=1, flow=0, during=None):
     return asyncio.run(work())
 
 
+def moved(answers, topic):
+    """The records that were moved of a topic; heartbeats of other tests may come with it."""
+    every = [each for answer in answers for each in answer.moved]
+    return sum(each.records for each in every if each.topic == f"east.{topic}")
+
+
 def seen(records):
     """What readers see, without offsets."""
     return [each[1:] for each in records]
@@ -56,10 +62,10 @@ def test_a_wave_mirrors_what_is_there_and_the_next_goes_on(clusters, more):
     clusters.produce(topic, 1, batch(0, 1))
     answers = mirror(clusters, topic, more)
     assert [each.faults for each in answers] == [{}] and answers[0].notes == []
-    assert answers[0].records == 3_008
+    assert moved(answers, topic) == 3_008
     clusters.produce(topic, 0, batch(3_007, 10))
     answers = mirror(clusters, topic, more)
-    assert answers[0].records == 10 and answers[0].notes == []
+    assert moved(answers, topic) == 10 and answers[0].notes == []
     for partition in (0, 1):
         source = clusters.read(clusters.east, topic, partition)
         target = clusters.read(clusters.west, f"east.{topic}", partition)

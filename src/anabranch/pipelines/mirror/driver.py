@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from anabranch.core.mirror.config import Config
+from anabranch.core.mirror.figures import Movements
 from anabranch.pipelines.mirror.driver_flow import FlowState, SameCluster
 from anabranch.pipelines.mirror.duties import TROUBLE, Duties, Heart
 from anabranch.pipelines.mirror.task import run_wave
@@ -68,16 +69,19 @@ async def run_mirror(
     spark: SparkSession, config: Config, *, tell: Tell, stop: asyncio.Event,
     most_waves: int | None = None, wave_seconds: float | None = None,
     progress: Callable[[Totals], None] = lambda _: None,
+    watch: Callable[[Driver], Coroutine[Any, Any, None]] | None = None,
 ) -> Totals:  # fmt: skip
     """Mirror until `stop` is set, or for `most_waves` waves.
 
-    `progress` is called after each wave. Raises SameCluster, ApiError and ConnectionLost for what
-    cannot work at all.
+    `progress` is called after each wave; `watch` is given the driver, and runs as long as it.
+    Raises SameCluster, ApiError and ConnectionLost for what cannot work at all.
     """
     async with AsyncExitStack() as stack:
         driver = Driver(spark, config, tell)
         stack.push_async_callback(driver.close)
         await driver.open()
+        if watch is not None:
+            driver.attach(watch(driver))
         seconds = wave_seconds or min(flow.number("wave.seconds") for flow in config.flows)
         await driver.run(stop, most_waves, seconds, progress)
         return driver.totals
@@ -88,11 +92,19 @@ class Driver:
 
     def __init__(self, spark: SparkSession, config: Config, tell: Tell) -> None:
         self.totals = Totals()
+        self.movements = Movements()
+        self.flows = [FlowState(each, tell) for each in config.flows]
+        self.duties: dict[str, Duties] = {}
+        """Those of the flows that were opened, by name."""
+        self.lived_at: dict[str, float] = {}
+        """Flow -> the time (of the wall) of the newest wave in which it could be mirrored, or in
+        which there was nothing to mirror."""
+        self.stopped: dict[str, int] = {}
+        """Flow -> partitions that stood still in the newest wave."""
         self._spark = spark
         self._tell = tell
         self._cores = max(1, spark.sparkContext.defaultParallelism)
-        self._flows = [FlowState(each, tell) for each in config.flows]
-        self._duties: list[Duties] = []
+        self._planned: set[str] = set()
         self._background: list[asyncio.Task[None]] = []
         self._hearts = [Heart(each, tell, _now_ms) for each in config.pairs]
         self._told: set[str] = set()
@@ -100,9 +112,9 @@ class Driver:
     async def open(self) -> None:
         """Connect to the clusters of all flows, and create what is missing there. One flow that
         works is enough to go on; else the first one's fault is raised."""
-        faults = {each: fault for each in self._flows if (fault := await self._opened(each))}
-        if len(faults) == len(self._flows):
-            raise faults[self._flows[0]]
+        faults = {each: fault for each in self.flows if (fault := await self._opened(each))}
+        if len(faults) == len(self.flows):
+            raise faults[self.flows[0]]
         for each, fault in faults.items():
             self._say(str(fault))
             self._background.append(asyncio.create_task(self._open_later(each)))
@@ -124,7 +136,7 @@ class Driver:
         except (*TROUBLE, SameCluster) as fault:
             flow.is_open = False
             return fault
-        self._duties.append(duties)
+        self.duties[flow.flow.name] = duties
         self._background.append(asyncio.create_task(self._keep(duties)))
         return None
 
@@ -134,12 +146,16 @@ class Driver:
             await duties.tick(time.monotonic())
             await asyncio.sleep(TICK_SECONDS)
 
+    def attach(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have something done beside the waves, until the mirror ends."""
+        self._background.append(asyncio.create_task(work))
+
     async def close(self) -> None:
         """Disconnect."""
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
-        for flow in self._flows:
+        for flow in self.flows:
             await flow.close()
         for heart in self._hearts:
             await heart.close()
@@ -153,15 +169,17 @@ class Driver:
         while not stop.is_set() and (most_waves is None or self.totals.waves < most_waves):
             tasks = await self._plan()
             if not tasks:
+                self._lived(self._planned)
                 await self._attend(asyncio.create_task(asyncio.sleep(PAUSE_SECONDS)), stop)
                 continue
             work = asyncio.to_thread(run_wave, self._spark, tasks, seconds)
             wave = asyncio.create_task(work)
+            began = time.monotonic()
             await self._attend(wave, stop)
             if stop.is_set() and not wave.done():
                 await self._cut(wave)
                 break
-            self._take(wave)
+            self._take(wave, time.monotonic() - began)
             progress(self.totals)
         await self._follow()
 
@@ -175,13 +193,15 @@ class Driver:
 
     async def _plan(self) -> list[list[SlotWork]]:
         works: list[SlotWork] = []
-        for each in self._flows:
+        self._planned.clear()
+        for each in self.flows:
             if not each.is_open:
                 continue
             wanted = each.flow.number("tasks.max")
             slots = min(wanted, self._cores) if wanted else self._cores
             try:
                 works += await each.plan(slots)
+                self._planned.add(each.flow.name)
             except TROUBLE as trouble:
                 self._say(f"{each.flow.name}: the next wave cannot be planned: {trouble}")
         tasks: list[list[SlotWork]] = [[] for _ in range(min(self._cores, len(works)))]
@@ -206,11 +226,14 @@ class Driver:
 
     async def _follow(self) -> None:
         """At the end: checkpoints and syncs of what was mirrored last."""
-        for each in self._duties:
+        for each in self.duties.values():
             with suppress(*TROUBLE):
                 await each.follow()
 
-    def _take(self, wave: asyncio.Task[list[SlotAnswer]]) -> None:
+    def _lived(self, flows: Iterable[str]) -> None:
+        self.lived_at |= dict.fromkeys(flows, time.time())
+
+    def _take(self, wave: asyncio.Task[list[SlotAnswer]], seconds: float) -> None:
         self.totals.waves += 1
         try:
             answers = wave.result()
@@ -218,8 +241,16 @@ class Driver:
             self.totals.failed_waves += 1
             self._say(f"A wave failed, and the next one goes on: {_first_line(fault)}")
             return
+        ends = {each.flow.name: (each.flow.source, each.flow.target) for each in self.flows}
+        self.movements.wave_ended(
+            ((*ends[answer.flow], each) for answer in answers for each in answer.moved), seconds
+        )
+        idle = self._planned - {each.flow for each in answers}
+        self._lived(idle | {each.flow for each in answers if each.is_live})
+        self.stopped = dict.fromkeys(ends, 0)
         for answer in answers:
             self.totals.add(answer)
+            self.stopped[answer.flow] += len(answer.faults)
             for sentence in (*answer.notes, *answer.faults.values()):
                 self._say(sentence)
 

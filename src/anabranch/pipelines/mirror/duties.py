@@ -6,7 +6,7 @@ told, once for the same reason, and tried again when it is due next; none holds 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 
 from anabranch.client.cluster import Cluster
@@ -45,6 +45,11 @@ class Schedule:
         self._due: dict[str, float] = {}
         self._faults: dict[str, str] = {}
 
+    @property
+    def names(self) -> Iterator[tuple[str, bool]]:
+        """Each duty that was due once, and whether it failed the last time."""
+        return ((name, name in self._faults) for name in self._due)
+
     async def do(
         self, name: str, now: float, seconds: float, work: Callable[[], Awaitable[object]]
     ) -> None:
@@ -75,6 +80,11 @@ class Duties:
         self._unsynced: list[Chunk] = []
         self._seen: dict[Place, int] = {}
         """Place at the source -> the upstream offset up to which syncs were considered."""
+
+    def failing(self) -> list[tuple[str, bool]]:
+        """Each duty, and whether it failed the last time."""
+        prefix = f"{self._flow.name} "
+        return [(name.removeprefix(prefix), failed) for name, failed in self._schedule.names]
 
     async def open(self) -> None:
         """Create the topics that the duties write. Raises ApiError."""

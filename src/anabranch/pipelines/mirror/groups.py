@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from anabranch.client.cluster import Cluster
 from anabranch.client.fetch import list_offsets
@@ -21,6 +21,7 @@ from anabranch.client.produce import produce
 from anabranch.core.errors import ApiError, ErrorCode, ProtocolError
 from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.core.mirror.checkpoints import Synced, due, to_sync
+from anabranch.core.mirror.figures import RecentSpread
 from anabranch.core.mirror.formats import (
     Checkpoint,
     ForeignRecord,
@@ -40,11 +41,15 @@ EMPTY, DEAD = "Empty", "Dead"
 Tell = Callable[[str], None]
 
 
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
 async def write_records(
     cluster: Cluster, topic: str, pairs: Iterable[tuple[bytes, bytes | None]]
 ) -> None:
     """Write keyed records into partition 0."""
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = _now_ms()
     records = [Record(index, now_ms, *pair) for index, pair in enumerate(pairs)]
     if records:
         await produce(cluster, topic, 0, build_batch(records))
@@ -65,6 +70,8 @@ class Groups:
         self._followed: dict[int, int] | None = None
         self._unsettled: set[str] = set()
         """Groups that are somewhere that the mirror has not come to."""
+        self.latencies: dict[tuple[str, Place], RecentSpread] = {}
+        """(group, place on the target) -> times from reading an offset to its checkpoint."""
         self.log_starts: dict[Place, int] = {}
         """Place on the target -> its first offset, as far as it is known."""
 
@@ -73,6 +80,8 @@ class Groups:
         found = await list_groups(self._state.source)
         names = self._state.flow.groups
         self.names = [each.group_id for each in found.groups if names.takes(each.group_id)]
+        known = set(self.names)
+        self.latencies = {key: each for key, each in self.latencies.items() if key[0] in known}
 
     async def run(self, only: Collection[str] | None = None, *, sync: bool = False) -> int:
         """Write the checkpoints that are due, of some groups or all, and move groups with `sync`;
@@ -82,13 +91,16 @@ class Groups:
         names = self.names if only is None else [each for each in self.names if each in only]
         limit = asyncio.Semaphore(AT_ONCE)
 
+        read_ms: dict[str, int] = {}
+
         async def look(name: str) -> list[Checkpoint]:
             async with limit:
+                read_ms[name] = _now_ms()
                 return await self.translated(name)
 
         found = await asyncio.gather(*map(look, names))
         if self._state.flow.on("emit.checkpoints.enabled"):
-            written = await self._write([each for all in found for each in all])
+            written = await self._write([each for all in found for each in all], read_ms)
         else:
             written = 0
         if sync:
@@ -129,7 +141,7 @@ class Groups:
                 found.append(Checkpoint(group, name, partition, offset, downstream))
         return found
 
-    async def _write(self, checkpoints: list[Checkpoint]) -> int:
+    async def _write(self, checkpoints: list[Checkpoint], read_ms: Mapping[str, int]) -> int:
         assert self._last is not None
         new = []
         for each in checkpoints:
@@ -138,7 +150,12 @@ class Groups:
                 new.append(each)
         topic = self._state.policy.checkpoints_topic()
         await write_records(self._state.target, topic, map(checkpoint_record, new))
-        self._last |= {(each.group, (each.topic, each.partition)): each for each in new}
+        now_ms = _now_ms()
+        for each in new:
+            key = each.group, (each.topic, each.partition)
+            self._last[key] = each
+            latency = self.latencies.setdefault(key, RecentSpread())
+            latency.add(max(0, now_ms - read_ms[each.group]), now_ms)
         return len(new)
 
     async def _sync(self, group: str, checkpoints: list[Checkpoint]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from anabranch.client.cluster import Cluster
@@ -18,6 +18,7 @@ from anabranch.client.connection import ConnectionLost
 from anabranch.client.fetch import fetch, list_offsets
 from anabranch.core.errors import ApiError
 from anabranch.core.mirror.config import Flow
+from anabranch.core.mirror.topics import TopicShape
 from anabranch.core.partition import READ_COMMITTED
 from anabranch.core.types import EARLIEST, LATEST
 from anabranch.core.wire.batch import walk
@@ -69,17 +70,24 @@ async def flow_lag(flow: Flow) -> FlowLag:
         ledger = Ledger(flow.policy)
         await ledger.read(target)
         topics = Topics(flow, lambda _: None)
-        mirrored = topics.wanted(await shapes(source))
-        sizes = await log_sizes(source, [each.name for each in mirrored.values()])
-        limit = asyncio.Semaphore(AT_ONCE)
+        return await lag_of(flow, source, ledger, topics.wanted(await shapes(source)))
 
-        async def look(remote: str, topic: str, count: int) -> list[PartitionLag]:
-            async with limit:
-                return await _topic_lag(source, flow, ledger, remote, topic, count, sizes)
 
-        found = await asyncio.gather(
-            *(look(remote, each.name, each.partitions) for remote, each in mirrored.items())
-        )
+async def lag_of(
+    flow: Flow, source: Cluster, ledger: Ledger, mirrored: Mapping[str, TopicShape]
+) -> FlowLag:
+    """Compare the ends at the source with a ledger that was read; `mirrored` has the source's
+    topics by their names on the target. Raises ApiError, ConnectionLost."""
+    sizes = await log_sizes(source, [each.name for each in mirrored.values()])
+    limit = asyncio.Semaphore(AT_ONCE)
+
+    async def look(remote: str, topic: str, count: int) -> list[PartitionLag]:
+        async with limit:
+            return await _topic_lag(source, flow, ledger, remote, topic, count, sizes)
+
+    found = await asyncio.gather(
+        *(look(remote, each.name, each.partitions) for remote, each in mirrored.items())
+    )
     return summed(flow.name, [each for all in found for each in all])
 
 

@@ -23,6 +23,7 @@ from anabranch.client.ranges import ReadingStalled
 from anabranch.client.transactional_producer import CommitUnknown, MustAbort, ProducerFenced
 from anabranch.core.errors import ERRORS, ApiError, ErrorCode
 from anabranch.core.mirror.config import Flow
+from anabranch.core.mirror.figures import Moved
 from anabranch.core.mirror.formats import Position, position_record
 from anabranch.core.mirror.index import Chunk, chunk_value
 from anabranch.core.mirror.landed import chunks_after, is_other_topic, notes_position
@@ -37,6 +38,7 @@ from anabranch.core.mirror.wave_plan import (
 )
 from anabranch.core.partition import READ_COMMITTED
 from anabranch.core.types import EARLIEST, LATEST
+from anabranch.core.wire.batch import read_header
 from anabranch.core.wire.compression import Codec
 from anabranch.pipelines.mirror.batches import DamagedBatch, Packer
 from anabranch.pipelines.mirror.clusters import cluster_of
@@ -108,6 +110,7 @@ class Slot:
         self._deadline = deadline
         self._packer = Packer(read_committed=work.flow.read_committed)
         self._tracks: dict[Place, Track] = {}
+        self._moved: dict[Place, Moved] = {}
         self._noted_at = 0.0
         self._deciding: set[asyncio.Task[None]] = set()
         self._asking = asyncio.Semaphore(AT_ONCE)
@@ -129,6 +132,7 @@ class Slot:
                 await asyncio.sleep(max(0.0, min(PAUSE_SECONDS, self._left())))
         self.answer.opened = {str(why): count for why, count in self._packer.opened.items()}
         self.answer.whole = self._packer.whole
+        self.answer.moved = list(self._moved.values())
 
     def _note(self, sentence: str) -> None:
         if len(self.answer.notes) < MOST_NOTES and sentence not in self.answer.notes:
@@ -144,6 +148,7 @@ class Slot:
             fetching = None
             try:
                 await self._begin(source, target, reader)
+                self.answer.is_live = True
                 fetching = asyncio.create_task(reader.run())
                 await self._copy(source, reader, writer, fetching)
             finally:
@@ -278,7 +283,7 @@ class Slot:
             self.answer.faults.setdefault(f"{place[0]}-{place[1]}", stopped.why)
 
     async def _round(self, writer: AtLeastOnce, reader: Reader, parts: list[FetchedPart]) -> None:
-        began = time.monotonic()
+        began, arrived_ms = time.monotonic(), _now_ms()
         packed = [each for part in parts if (each := self._packed(reader, part)) is not None]
         if not packed:
             return
@@ -292,10 +297,21 @@ class Slot:
             return
         self.answer.rounds += 1
         self.answer.latency_ms += (time.monotonic() - began) * 1000
+        landed_ms = _now_ms()
         for each in packed:
-            for outgoing in each.outgoing:
-                self.answer.size_bytes += len(outgoing.batch)
-                self.answer.records += sum(run.records for run in outgoing.runs)
+            self._count(each.track.work, each.outgoing, arrived_ms, landed_ms)
+
+    def _count(
+        self, work: PartitionWork, batches: list[Outgoing], arrived_ms: int, landed_ms: int
+    ) -> None:
+        moved = self._moved.setdefault(work.place, Moved(work.remote, work.partition))
+        for batch, runs in batches:
+            records = sum(run.records for run in runs)
+            self.answer.size_bytes += len(batch)
+            self.answer.records += records
+            header = read_header(batch, 0)
+            times = header.base_timestamp, header.max_timestamp
+            moved.add(records, len(batch), times, arrived_ms=arrived_ms, landed_ms=landed_ms)
 
     async def _alone(
         self, writer: AtLeastOnce, reader: Reader, parts: list[FetchedPart],
@@ -398,6 +414,10 @@ class Slot:
         for each in moved:
             each.unnoted.clear()
             each.noted_position = each.position
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _newest(ledger: Ledger, work: PartitionWork) -> Chunk | None:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from anabranch.core.mirror.config import Flow
+from anabranch.core.mirror.figures import Moved
 from anabranch.core.mirror.index import Chunk
 from anabranch.core.mirror.landed import Origin
 
@@ -77,3 +78,6 @@ class SlotAnswer(msgspec.Struct, kw_only=True):
     notes: list[str] = []
     faults: dict[str, str] = {}
     """Partition -> why it stands still."""
+    moved: list[Moved] = []
+    is_live: bool = False
+    """Whether it came so far that it could mirror."""
