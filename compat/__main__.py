@@ -76,7 +76,7 @@ def look(row: Row, peer: Peer) -> Seen:
         seen.failure = f"{type(failure).__name__}: {failure}"
     seen.seconds = round(time.perf_counter() - begin, 2)
     seen.said = peer.said
-    if not peer.server.is_alive():
+    if not peer.server.is_alive:
         seen.failure = f"the server ended: {peer.server.last_words()}"
     return seen
 

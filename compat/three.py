@@ -55,6 +55,6 @@ def three(peer: Peer, running: Sequence[int] = NUMBERS) -> Iterator[Three]:
         yield found
     finally:
         for node in cluster.nodes.values():
-            if node.process is not None and node.is_alive():
+            if node.process is not None and node.is_alive:
                 node.kill()
         peer.said += found.said
