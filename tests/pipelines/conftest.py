@@ -107,9 +107,16 @@ class Topics:
 
 
 @pytest.fixture(scope="session")
-def topics():
+def topics(tmp_path_factory):
     """Topics of one broker that all tests of a worker share; a process, since a cluster on threads
-    would go on to take up what later tests of this process log."""
+    would go on to take up what later tests of this process log. With ANABRANCH_TEST_PEER=kafka it
+    is Apache Kafka's."""
+    if os.environ.get("ANABRANCH_TEST_PEER") == "kafka":
+        from tests.pipelines.kafka_cluster import KafkaCluster
+
+        with KafkaCluster(tmp_path_factory.mktemp("kafka") / "node") as cluster:
+            yield Topics(cluster)
+        return
     with LocalCluster(processes=True) as cluster:
         yield Topics(cluster)
 

@@ -36,6 +36,8 @@ CONFIGS = [
     SourceConfig("cleanup.policy", "delete", ConfigSource.DEFAULT),
     SourceConfig("min.insync.replicas", "2", ConfigSource.TOPIC),
     SourceConfig("segment.ms", "9", ConfigSource.STATIC_BROKER),
+    SourceConfig("diskless.enable", "true", ConfigSource.TOPIC),
+    SourceConfig("replica.placer.class.name", "spread", ConfigSource.TOPIC),
     SourceConfig("secret", None, ConfigSource.TOPIC, is_sensitive=True),
 ]
 NAMES = NameFilter(excluded=CONFIGS_EXCLUDED)
@@ -49,6 +51,8 @@ def test_settings_follow_those_of_the_source_but_excluded_ones():
     assert changes == [("cleanup.policy", None)], "a default of the source is the target's default"
     changes = list(config_changes(CONFIGS, there, NAMES, from_source=True))
     assert changes == [("cleanup.policy", "delete")]
+    there |= {"diskless.enable": "false", "ignore.rack.assignment": "true"}
+    assert list(config_changes(CONFIGS, there, NAMES, from_source=True)) == changes
 
 
 def test_acls_let_clients_read_only():

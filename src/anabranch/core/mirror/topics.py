@@ -12,7 +12,11 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from anabranch.core.mirror.filters import NameFilter
+from anabranch.core.settings.tables import diskless, topic
 
+TARGETS_OWN = frozenset(each.name for each in (*topic.TOPIC, *diskless.TOPIC) if each.ours)
+"""Settings that only Anabranch has: on which brokers and in which store records lie, which each
+cluster decides for itself."""
 ALLOW, DENY = 3, 2
 ALL, READ, WRITE = 2, 3, 4
 """Kafka's numbers of permission types and operations of ACLs."""
@@ -86,7 +90,7 @@ def config_changes(
     for each in sorted(configs):
         if each.is_read_only or each.is_sensitive or each.source == ConfigSource.STATIC_BROKER:
             continue
-        if not names.takes(each.name):
+        if each.name in TARGETS_OWN or not names.takes(each.name):
             continue
         is_default = each.source != ConfigSource.TOPIC
         wanted = None if is_default and not from_source else each.value

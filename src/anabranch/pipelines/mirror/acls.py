@@ -1,13 +1,14 @@
 """ACLs of mirrored topics on the target, by MirrorMaker 2's rules, where both clusters have them.
 
 What: literal ACLs of topics of the source become ACLs of their like: leave to write is dropped,
-leave to do all is leave to read. Rules kept: nothing is removed on the target; a cluster without an
-authorizer ends it, which is told once. Source: KIP-382.
+leave to do all is leave to read. Rules kept: nothing is removed on the target; a source without an
+authorizer has none to mirror, and a target without one is told. Source: KIP-382.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
+from typing import TypeVar
 
 from anabranch.client.cluster import Cluster, check
 from anabranch.core.errors import ApiError, ErrorCode
@@ -19,7 +20,9 @@ from anabranch.core.wire.messages.create_acls import (
 )
 from anabranch.core.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from anabranch.pipelines.mirror.driver_flow import FlowState
+from anabranch.pipelines.mirror.rights import missing_right
 
+T = TypeVar("T")
 TOPIC, LITERAL, ANY = 2, 3, 1
 """Kafka's numbers of a resource's type, a pattern's type, and any operation or permission."""
 WITHOUT_ACLS = {ErrorCode.SECURITY_DISABLED, ErrorCode.UNSUPPORTED_VERSION}
@@ -46,17 +49,35 @@ async def topic_acls(cluster: Cluster) -> set[Acl] | None:
 
 
 async def sync_acls(state: FlowState) -> int:
-    """Create on the target what it lacks; how many. Raises ApiError."""
-    wanted, there = await topic_acls(state.source), await topic_acls(state.target)
-    if wanted is None or there is None:
-        return 0
+    """Create on the target what it lacks; how many. Raises ApiError with the remedy."""
+    source, target = state.flow.source, state.flow.target
     names = {shape.name: remote for remote, shape in state.topics.mirrored.items()}
     mirrored = {
         made
-        for each in wanted
+        for each in await _asked(source, "DESCRIBE", topic_acls(state.source)) or ()
         if each.topic in names and (made := mirrored_acl(each, names[each.topic])) is not None
     }
-    return await _create(state.target, sorted(mirrored - there))
+    if not mirrored:
+        return 0
+    there = await _asked(target, "DESCRIBE", topic_acls(state.target))
+    if there is None:
+        raise ApiError(
+            ErrorCode.SECURITY_DISABLED,
+            f"{target} has no authorizer, so ACLs are not mirrored. Set sync.topic.acls.enabled to "
+            f"false, or give {target} an authorizer.",
+        )
+    return await _asked(target, "ALTER", _create(state.target, sorted(mirrored - there)))
+
+
+async def _asked(alias: str, operation: str, work: Awaitable[T]) -> T:
+    """The answer of a cluster; a refusal names it and the right that it wants."""
+    try:
+        return await work
+    except ApiError as fault:
+        remedy = missing_right(
+            fault.code, f"{operation} on the cluster, or set sync.topic.acls.enabled to false"
+        )
+        raise ApiError(fault.code, f"on {alias}: {fault.message}{remedy}") from None
 
 
 async def _create(cluster: Cluster, acls: Iterable[Acl]) -> int:

@@ -203,7 +203,8 @@ class Driver:
                 works += await each.plan(slots)
                 self._planned.add(each.flow.name)
             except TROUBLE as trouble:
-                self._say(f"{each.flow.name}: the next wave cannot be planned: {trouble}")
+                name = each.flow.name
+                self._say(f"{name}: the next wave cannot be planned: {each.told(trouble)}")
         tasks: list[list[SlotWork]] = [[] for _ in range(min(self._cores, len(works)))]
         for number, work in enumerate(works):
             tasks[number % len(tasks)].append(work)

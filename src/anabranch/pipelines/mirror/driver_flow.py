@@ -27,6 +27,7 @@ from anabranch.core.wire.records import Record, build_batch
 from anabranch.pipelines.mirror.clusters import cluster_of
 from anabranch.pipelines.mirror.positions import Ledger, Place
 from anabranch.pipelines.mirror.remote_topics import Topics, internal
+from anabranch.pipelines.mirror.rights import missing_right
 from anabranch.pipelines.mirror.work import PartitionWork, SlotWork
 from anabranch.pipelines.mirror.writer import SETTINGS
 
@@ -134,6 +135,12 @@ class FlowState:
             for slot, places in plan.by_slot.items()
             if places
         ]
+
+    def told(self, trouble: Exception) -> str:
+        """Why the next wave cannot be planned, with the right that the mirror may lack."""
+        ids = f"transactional ids that begin with {self.flow.source}-"
+        right = f"WRITE and DESCRIBE on {ids} on {self.flow.target}, and READ on its own topics"
+        return f"{trouble}{missing_right(getattr(trouble, 'code', None), right)}"
 
     async def _assigned(self, places: list[Place], slots: int) -> Slots:
         known: list[str] = []

@@ -4,15 +4,16 @@ What: `Groups.run` translates what groups have committed at the source, by the e
 writes the checkpoints that are due; with `sync.group.offsets.enabled` it gives the target's groups
 their offsets; with `sync.group.offsets.continuous` it does both for the groups that have committed
 since the last look, which it learns from the source's `__consumer_offsets`. Rules kept: those of
-`core.mirror.checkpoints`; a group that has members on the target is left alone and told once.
-Source: KIP-382, KIP-545.
+`core.mirror.checkpoints`; a group that has members on the target, or that a cluster refuses, is
+left alone and told once. Source: KIP-382, KIP-545.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import TypeVar
 
 from anabranch.client.cluster import Cluster
 from anabranch.client.fetch import list_offsets
@@ -33,8 +34,10 @@ from anabranch.core.wire.offsets_records import OffsetCommitKey, decode_key
 from anabranch.core.wire.records import Record, build_batch
 from anabranch.pipelines.mirror.driver_flow import FlowState
 from anabranch.pipelines.mirror.positions import Place
+from anabranch.pipelines.mirror.rights import missing_right
 from anabranch.pipelines.mirror.topic_reader import read_on
 
+T = TypeVar("T")
 AT_ONCE = 16
 """Groups that are asked for at the same time."""
 EMPTY, DEAD = "Empty", "Dead"
@@ -67,6 +70,7 @@ class Groups:
         """(group, place on the target) -> the newest checkpoint."""
         self._given: dict[str, dict[Place, Synced]] = {}
         self._told: set[str] = set()
+        self._faults: dict[str, str] = {}
         self._followed: dict[int, int] | None = None
         self._unsettled: set[str] = set()
         """Groups that are somewhere that the mirror has not come to."""
@@ -96,7 +100,8 @@ class Groups:
         async def look(name: str) -> list[Checkpoint]:
             async with limit:
                 read_ms[name] = _now_ms()
-                return await self.translated(name)
+                at_source = f"DESCRIBE on group {name} on {self._state.flow.source}"
+                return await self._alone(name, self.translated(name), at_source) or []
 
         found = await asyncio.gather(*map(look, names))
         if self._state.flow.on("emit.checkpoints.enabled"):
@@ -105,8 +110,24 @@ class Groups:
             written = 0
         if sync:
             for name, checkpoints in zip(names, found, strict=True):
-                await self._sync(name, checkpoints)
+                on_target = f"READ on group {name} and on its topics on {self._state.flow.target}"
+                await self._alone(name, self._sync(name, checkpoints), on_target)
         return written
+
+    async def _alone(self, group: str, work: Awaitable[T], right: str) -> T | None:
+        """Do something for one group: what a cluster refuses is told once, and the others go on;
+        `right` is what it may want."""
+        try:
+            done = await work
+        except ApiError as fault:
+            remedy = missing_right(fault.code, right)
+            sentence = f"{self._state.flow.name}: group {group}: {fault.message}{remedy}"
+            if self._faults.get(right) != sentence:
+                self._faults[right] = sentence
+                self._tell(sentence)
+            return None
+        self._faults.pop(right, None)
+        return done
 
     async def _read(self) -> dict[tuple[str, Place], Checkpoint]:
         found = {}

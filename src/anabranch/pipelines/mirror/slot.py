@@ -45,6 +45,7 @@ from anabranch.pipelines.mirror.clusters import cluster_of
 from anabranch.pipelines.mirror.divergence import epoch_ends
 from anabranch.pipelines.mirror.positions import Ledger
 from anabranch.pipelines.mirror.reader import FetchedPart, FetchSettings, Place, Reader, Stopped
+from anabranch.pipelines.mirror.rights import missing_right
 from anabranch.pipelines.mirror.work import PartitionWork, SlotAnswer, SlotWork
 from anabranch.pipelines.mirror.writer import AtLeastOnce, ExactlyOnce, KeyedRecords, Sent
 
@@ -128,11 +129,18 @@ class Slot:
                 self._note(f"Slot {self.work.slot} of {self.flow.name} ended: {fault}")
                 break
             except TROUBLE as fault:
-                self._note(f"{self.flow.name}: {fault}")
+                right = missing_right(getattr(fault, "code", None), self._rights())
+                self._note(f"{self.flow.name}: {fault}{right}")
                 await asyncio.sleep(max(0.0, min(PAUSE_SECONDS, self._left())))
         self.answer.opened = {str(why): count for why, count in self._packer.opened.items()}
         self.answer.whole = self._packer.whole
         self.answer.moved = list(self._moved.values())
+
+    def _rights(self) -> str:
+        """What a slot as a whole needs on the target."""
+        topics = f"WRITE and READ on topics that begin with mm2- on {self.flow.target}"
+        ids = f"WRITE on transactional ids that begin with {self.flow.source}-"
+        return f"{topics}, and {ids}" if self.flow.is_exactly_once else topics
 
     def _note(self, sentence: str) -> None:
         if len(self.answer.notes) < MOST_NOTES and sentence not in self.answer.notes:
@@ -321,7 +329,8 @@ class Slot:
         is."""
         places = list(dict.fromkeys(part.place for part in parts))
         if len(places) == 1:
-            reader.stop(places[0], Stopped(str(fault), fault.code))
+            right = missing_right(fault.code, f"WRITE on its topic on {self.flow.target}")
+            reader.stop(places[0], Stopped(f"{fault}{right}", fault.code))
             return
         for place in places:
             await self._round(writer, reader, [each for each in parts if each.place == place])
