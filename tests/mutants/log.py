@@ -5,6 +5,8 @@ from __future__ import annotations
 from tests.mutants.mutant import NO_SCHEDULE, Mutant
 
 COMPACTED_TESTS = "tests/core/replication/test_compacted_logs.py"
+COMPOSITE = "anabranch.core.partition.composite"
+COMPOSITE_TESTS = "tests/core/partition/test_composite.py"
 LOCAL_START_TESTS = "tests/core/log/test_local_start.py"
 HISTORIES_TESTS = "tests/core/log/test_histories.py"
 RECOVERY = "anabranch.core.log.recovery"
@@ -67,6 +69,33 @@ MUTANTS = (
         new="if epoch <= self.latest:",
         seed=NO_SCHEDULE,
         caught_by=f"{HISTORIES_TESTS}::test_a_table_older_than_the_log_gives_way_to_the_batches",
+    ),
+    Mutant(
+        name="aborted-in-one-part-alone",
+        rule="a transaction in the older part of a log may be aborted in the newer one",
+        module=COMPOSITE,
+        old="list(dict.fromkeys((*older, *found)))",
+        new="list(older)",
+        seed=NO_SCHEDULE,
+        caught_by=f"{COMPOSITE_TESTS}::test_an_older_part_elsewhere_changes_no_answer[1]",
+    ),
+    Mutant(
+        name="epoch-of-the-older-part-unknown",
+        rule="the older part of a log knows the leader epochs that ended before the local one",
+        module=COMPOSITE,
+        old="if log.start_offset < log.local_start_offset and epoch < log.epochs.earliest:",
+        new="if False:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{COMPOSITE_TESTS}::test_an_older_part_elsewhere_changes_no_answer[2]",
+    ),
+    Mutant(
+        name="time-is-searched-on-the-disk-alone",
+        rule="a search by time begins in the older part of a log",
+        module=COMPOSITE,
+        old="            if found is not None and found.offset < log.local_start_offset:",
+        new="            if found is None:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{COMPOSITE_TESTS}::test_an_older_part_elsewhere_changes_no_answer[1]",
     ),
     Mutant(
         name="drops-what-was-not-copied",

@@ -21,7 +21,7 @@ from anabranch.client.cluster import may_help
 from anabranch.client.connection import Connection, ConnectionLost
 from anabranch.client.produce import Produced, produce_on
 from anabranch.core.errors import ApiError, ErrorCode
-from anabranch.core.partition import ACKS_ALL
+from anabranch.core.partition.protocol import ACKS_ALL
 from anabranch.core.types import Buffer
 from anabranch.core.wire.batch import SEQUENCE_MODULUS, patch_producer, read_header
 from anabranch.core.wire.compression import Codec

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from anabranch.client.cluster import Cluster, check
 from anabranch.client.connection import Connection
-from anabranch.core.partition import ACKS_ALL
+from anabranch.core.partition.protocol import ACKS_ALL
 from anabranch.core.types import Buffer
 from anabranch.core.wire.messages.produce import (
     PartitionProduceData,

@@ -21,7 +21,7 @@ from anabranch.client.connection import ConnectionLost
 from anabranch.client.fetch import Fetched, fetch, list_offsets, whole_batches
 from anabranch.client.fetch_ahead import FetchAhead, after
 from anabranch.core.errors import ApiError, ErrorCode
-from anabranch.core.partition import READ_COMMITTED
+from anabranch.core.partition.protocol import READ_COMMITTED
 from anabranch.core.types import EARLIEST, LATEST, ZERO_TOPIC_ID, Buffer
 
 PART_BYTES = (2 << 20) - (64 << 10)

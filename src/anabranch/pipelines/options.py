@@ -18,7 +18,7 @@ from anabranch.client.ranges import PART_BYTES, PATIENCE_SECONDS, WAIT_MS, ReadO
 from anabranch.client.security import PLAINTEXT, Security
 from anabranch.core.errors import ApiError
 from anabranch.core.metadata.topic_names import is_legal
-from anabranch.core.partition import READ_COMMITTED
+from anabranch.core.partition.protocol import READ_COMMITTED
 from anabranch.pipelines.faults import OptionError
 from anabranch.pipelines.option_table import EFFECTIVE, ONLY_IN_BATCHES, REFUSED, WITHOUT_EFFECT
 from anabranch.pipelines.security_options import is_security_option, security_of_options

@@ -18,7 +18,7 @@ from anabranch.client.connection import ConnectionLost
 from anabranch.client.fetch import Fetched, fetch, list_offsets, whole_batches
 from anabranch.client.ranges import PART_BYTES, Part
 from anabranch.core.errors import ApiError, ErrorCode
-from anabranch.core.partition import READ_COMMITTED
+from anabranch.core.partition.protocol import READ_COMMITTED
 from anabranch.core.types import EARLIEST, LATEST
 from anabranch.pipelines.comparison import BEHIND, EXPIRED, MISSING, UNREACHABLE, ReplicaEnds
 

@@ -27,7 +27,7 @@ from anabranch.client.connection import ConnectionLost
 from anabranch.client.fetch import list_offsets
 from anabranch.core.diskless.topics import DISKLESS
 from anabranch.core.errors import ApiError
-from anabranch.core.partition import READ_COMMITTED
+from anabranch.core.partition.protocol import READ_COMMITTED
 from anabranch.core.settings.setting import is_true
 from anabranch.core.types import EARLIEST, LATEST, ZERO_TOPIC_ID, TopicId, topic_id_text
 from anabranch.core.wire.messages.metadata import MetadataResponseTopic

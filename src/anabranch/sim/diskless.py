@@ -16,9 +16,9 @@ from anabranch.core.diskless import effects as does
 from anabranch.core.diskless.admission import Admitted, Refused, Register, Step, admission
 from anabranch.core.diskless.broker import Diskless
 from anabranch.core.diskless.pause import Pause
-from anabranch.core.diskless.reads import FarRead
 from anabranch.core.diskless.rows import Change, LogKey
 from anabranch.core.errors import StorageFault
+from anabranch.core.partition.bringers import apart
 from anabranch.core.types import NEVER_MS
 from anabranch.sim.chains import Chain, Told
 from anabranch.sim.coordinator import Watch
@@ -144,14 +144,10 @@ class DisklessPerformer:
 
     def bring(self, cold: Cold) -> None:
         """Have what a request lacks asked for; it goes on when all of it has ended."""
-        far = [read for read in cold.reads if isinstance(read, FarRead)]
-        for read in cold.reads:
-            if not isinstance(read, FarRead):
-                read.warm()
-        if far:
-            self.machine.bring(far, lambda: self.broker.changed.add(cold))
-        else:
-            self.broker.changed.add(cold)
+        warmed, asked = apart(cold.reads)
+        for read in warmed:
+            read.warm()
+        self.broker.bringers.bring(asked, lambda: self.broker.changed.add(cold))
 
     # Calls.
 

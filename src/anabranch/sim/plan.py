@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
-from anabranch.core.partition import ACKS_ALL
+from anabranch.core.partition.protocol import ACKS_ALL
 from anabranch.core.types import EARLIEST, LATEST, TopicPartition
 from anabranch.sim.clients.client import Patience
 from anabranch.sim.clients.fetcher import ReadOptions

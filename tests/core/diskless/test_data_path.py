@@ -25,7 +25,12 @@ from anabranch.core.wire.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from anabranch.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from anabranch.core.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ReplicaState,
+)
 from anabranch.core.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -560,6 +565,30 @@ def test_what_has_partly_arrived_takes_room_but_never_all_of_it(cluster, arrived
         effects.append(type(node.unperformed[0]))
         node.perform(node.unperformed.pop(0))
     assert does.ReadOn in effects
+
+
+@pytest.mark.parametrize("offset", [0, 1, 99])
+@pytest.mark.parametrize("version", [12, 17])
+def test_whoever_calls_itself_a_follower_is_told_that_brokers_copy_nothing(
+    cluster, offset, version
+):
+    """A broker with an older image may ask, as may any client."""
+    node = cluster.node()
+    topic_id = cluster.topic()
+    assert produced(node, batch(b"a")) == (NONE, 0)
+    body = FetchRequest(max_wait_ms=0, min_bytes=1, topics=[])
+    if version < 15:
+        body.replica_id = 5
+    else:
+        body.replica_state = ReplicaState(replica_id=5)
+    partitions = [FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=100)]
+    name = {"topic": "t"} if version < 13 else {"topic_id": topic_id}
+    body.topics.append(FetchTopic(partitions=partitions, **name))
+    (topic,) = node.ask(body, version).responses
+    code = ErrorCode(topic.partitions[0].error_code)
+    is_there = offset <= 1
+    assert code == (ErrorCode.NOT_LEADER_OR_FOLLOWER if is_there else ErrorCode.OFFSET_OUT_OF_RANGE)
+    assert not topic.partitions[0].records
 
 
 def test_an_offset_is_out_of_range_only_when_the_coordinator_says_so(cluster):

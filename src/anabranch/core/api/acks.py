@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from weakref import ref
 
 if TYPE_CHECKING:
-    from anabranch.core.partition import Partition, Ticket
+    from anabranch.core.partition.protocol import Partition, Ticket
     from anabranch.core.replication.partitions import Partitions
 
 

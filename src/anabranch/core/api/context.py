@@ -24,8 +24,10 @@ from anabranch.core.coordination.transactions.verification import Verifier
 from anabranch.core.diskless.broker import Diskless
 from anabranch.core.groups.coordinator import GroupCoordinator
 from anabranch.core.groups.offsets import topics_deleted
+from anabranch.core.log.files import Bringer
 from anabranch.core.log.held_up import HeldUp
 from anabranch.core.metadata.image import CLUSTER_DEFAULT, RESOURCE_BROKER
+from anabranch.core.partition.bringers import Bringers
 from anabranch.core.replication.replication import Replication
 from anabranch.core.step import Mailbox, Wish
 
@@ -120,6 +122,8 @@ class Broker:
     """Transactions that coordinators are asked about before records of theirs are appended."""
     diskless: Diskless = field(init=False)
     """The partitions whose records lie in object storage: every broker serves them."""
+    bringers: Bringers = field(default_factory=Bringers)
+    """What brings in the reads that no page cache has."""
     acks: Acks = field(default_factory=Acks)
     """Batches that wait until they are committed."""
 
@@ -133,6 +137,7 @@ class Broker:
         self.replication = Replication(self)
         self.verifier = Verifier(self, self.groups.after)
         self.diskless = self.partitions.elsewhere = Diskless(self)
+        self.bringers.register(Bringer.DISKLESS, self.diskless.bring)
 
     def next_producer_id(self) -> int | None:
         """See `allocate_producer_id`."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from anabranch.core.wire.batch import BATCH_OVERHEAD, crc_is_valid, walk
 
 if TYPE_CHECKING:
-    from anabranch.core.partition import Partition
+    from anabranch.core.partition.protocol import Partition
     from anabranch.core.types import Buffer
 
 MOST_READS_PAST = 64

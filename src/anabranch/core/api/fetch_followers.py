@@ -23,6 +23,7 @@ from anabranch.core.api.fetch_history import is_idle
 from anabranch.core.api.fetch_pass import Fetch, ReadOptions, Round
 from anabranch.core.api.fetch_sessions import NOTHING_TO_TELL, FetchSession, Wanted
 from anabranch.core.errors import ApiError
+from anabranch.core.log.files import ColdRead
 from anabranch.core.outcome import Outcome, Wait
 from anabranch.core.replication.replica import Replica
 from anabranch.core.wire.messages.fetch import FetchResponse
@@ -142,7 +143,7 @@ class FollowerFetch(Fetch):
                 return False
             if not self.is_noted:
                 self.note_follower(replica, wanted)
-        except ApiError:
+        except (ApiError, ColdRead):  # the reading says so
             return False
         is_told = wanted.told_high_watermark == replica.high_watermark
         is_quiet = replica.is_quiet(self.reading.replica_id)

@@ -15,7 +15,7 @@ from anabranch.core.wire.messages.fetch import AbortedTransaction, EpochEndOffse
 
 if TYPE_CHECKING:
     from anabranch.core.api.fetch_sessions import Wanted
-    from anabranch.core.partition import Partition
+    from anabranch.core.partition.protocol import Partition
     from anabranch.core.replication.replica import Replica
     from anabranch.core.types import Buffer
 

@@ -11,7 +11,6 @@ steps (`p01_fetch`), the sessions of followers (`fetch_followers`).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, cast
 
 import msgspec
 
@@ -27,8 +26,9 @@ from anabranch.core.api.near_clients import count_given
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.log.files import ColdRead
 from anabranch.core.outcome import MOST_READS, Cold, Outcome, Wait
-from anabranch.core.partition import READ_COMMITTED, Partition
+from anabranch.core.partition.protocol import READ_COMMITTED, Partition
 from anabranch.core.replication.partitions import exists
+from anabranch.core.replication.replica import Replica, replica_of
 from anabranch.core.replication.session_epochs import INITIAL_EPOCH, NO_SESSION
 from anabranch.core.request import Request
 from anabranch.core.types import ZERO_TOPIC_ID, Loan, Records
@@ -41,9 +41,6 @@ from anabranch.core.wire.messages.fetch import (
     PartitionData,
 )
 from anabranch.core.wire.own_fields import LocalStart, tagged
-
-if TYPE_CHECKING:
-    from anabranch.core.replication.replica import Replica
 
 _LEADER_HINT_SINCE = 16
 _STORAGE_ERROR_SINCE = 6
@@ -334,7 +331,7 @@ class Fetch:
                 replica.check_leader()
             if self.reading.rack and replica.is_leader and not replica.is_alone:
                 nearer = sent_nearer(
-                    broker, self.reading.request, hosted(replica), wanted, self.reading.rack
+                    broker, self.reading.request, replica_of(replica), wanted, self.reading.rack
                 )
                 if nearer is not None:
                     return nearer
@@ -350,7 +347,7 @@ class Fetch:
             return answer
         except StorageFault as fault:
             if replica is not None:
-                broker.faults.append((hosted(replica), fault))
+                replica.failed(fault, broker.mailbox)
             code = ErrorCode.KAFKA_STORAGE_ERROR
             return refused(wanted.index, code, self.reading.request.version)
 
@@ -373,7 +370,7 @@ class Fetch:
                 if self.is_follower:  # followers copy what their leader has on its disk
                     raise ApiError(ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE)
             if self.is_follower and not self.is_noted:
-                self.note_follower(hosted(replica), wanted)
+                self.note_follower(replica_of(replica), wanted)
             elif offset > replica.high_watermark and not replica.is_leader:
                 raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE)  # the leader may have it committed
         answer = PartitionData(
@@ -421,14 +418,14 @@ class Fetch:
             raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE)
         if self.doubts is None:
             self.doubts = Doubts(self.broker.replication)
-        if not self.doubts.is_certain(hosted(replica)):
+        if not self.doubts.is_certain(replica_of(replica)):
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def is_held_back(self, replica: Partition) -> bool:
         """Whether a throttle keeps a partition's records from this follower."""
         if not self.is_follower:
             return False
-        return self.broker.replication.holds_back(hosted(replica), self.reading.replica_id)
+        return self.broker.replication.holds_back(replica_of(replica), self.reading.replica_id)
 
     def note_follower(self, replica: Replica, wanted: Wanted) -> None:
         """A follower's fetch offset tells what it has, since its history is ours."""
@@ -503,11 +500,6 @@ class Fetch:
 def size_of(records: Records | Loan) -> int:
     """Bytes of batches."""
     return sum(map(len, records)) if isinstance(records, tuple) else len(records)
-
-
-def hosted(partition: Partition) -> Replica:
-    """The same partition, where only one with a log can be meant."""
-    return cast("Replica", partition)
 
 
 def refused(index: int, code: ErrorCode, version: int = _STORAGE_ERROR_SINCE) -> PartitionData:

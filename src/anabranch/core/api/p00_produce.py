@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from struct import Struct
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anabranch.core.access.authorize import Operation, ResourceType, topic_allowed
 from anabranch.core.api.acks import Awaited
@@ -35,7 +35,7 @@ from anabranch.core.errors import ApiError, ErrorCode, RecordsRefused, StorageFa
 from anabranch.core.log.held_up import Place
 from anabranch.core.metadata.topic_names import INTERNAL_TOPICS, is_legal
 from anabranch.core.outcome import Hangup, NoAnswer, Outcome, Wait
-from anabranch.core.partition import ACKS_ALL, UNKNOWN_OFFSET, Partition, Ticket
+from anabranch.core.partition.protocol import ACKS_ALL, UNKNOWN_OFFSET, Partition, Ticket
 from anabranch.core.replication.partitions import exists
 from anabranch.core.request import Request
 from anabranch.core.types import ZERO_TOPIC_ID
@@ -53,7 +53,7 @@ from anabranch.core.wire.messages.produce import (
 )
 
 if TYPE_CHECKING:
-    from anabranch.core.replication.replica import Replica
+    pass
 
 ADMIN_CLIENT = "__admin_client"
 """The client id that Kafka lets write to internal topics."""
@@ -359,7 +359,7 @@ def _refuse(
         answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         answer.log_start_offset = -1
         if replica is not None:
-            broker.faults.append((cast("Replica", replica), error))
+            replica.failed(error, broker.mailbox)
         return
     answer.error_code = error.code
     if error.code in _WITHOUT_LOG_START:

@@ -17,17 +17,15 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, cast
 
 from anabranch.core.access.authorize import Operation, ResourceType, topic_allowed
 from anabranch.core.api.context import Broker
 from anabranch.core.api.handler import Handler
 from anabranch.core.broker.gate import Need
-from anabranch.core.diskless.reads import FarRead
 from anabranch.core.errors import ApiError, ErrorCode, ProtocolError, StorageFault
-from anabranch.core.log.files import ColdRead
+from anabranch.core.log.files import Bringer, ColdRead
 from anabranch.core.outcome import MOST_READS, Cold, Outcome
-from anabranch.core.partition import Partition
+from anabranch.core.partition.protocol import Partition
 from anabranch.core.request import Request
 from anabranch.core.types import EARLIEST, LATEST, MAX_TIMESTAMP
 from anabranch.core.wire.messages.list_offsets import (
@@ -37,9 +35,6 @@ from anabranch.core.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-
-if TYPE_CHECKING:
-    from anabranch.core.replication.replica import Replica
 
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
@@ -51,7 +46,7 @@ _DEBUGGING = -2
 _OFFSET_NOT_AVAILABLE_SINCE = 5
 _UNKNOWN = (-1, -1, -1)
 MOST_FAR_BYTES = 8 << 20
-"""Of diskless partitions that one round brings in, which stay in memory until all are there."""
+"""From stores that one round brings in, which stay in memory until all are there."""
 
 Found = tuple[int, int, int]
 """Timestamp, offset, leader epoch."""
@@ -81,7 +76,7 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
             except ColdRead as cold:
                 missing.append(cold)
                 asked.append(entry)
-                far_bytes += cold.length if isinstance(cold, FarRead) else 0
+                far_bytes += 0 if cold.bringer is Bringer.PAGE_CACHE else cold.length
         wanted.extendleft(reversed(asked))  # the first ones then: what came may not stay for long
         return Cold(tuple(missing), go_on) if missing else response
 
@@ -145,7 +140,7 @@ def _answer(
     except StorageFault as fault:
         answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         if replica is not None:
-            broker.faults.append((cast("Replica", replica), fault))
+            replica.failed(fault, broker.mailbox)
 
 
 def _find(partition: Partition, timestamp: int, isolation_level: int | None, since: int) -> Found:

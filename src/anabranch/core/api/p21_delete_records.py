@@ -23,7 +23,7 @@ from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.log.files import ColdRead
 from anabranch.core.metadata.topic_names import is_internal
 from anabranch.core.outcome import Cold, Outcome, Wait
-from anabranch.core.partition import Partition
+from anabranch.core.partition.protocol import Partition
 from anabranch.core.replication.partitions import exists
 from anabranch.core.request import Request
 from anabranch.core.wire.messages.delete_records import (
@@ -103,9 +103,9 @@ def _try(
         result.error_code = error.code
     except StorageFault as fault:
         result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-        hosted = broker.partitions.get(topic, index)
-        if hosted is not None:
-            broker.faults.append((hosted, fault))
+        failed = broker.partitions.served(topic, index)
+        if failed is not None:
+            failed.failed(fault, broker.mailbox)
 
 
 def _wait(

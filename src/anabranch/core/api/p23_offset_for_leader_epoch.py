@@ -17,12 +17,12 @@ from functools import partial
 from anabranch.core.access.authorize import Operation, ResourceType, cluster_allowed, topic_allowed
 from anabranch.core.api.context import Broker
 from anabranch.core.api.doubts import Doubts
-from anabranch.core.api.fetch_pass import hosted
 from anabranch.core.api.handler import Handler
 from anabranch.core.broker.gate import Need
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.log.files import ColdRead
 from anabranch.core.outcome import Cold, Outcome, Wait
+from anabranch.core.replication.replica import replica_of
 from anabranch.core.request import Request
 from anabranch.core.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -99,7 +99,7 @@ def _look_up(
     )
     found.know(since)
     is_beyond = found.may_be_deposed and partition.leader_epoch > found.leader_epoch
-    if is_beyond and doubts is not None and not doubts.is_certain(hosted(found)):
+    if is_beyond and doubts is not None and not doubts.is_certain(replica_of(found)):
         raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     answer.leader_epoch, answer.end_offset = found.end_offset_for_epoch(partition.leader_epoch)
 

@@ -12,7 +12,7 @@ Skipped: nothing
 
 from __future__ import annotations
 
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from anabranch.core.access.authorize import Operation, ResourceType, cluster_allowed
 from anabranch.core.api.acks import Awaited
@@ -23,8 +23,7 @@ from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.groups import offsets
 from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.core.outcome import Outcome, Wait
-from anabranch.core.partition import ACKS_ALL, Partition, Ticket
-from anabranch.core.replication.replica import Replica
+from anabranch.core.partition.protocol import ACKS_ALL, Partition, Ticket
 from anabranch.core.request import Request
 from anabranch.core.wire.control import build_end_marker
 from anabranch.core.wire.messages.write_txn_markers import (
@@ -146,16 +145,16 @@ def _end(
         committed = marker.transaction_result
         offsets.decide(broker.groups, shard, batch, producer_id, now_ms, committed=committed)
     else:
-        _append(broker, cast("Replica", replica), batch, now_ms)
+        _append(broker, replica, batch, now_ms)
     broker.verifier.ended(replica.topic_partition, producer_id, epoch, raises_epoch=raises_epoch)
     return PendingMarker(result, replica, Written(replica.end_offset - 1), led_from_epoch)
 
 
-def _append(broker: Broker, replica: Replica, batch: bytearray, now_ms: int) -> None:
+def _append(broker: Broker, replica: Partition, batch: bytearray, now_ms: int) -> None:
     try:
         replica.append(batch, required_acks=ACKS_ALL, now_ms=now_ms, client=False)
     except StorageFault as fault:
-        broker.faults.append((replica, fault))
+        replica.failed(fault, broker.mailbox)
         raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(fault)) from fault
     broker.changed.add(replica.topic_partition)
     if replica.needs_sync(now_ms):

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
-from anabranch.core.partition import ACKS_ALL
+from anabranch.core.partition.protocol import ACKS_ALL
 from anabranch.core.wire.compression import Codec
 from anabranch.core.wire.records import DEFAULT_LIMIT_BYTES, Record, build_batch
 

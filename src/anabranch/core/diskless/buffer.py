@@ -11,7 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from anabranch.core.diskless.rows import Batch
-from anabranch.core.partition import UNKNOWN_OFFSET
+from anabranch.core.partition.protocol import UNKNOWN_OFFSET
 
 if TYPE_CHECKING:
     from anabranch.core.diskless.rows import LogKey, Verdict

@@ -28,16 +28,18 @@ from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.log import validation
 from anabranch.core.log.appends import writable
 from anabranch.core.log.indexes import NO_TIMESTAMP
-from anabranch.core.partition import ACKS_ALL, Partition, Ticket
+from anabranch.core.partition.protocol import ACKS_ALL, Partition, Ticket
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.batch import patch_log_append_time
 
 if TYPE_CHECKING:
     from anabranch.core.diskless.blocks import Blocks
     from anabranch.core.diskless.coordinates import Coordinates
+    from anabranch.core.errors import StorageFault
     from anabranch.core.log.config import LogConfig
     from anabranch.core.log.lookup import TimestampOffset
     from anabranch.core.log.producers import ProducerStates
+    from anabranch.core.step import Mailbox
     from anabranch.core.types import Buffer, TopicId
 
 REFUSING_MS = 500
@@ -147,6 +149,11 @@ class DisklessPartition(Partition):
     def refuse(self, code: ErrorCode, why: str, until_ms: int) -> None:
         """Do not ask again before a time: tell this instead."""
         self._refusal, self._refuses_until_ms = ApiError(code, why), until_ms
+
+    def failed(self, fault: StorageFault, left: Mailbox) -> None:
+        """It is not asked again for a moment."""
+        until_ms = self._diskless.now_ms + REFUSING_MS
+        self.refuse(ErrorCode.KAFKA_STORAGE_ERROR, str(fault), until_ms)
 
     def _ask(self, ask: Ask, length: int = 0) -> NoReturn:
         if why := self._diskless.why_off:

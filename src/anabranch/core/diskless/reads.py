@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from anabranch.core.log.files import ColdRead
+from anabranch.core.log.files import Bringer, ColdRead
 
 if TYPE_CHECKING:
     from anabranch.core.diskless.rows import LogKey
@@ -53,6 +53,8 @@ Ask: TypeAlias = StateOf | RunsOf | RunByTime | BytesOf
 
 class FarRead(ColdRead):
     """The answer is not in memory. `length` is how many bytes it may bring."""
+
+    bringer = Bringer.DISKLESS
 
     def __init__(self, ask: Ask, length: int = 0) -> None:
         Exception.__init__(self, f"{ask!r} is not in memory")

@@ -14,6 +14,7 @@ from bisect import bisect_right
 
 UNKNOWN_END = (-1, -1)
 """No epoch, and no offset at which it ends."""
+LATER_THAN_ANY = 2**31
 ALL_SAVED = 2**63
 """No log reaches this offset."""
 
@@ -28,6 +29,17 @@ class LeaderEpochs:
         self.entries = entries if entries is not None else []
         self.unsaved_from = ALL_SAVED
         self.unsynced = False
+
+    @property
+    def earliest(self) -> int:
+        """The oldest epoch, later than any when there is none."""
+        return self.entries[0][0] if self.entries else LATER_THAN_ANY
+
+    @property
+    def begin_offset(self) -> int:
+        """Where the oldest epoch begins, as far as is known here; later than any offset when there
+        is none."""
+        return self.entries[0][1] if self.entries else ALL_SAVED
 
     @property
     def latest(self) -> int:

@@ -13,6 +13,7 @@ survive in part and in any order. Not here: locks on folders, threads.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import Enum
 from typing import Protocol
 
 from anabranch.core.errors import StorageFault
@@ -26,9 +27,22 @@ class DiskFull(StorageFault):
     """No space was left. The file is as it was before the call; the log stays usable."""
 
 
-class ColdRead(Exception):
-    """The bytes are not in the page cache: warm `file.warm(position, length)`, then ask again."""
+class Bringer(Enum):
+    """Who brings in what a read lacks."""
 
+    PAGE_CACHE = "page cache"
+    """A thread, by `ColdRead.warm`."""
+    DISKLESS = "diskless"
+    """The batch coordinator and the store of diskless topics."""
+    REMOTE = "remote"
+    """The store of remote segments, and the facts about them."""
+
+
+class ColdRead(Exception):
+    """The bytes are not in memory: have `bringer` bring them, then ask again. Those of a file are
+    in the page cache after `warm`."""
+
+    bringer = Bringer.PAGE_CACHE
     brings_bytes = True
     """Whether what is brought in takes room, and may have to give it up again."""
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from anabranch.core.controller.brokers.full_folders import without_room
 from anabranch.core.errors import ErrorCode
 from anabranch.core.metadata.image import RECOVERED
-from anabranch.core.partition import UNKNOWN_OFFSET
+from anabranch.core.partition.protocol import UNKNOWN_OFFSET
 from anabranch.core.replication.progress import Progress
 from anabranch.core.replication.proposals import Proposal
 from anabranch.core.types import UNKNOWN_BROKER_EPOCH

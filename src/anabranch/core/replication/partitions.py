@@ -26,7 +26,7 @@ from anabranch.core.types import TopicId, TopicPartition, topic_id_text
 
 if TYPE_CHECKING:
     from anabranch.core.metadata.image import MetadataDelta, MetadataImage, PartitionImage
-    from anabranch.core.partition import Partition
+    from anabranch.core.partition.protocol import Partition
     from anabranch.core.replication.replica import Replica
 
 

@@ -11,7 +11,7 @@ Source: KIP-16, KIP-227, KIP-903. Not here: what follows for the ISR (`in_sync`)
 
 from __future__ import annotations
 
-from anabranch.core.partition import UNKNOWN_OFFSET
+from anabranch.core.partition.protocol import UNKNOWN_OFFSET
 from anabranch.core.types import NO_TIME_MS, UNKNOWN_BROKER_EPOCH
 
 

@@ -20,8 +20,15 @@ from typing import TYPE_CHECKING
 
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.metadata.image import RECOVERED
-from anabranch.core.partition import ACKS_ALL, READ_COMMITTED, UNKNOWN_OFFSET, Ticket
-from anabranch.core.replication.local_log import LocalLog
+from anabranch.core.partition.composite import Composite
+from anabranch.core.partition.protocol import (
+    ACKS_ALL,
+    READ_COMMITTED,
+    UNKNOWN_OFFSET,
+    Partition,
+    Ticket,
+)
+from anabranch.core.partition.tail import NO_TAIL
 from anabranch.core.replication.progress import Progress
 from anabranch.core.replication.throttles import is_listed
 from anabranch.core.types import NO_LEADER, UNKNOWN_BROKER_EPOCH
@@ -46,7 +53,20 @@ class Role(Enum):
     OFFLINE = "offline"
 
 
-class Replica(LocalLog):
+def replica_of(partition: Partition) -> Replica:
+    """The same partition as the replica that it is, with its followers and throttles.
+
+    Raises NOT_LEADER_OR_FOLLOWER for one that brokers do not copy from each other.
+    """
+    if isinstance(partition, Replica):
+        return partition
+    raise ApiError(
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        f"No broker copies {partition.topic_partition} from another one.",
+    )
+
+
+class Replica(Composite):
     """One partition as this broker hosts it. All calls are for the loop's thread.
 
     `appended_bytes` only grows: a cheap measure of what arrived since a fetch was parked.
@@ -110,7 +130,7 @@ class Replica(LocalLog):
         """The last question whose answer said that this leadership stands."""
         self.topic_partition = topic_partition
         self.topic_id = topic_id
-        self.log = log
+        self.log, self.older = log, NO_TAIL
         self.broker_id = broker_id
         self.folder = folder
         self.leader_id: int = NO_LEADER

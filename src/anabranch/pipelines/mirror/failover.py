@@ -25,7 +25,7 @@ from anabranch.client.ranges import RangeLost, ReadingStalled, read_range
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.mirror.config import Config, Flow
 from anabranch.core.mirror.formats import Position, position_record
-from anabranch.core.partition import READ_COMMITTED
+from anabranch.core.partition.protocol import READ_COMMITTED
 from anabranch.core.types import LATEST
 from anabranch.core.wire.batch import walk
 from anabranch.pipelines.mirror.driver_flow import FlowState

@@ -19,7 +19,7 @@ from anabranch.client.fetch import fetch, list_offsets
 from anabranch.core.errors import ApiError
 from anabranch.core.mirror.config import Flow
 from anabranch.core.mirror.topics import TopicShape
-from anabranch.core.partition import READ_COMMITTED
+from anabranch.core.partition.protocol import READ_COMMITTED
 from anabranch.core.types import EARLIEST, LATEST
 from anabranch.core.wire.batch import walk
 from anabranch.core.wire.messages.describe_log_dirs import (

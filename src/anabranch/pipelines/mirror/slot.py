@@ -36,7 +36,7 @@ from anabranch.core.mirror.wave_plan import (
     start_of,
     transactional_id,
 )
-from anabranch.core.partition import READ_COMMITTED
+from anabranch.core.partition.protocol import READ_COMMITTED
 from anabranch.core.types import EARLIEST, LATEST
 from anabranch.core.wire.batch import read_header
 from anabranch.core.wire.compression import Codec

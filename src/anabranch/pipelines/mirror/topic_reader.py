@@ -16,7 +16,7 @@ from anabranch.client.committed import Committed
 from anabranch.client.fetch import list_offsets
 from anabranch.client.ranges import RangeLost, ReadingStalled, ReadOptions, read_range
 from anabranch.core.errors import ApiError, ErrorCode
-from anabranch.core.partition import READ_COMMITTED
+from anabranch.core.partition.protocol import READ_COMMITTED
 from anabranch.core.types import EARLIEST, LATEST
 from anabranch.core.wire.batch import walk
 from anabranch.core.wire.records import Record, decode_records

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from anabranch.core.errors import ErrorCode
-from anabranch.core.partition import ACKS_ALL
+from anabranch.core.partition.protocol import ACKS_ALL
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.messages.init_producer_id import InitProducerIdRequest
 from anabranch.core.wire.messages.produce import (

@@ -27,7 +27,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.core.partition import ACKS_ALL
+from anabranch.core.partition.protocol import ACKS_ALL
 from anabranch.sim.rehearsal import units
 from anabranch.sim.rehearsal.fields import Item, Section, nearest
 from anabranch.sim.rehearsal.model import Action, BrokerChoice, Event, TopicPlan

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from anabranch.core.diskless.topics import makes_diskless
-from anabranch.core.partition import ACKS_ALL
+from anabranch.core.partition.protocol import ACKS_ALL
 
 
 class Action(Enum):

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from anabranch.core.controller.topics.topic_names import illegal_name
 from anabranch.core.diskless.topics import makes_diskless
 from anabranch.core.errors import ClientFault
-from anabranch.core.partition import ACKS_ALL
+from anabranch.core.partition.protocol import ACKS_ALL
 from anabranch.core.settings.catalogue import BROKER_SETTINGS, TOPIC_SETTINGS
 from anabranch.core.settings.setting import ConfigFault, Setting
 from anabranch.core.settings.setting import parse as parse_setting

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from anabranch.core.errors import ErrorCode
-from anabranch.core.partition import ACKS_ALL
+from anabranch.core.partition.protocol import ACKS_ALL
 from anabranch.core.settings.catalogue import BROKER_SETTINGS
 from anabranch.sim.cluster import Cluster
 from anabranch.sim.node import SimNode

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from anabranch.core.broker.peers import Peers
     from anabranch.core.metadata.image import MetadataImage
-    from anabranch.core.partition import Partition
+    from anabranch.core.partition.protocol import Partition
     from anabranch.core.settings.broker import BrokerConfig
 
 NO_BROKER = -1

@@ -12,7 +12,7 @@ from anabranch.core.errors import ErrorCode
 from anabranch.core.log.lookup import TimestampOffset
 from anabranch.core.log.producers import ProducerStates
 from anabranch.core.outcome import Wait
-from anabranch.core.partition import ACKS_ALL, UNKNOWN_OFFSET, Partition
+from anabranch.core.partition.protocol import ACKS_ALL, UNKNOWN_OFFSET, Partition
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.batch import patch, read_header, walk
 from anabranch.core.wire.messages.delete_records import (

@@ -2,13 +2,14 @@
 
 What: one Protocol that the handlers of produce, fetch, list-offsets, offset-for-leader-epoch,
 delete-records and of groups ask. Why: a handler that knows only this has no branch for a kind of
-partition. The classic replica (`core.replication.replica`) is the first kind; one whose bytes lie
-in object storage, or whose older records do, is another implementation. What has a body here holds
-for a partition that this node keeps alone, without transactions.
+partition. The classic replica (`core.replication.replica`) is a composite of a local log and an
+older tail (`composite.py`); a diskless partition is another implementation. What has a body here
+holds for a partition that this node keeps alone, without transactions.
 
 Rules kept: an append gives a ticket, and `acknowledged` says later what became of it, so that a
 kind that learns its offsets late fits; a read whose bytes are not in memory raises ColdRead, and
-the caller gathers these for all partitions of its request before anything is brought in. Not here:
+the caller gathers these for all partitions of its request before anything is brought in; a
+StorageFault is handed back to the partition (`failed`), which knows what goes offline. Not here:
 followers and in-sync replicas (`core.replication`), hosting.
 """
 
@@ -20,9 +21,11 @@ from typing import TYPE_CHECKING, Protocol
 from anabranch.core.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
+    from anabranch.core.errors import StorageFault
     from anabranch.core.log.lookup import AbortedTransaction, TimestampOffset
     from anabranch.core.log.producers import ProducerStates
     from anabranch.core.metadata.image import BrokerImage
+    from anabranch.core.step import Mailbox
     from anabranch.core.types import Buffer, Loan, Records, TopicId, TopicPartition
 
 ACKS_ALL = -1
@@ -110,6 +113,10 @@ class Partition(Protocol):
     @property
     def producers(self) -> ProducerStates:
         """The producers that it remembers."""
+
+    def failed(self, fault: StorageFault, left: Mailbox) -> None:
+        """A call raised this fault, and its request is refused: leave in the mailbox what follows
+        for the partition."""
 
     def know(self, since: int = 0) -> None:
         """Raises ColdRead where this node must ask elsewhere where the partition stands: at all,

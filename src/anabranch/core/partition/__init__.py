@@ -1,0 +1,1 @@
+"""What requests need of a partition: the protocol, a composite of its parts, who brings bytes."""
