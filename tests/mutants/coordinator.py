@@ -185,16 +185,6 @@ MUTANTS = (
         "/test_sqlite.py::test_a_listener_that_is_too_far_behind_is_told_so",
     ),
     Mutant(
-        name="listener-looks-behind-the-last-change",
-        rule="a listener locks the file once for each page of changes",
-        module=SQLITE_COORDINATOR,
-        old="is_all = len(found) < PACKETS_READ",
-        new="is_all = not found",
-        seed=NO_SCHEDULE,
-        caught_by=f"{COORDINATOR_TESTS}/test_sqlite.py"
-        "::test_a_listener_takes_one_turn_for_each_page_of_what_others_committed[1-1]",
-    ),
-    Mutant(
         name="counter-of-an-unfinished-transaction",
         rule="a listener notes a file's counter after it has read its changes, not before",
         module=SQLITE_COORDINATOR,

@@ -132,16 +132,6 @@ MUTANTS = (
         "::test_ids_that_are_over_by_the_coordinators_clock_fail_once",
     ),
     Mutant(
-        name="slow-store-read-twice",
-        rule="only some of the reads that are late are made twice",
-        module="anabranch.server.diskless.shell",
-        old="        if not done and hedges.left > 0:\n",
-        new="        if not done:\n",
-        seed=NO_SCHEDULE,
-        caught_by="tests/server/diskless/test_shell.py"
-        "::test_only_some_of_the_calls_that_are_late_are_made_twice",
-    ),
-    Mutant(
         name="answers-copied-from-the-cache",
         rule="a large batch is sent from the cache and not copied for each reader",
         module=f"{DISKLESS}.answer_buffers",
@@ -496,15 +486,6 @@ MUTANTS = (
         caught_by=f"{ROUNDS_TESTS}::test_a_round_that_failed_is_followed_by_the_next_one",
     ),
     Mutant(
-        name="diskless-retention-in-hash-order",
-        rule="the order of simulated calls of retention does not depend on hashes",
-        module=f"{DISKLESS}.retention_rounds",
-        old="        for each in sorted(limits):",
-        new="        for each in limits:",
-        seed=NO_SCHEDULE,
-        caught_by=f"{ROUNDS_TESTS}::test_where_no_sizes_are_asked_for_partitions_go_by_key",
-    ),
-    Mutant(
         name="garbage-rounds-out-of-turn",
         rule="a broker collects garbage when it is its turn",
         module=GARBAGE_ROUNDS,
@@ -577,16 +558,6 @@ MUTANTS = (
         seed=NO_SCHEDULE,
         caught_by="tests/core/diskless/test_coordinates.py"
         "::test_readers_that_begin_ever_further_back_get_on",
-    ),
-    Mutant(
-        name="diskless-patience-ends-late",
-        rule="work is done at its due time, so that no timer fires forever",
-        module=f"{DISKLESS}.buffer",
-        old="since_ms <= than_ms",
-        new="since_ms < than_ms",
-        seed=NO_SCHEDULE,
-        caught_by=f"{DATA_PATH_TESTS}::"
-        "test_what_is_due_at_a_time_is_not_due_any_more_after_a_step_at_that_time",
     ),
     Mutant(
         name="index-checksum-not-checked",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tests.mutants.mutant import NO_SCHEDULE, Mutant
 
-HTTP_TESTS = "tests/server/test_http_pages.py"
 
 MUTANTS = (
     Mutant(
@@ -36,35 +35,6 @@ MUTANTS = (
         seed=NO_SCHEDULE,
         caught_by="tests/core/api/test_p00_produce.py"
         "::test_r19_every_batch_that_is_refused_is_counted",
-    ),
-    Mutant(
-        name="series-of-deleted-topics",
-        rule="metrics have series of the topics that are here, and of no others",
-        module="anabranch.server.metrics",
-        old="        self._ends, self._records = ends, records\n",
-        new="        self._ends |= ends\n        self._records |= records\n",
-        seed=NO_SCHEDULE,
-        caught_by=f"{HTTP_TESTS}::test_topics_that_are_gone_have_no_series",
-    ),
-    Mutant(
-        name="silent-http-connections-stay",
-        rule="an HTTP connection on which nothing gets on is ended",
-        module="anabranch.server.http",
-        old="        if self.cycle is before:\n",
-        new="        if False:\n",
-        seed=NO_SCHEDULE,
-        caught_by=f"{HTTP_TESTS}"
-        "::test_connections_that_ask_nothing_end_and_there_are_never_too_many",
-    ),
-    Mutant(
-        name="http-connections-without-a-bound",
-        rule="a node has a bounded number of HTTP connections",
-        module="anabranch.server.http",
-        old="        if len(self.connections) > MOST_CONNECTIONS:\n",
-        new="        if False:\n",
-        seed=NO_SCHEDULE,
-        caught_by=f"{HTTP_TESTS}"
-        "::test_connections_that_ask_nothing_end_and_there_are_never_too_many",
     ),
     Mutant(
         name="batches-wait-for-a-refused-coordinator",

@@ -5,8 +5,6 @@ from __future__ import annotations
 from tests.mutants.mutant import NO_SCHEDULE, Mutant
 
 CONTROLLER = "tests/core/controller/test_managed_reconciler.py"
-NEAR_CLIENTS = "tests/core/diskless/test_near_clients.py"
-PLACER = "tests/core/placement/test_managed.py"
 PLANS = "tests/core/placement/test_managed_plans.py"
 REPLICAS = "tests/core/controller/test_managed_replicas.py"
 STEPS = "tests/core/controller/test_managed_reconciliation.py"
@@ -180,15 +178,6 @@ MUTANTS = (
         caught_by=f"{STEPS}::test_a_replacement_takes_the_place_in_the_list",
     ),
     Mutant(
-        name="most-loaded-gets-the-replica",
-        rule="the least loaded eligible broker of a rack gets its replica",
-        module="anabranch.core.controller.diskless.reconciliation",
-        old="(carried.get(each, 0), each))",
-        new="(-carried.get(each, 0), each))",
-        seed=NO_SCHEDULE,
-        caught_by=f"{STEPS}::test_every_partition_comes_to_one_replica_a_rack_step_by_step_and_stays",
-    ),
-    Mutant(
         name="pace-does-not-hold",
         rule="replicas of diskless topics move at a limited rate of their own",
         module="anabranch.core.controller.diskless.reconciler",
@@ -234,42 +223,6 @@ MUTANTS = (
         caught_by=f"{CONTROLLER}::test_counting_holds_nothing_else_up",
     ),
     Mutant(
-        name="late-look-makes-a-larger-step",
-        rule="a controller that is late makes fewer steps, not larger ones",
-        module="anabranch.core.controller.diskless.reconciler",
-        old="        self._thousandths = min(self._thousandths, most)\n",
-        new="",
-        seed=NO_SCHEDULE,
-        caught_by=f"{CONTROLLER}::test_a_look_that_comes_late_makes_no_larger_step",
-    ),
-    Mutant(
-        name="look-made-in-one-batch",
-        rule="replicas of diskless topics move in small batches, with pauses",
-        module="anabranch.core.controller.diskless.reconciler",
-        old="min(self._thousandths // 1000, batch_of(moves_per_sec))",
-        new="self._thousandths // 1000",
-        seed=NO_SCHEDULE,
-        caught_by=f"{CONTROLLER}::test_moves_are_made_in_small_batches_that_keep_the_pace[5000-60]",
-    ),
-    Mutant(
-        name="full-batch-followed-late",
-        rule="a full batch of moves is soon followed by the next one",
-        module="anabranch.core.controller.diskless.reconciler",
-        old="            return AFTER_A_HIT_MS\n",
-        new="            return BUSY_MS\n",
-        seed=NO_SCHEDULE,
-        caught_by=f"{CONTROLLER}::test_moves_are_made_in_small_batches_that_keep_the_pace[5000-60]",
-    ),
-    Mutant(
-        name="moves-without-a-rest",
-        rule="slow moves are followed by a longer pause",
-        module="anabranch.core.controller.diskless.reconciler",
-        old="            self.due_ms = max(self.due_ms, ended_ms + pause_ms)\n",
-        new="",
-        seed=NO_SCHEDULE,
-        caught_by=f"{CONTROLLER}::test_moves_that_took_long_are_followed_by_a_longer_pause",
-    ),
-    Mutant(
         name="wishes-outlive-the-racks",
         rule="the wanted replicas are computed again after a change of the racks",
         module="anabranch.core.controller.diskless.reconciler",
@@ -279,35 +232,6 @@ MUTANTS = (
         caught_by=f"{CONTROLLER}::test_a_rack_that_is_gone_for_longer_than_the_threshold_loses_its_replicas",
     ),
     Mutant(
-        name="each-move-is-told",
-        rule="the log names some moves of a batch and counts the others",
-        module="anabranch.core.controller.diskless.reconciler",
-        old="            if len(self.records) <= self._most_said:\n",
-        new="            if True:\n",
-        seed=NO_SCHEDULE,
-        caught_by=f"{CONTROLLER}::test_a_batch_tells_of_some_partitions_and_sums_up_the_rest",
-    ),
-    Mutant(
-        name="page-grows-with-what-waits",
-        rule="the metrics page has a bounded number of unsettled partitions",
-        module="anabranch.core.controller.diskless.figures",
-        old="islice(told, MOST_SERIES)",
-        new="told",
-        seed=NO_SCHEDULE,
-        caught_by=f"{CONTROLLER}"
-        "::test_a_page_of_metrics_costs_the_topics_and_some_of_what_is_not_steady",
-    ),
-    Mutant(
-        name="each-partition-looked-at-for-metadata",
-        rule="an answer to Metadata looks once at all partitions that have the same brokers",
-        module="anabranch.core.api.metadata_view",
-        old="            found = alike.get(brokers)\n",
-        new="            found = None\n",
-        seed=NO_SCHEDULE,
-        caught_by=f"{VIEW}"
-        "::test_of_thousands_of_partitions_those_on_the_same_brokers_are_looked_at_once",
-    ),
-    Mutant(
         name="dead-local-replica-shown",
         rule="a client is shown the replica in its rack only while that replica is alive",
         module="anabranch.core.diskless.client_zone",
@@ -315,24 +239,6 @@ MUTANTS = (
         new="local = [each for each in replicas if",
         seed=NO_SCHEDULE,
         caught_by=f"{VIEW}::test_without_a_living_local_replica_it_sees_all_with_a_living_leader",
-    ),
-    Mutant(
-        name="empty-poll-counts-as-served",
-        rule="a partition counts as served in a rack only when records were returned",
-        module="anabranch.core.api.near_clients",
-        old="Counter(wanted.topic for wanted, answer in answers if answer.records)",
-        new="Counter(wanted.topic for wanted, answer in answers)",
-        seed=NO_SCHEDULE,
-        caught_by=f"{NEAR_CLIENTS}::test_what_was_refused_or_empty_and_classic_topics_are_not",
-    ),
-    Mutant(
-        name="racks-of-clients-outlive-the-brokers",
-        rule="a client's rack is looked up again after brokers came, went or moved",
-        module="anabranch.core.api.metadata_view",
-        old="if self._clients_of[0] is not image.brokers or self._clients_of[1] != pairs:",
-        new="if self._clients_of[1] != pairs:",
-        seed=NO_SCHEDULE,
-        caught_by=f"{NEAR_CLIENTS}::test_the_rack_that_counts_is_the_present_one",
     ),
     Mutant(
         name="any-zone-believed",
@@ -351,14 +257,5 @@ MUTANTS = (
         new="return sites",
         seed=NO_SCHEDULE,
         caught_by=f"{PLANS}::test_a_drain_stays_in_the_rack_and_copies_nothing",
-    ),
-    Mutant(
-        name="diskless-leaders-on-one-broker",
-        rule="preferred leaders of diskless partitions are spread",
-        module="anabranch.core.placement.managed",
-        old="    first = min(taken, key=lambda each: (led[each], each))\n",
-        new="    first = min(taken)\n",
-        seed=NO_SCHEDULE,
-        caught_by=f"{PLACER}::test_leaders_are_spread_over_racks_and_a_broker_without_a_rack_is_of_rack_unknown",
     ),
 )

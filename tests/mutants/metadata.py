@@ -140,16 +140,6 @@ MUTANTS = (
         "::test_a_loaded_snapshot_tells_of_what_was_deleted",
     ),
     Mutant(
-        name="log-applied-in-one-go",
-        rule="a node that is far behind applies the metadata log in pieces",
-        module="anabranch.core.metadata.following.requests",
-        old="min(self.piece_bytes, LOG_BYTES)",
-        new="self.piece_bytes",
-        seed=NO_SCHEDULE,
-        caught_by="tests/core/metadata/test_following.py"
-        "::test_who_is_far_behind_applies_the_log_in_pieces",
-    ),
-    Mutant(
         name="snapshot-due-meanwhile-waits-for-a-commit",
         rule="a snapshot of a copy that became due during another is written after it",
         module="anabranch.core.metadata.following.following",
@@ -158,16 +148,6 @@ MUTANTS = (
         seed=NO_SCHEDULE,
         caught_by="tests/core/metadata/test_following.py"
         "::test_a_snapshot_that_became_due_meanwhile_is_written_when_the_other_ends",
-    ),
-    Mutant(
-        name="snapshot-made-without-a-pause",
-        rule="a snapshot of the metadata is written in parts, with pauses",
-        module="anabranch.server.gentle",
-        old="        await asyncio.sleep(PAUSE_SHARE * cpu_seconds)\n",
-        new="",
-        seed=NO_SCHEDULE,
-        caught_by="tests/server/test_gentle.py"
-        "::test_parts_are_made_in_order_in_a_thread_with_a_pause_after_each",
     ),
     Mutant(
         name="back-and-still-gone",

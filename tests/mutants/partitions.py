@@ -191,16 +191,6 @@ MUTANTS = (
         caught_by=f"{ROOM_TESTS}::test_preferred_leaders_wait_for_room",
     ),
     Mutant(
-        name="replicas-in-one-rack-called-apart",
-        rule="an explanation calls replicas apart only if no two share a rack",
-        module="anabranch.core.placement.explanation",
-        old="    if None not in racks and len(set(racks)) == len(racks):\n",
-        new="    if True:\n",
-        seed=NO_SCHEDULE,
-        caught_by="tests/core/placement/test_explanation.py"
-        "::test_replicas_are_called_apart_only_where_they_are",
-    ),
-    Mutant(
         name="drain-does-not-cordon",
         rule="a plan cordons the brokers that it drains before the first move",
         module="anabranch.core.controller.moves.plans",

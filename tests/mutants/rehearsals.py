@@ -6,7 +6,6 @@ from tests.mutants.mutant import NO_SCHEDULE, Mutant
 
 OUTCOME = "anabranch.sim.rehearsal.outcome"
 OUTCOME_TESTS = "tests/sim/rehearsal/test_outcome.py"
-REAL_TESTS = "tests/testing/test_rehearsal.py"
 
 MUTANTS = (
     Mutant(
@@ -26,23 +25,5 @@ MUTANTS = (
         new="return state.serves == wanted.serves or (",
         seed=NO_SCHEDULE,
         caught_by=f"{OUTCOME_TESTS}::test_processes_are_at_rest_where_every_replica_is",
-    ),
-    Mutant(
-        name="restarted-before-it-is-due",
-        rule="a broker that restarts is down until the simulated one is started",
-        module="anabranch.testing.rehearsal.actions",
-        old="self.now_us >= event.at_us + turn * event.down_us",
-        new="True",
-        seed=NO_SCHEDULE,
-        caught_by=f"{REAL_TESTS}::test_a_broker_is_down_until_the_simulated_one_is_started",
-    ),
-    Mutant(
-        name="patience-of-a-fixed-length",
-        rule="what still moves is waited for",
-        module="anabranch.testing.rehearsal.patience",
-        old="if seen != self._last:",
-        new="if self._last is None:",
-        seed=NO_SCHEDULE,
-        caught_by=f"{REAL_TESTS}::test_patience_lasts_while_something_moves",
     ),
 )

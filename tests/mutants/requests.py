@@ -231,15 +231,6 @@ MUTANTS = (
         "::test_a_wait_that_says_so_holds_up_what_comes_behind_it",
     ),
     Mutant(
-        name="lanes-share-a-connection",
-        rule="an answer that waits delays no answer of another lane",
-        module="anabranch.server.peers",
-        old="self._connections.post, ask.broker_id, ask.lane, post",
-        new='self._connections.post, ask.broker_id, "peer", post',
-        seed=NO_SCHEDULE,
-        caught_by="tests/server/test_peers.py::test_a_lane_whose_answers_wait_holds_up_no_other",
-    ),
-    Mutant(
         name="part-that-waits-on-is-told",
         rule="an answer of many parts is sent when none of its parts waits",
         module="anabranch.core.outcome",

@@ -51,15 +51,6 @@ MUTANTS = (
         "::test_a_put_that_is_made_again_succeeds_and_one_of_other_bytes_does_not[folder]",
     ),
     Mutant(
-        name="put-ends-like-any-request",
-        rule="the timeout of a put allows for all parallel puts of a broker to a slow store",
-        module=f"{OBJECTS}.cloud",
-        old="((READ_RETRIES, ATTEMPT_S), (0, PUT_ATTEMPT_S))",
-        new="((READ_RETRIES, ATTEMPT_S), (0, ATTEMPT_S))",
-        seed=NO_SCHEDULE,
-        caught_by=f"{OBJECT_TESTS}/test_cloud.py::test_a_put_may_take_longer_than_other_requests",
-    ),
-    Mutant(
         name="retried-put-owns-any-object",
         rule="a retried put succeeds only if the object under its name is its own",
         module=f"{OBJECTS}.cloud",
@@ -112,35 +103,6 @@ MUTANTS = (
         seed=NO_SCHEDULE,
         caught_by=f"{OPENING_TESTS}"
         "::test_what_is_found_wrong_after_the_start_is_an_error_and_tried_again",
-    ),
-    Mutant(
-        name="trimmed-in-vain",
-        rule="a look at the heap that gives back little is followed by a longer pause",
-        module="anabranch.server.free_memory",
-        old="min(2 * pause_s, LONGEST_PAUSE_S)",
-        new="FIRST_PAUSE_S",
-        seed=NO_SCHEDULE,
-        caught_by="tests/server/test_free_memory.py"
-        "::test_a_round_that_gives_back_little_is_followed_by_longer_pauses",
-    ),
-    Mutant(
-        name="holes-in-the-heap-stay",
-        rule="what is free between what stays is given back to the system",
-        module="anabranch.server.free_memory",
-        old="    heap.trim()\n",
-        new="",
-        seed=NO_SCHEDULE,
-        caught_by="tests/server/test_free_memory.py"
-        "::test_what_is_free_between_what_stays_is_given_back",
-    ),
-    Mutant(
-        name="nobody-looks-at-the-heap",
-        rule="a node that serves looks for free memory until it stops",
-        module="anabranch.server.main",
-        old="loop.create_task(give_back())",
-        new="loop.create_task(asyncio.sleep(0))",
-        seed=NO_SCHEDULE,
-        caught_by="tests/server/test_free_memory.py::test_a_node_that_serves_looks_until_it_stops",
     ),
     Mutant(
         name="lent-bytes-cut-in-place",

@@ -83,7 +83,6 @@ class CompiledEncoder:
     """Columns to bytes in compiled code."""
 
     def hashes(self, key: Column) -> Any:
-        """murmur2 of each key with its sign bit cleared."""
         from anabranch.pipelines.compiled_encoder import murmur2_of
 
         hashes: Any = np.empty(len(key.null), np.int64)
@@ -93,7 +92,6 @@ class CompiledEncoder:
     def encode(
         self, rows: Rows, order: Any, lanes: Any, *, limit_bytes: int, longest_bytes: int
     ) -> list[Plain]:
-        """The rows of `order`, in which those of a lane lie together. Raises RowTooLarge."""
         from anabranch.pipelines.compiled_encoder import write_batches
 
         headers, headers_at = self._headers(rows.headers, len(lanes))
@@ -134,14 +132,12 @@ class PlainEncoder:
     """Row by row, with what the rest of the project encodes records and hashes keys with."""
 
     def hashes(self, key: Column) -> Any:
-        """murmur2 of each key with its sign bit cleared."""
         plain, at = key.plain.tobytes(), key.at.tolist()
         return np.array([murmur2(plain[a:b]) & SIGN_CLEARED for a, b in pairwise(at)], np.int64)
 
     def encode(
         self, rows: Rows, order: Any, lanes: Any, *, limit_bytes: int, longest_bytes: int
     ) -> list[Plain]:
-        """The rows of `order`, in which those of a lane lie together. Raises RowTooLarge."""
         batches: list[Plain] = []
         out, count, lane = bytearray(), 0, -1
         keys, values, headers = _values(rows.key), _values(rows.value), _headers(rows.headers)

@@ -218,7 +218,6 @@ class SimNode(Machine, Performer):
         self.later(self.config.offsets_retention_check_interval_ms, self._expire_offsets)
 
     def registered(self, broker_epoch: int) -> None:
-        """The controller gave this life its epoch."""
         self.broker.broker_epoch = broker_epoch
         self.replicating.touch()
         if self.diskless is not None:
@@ -226,7 +225,6 @@ class SimNode(Machine, Performer):
         self.follower.registered(broker_epoch)
 
     def serve(self) -> None:
-        """The broker was let in, and knows it."""
         self.is_serving = True
         self.world.note("serving", self.name, epoch=self.broker.broker_epoch)
         self.changed("serving")
@@ -259,7 +257,6 @@ class SimNode(Machine, Performer):
         return self.broker.image
 
     def later(self, delay_ms: int, action: Callable[[], None]) -> None:
-        """Do something in this life when that much time has gone by."""
         self.world.after_in(self, delay_ms * 1000, action)
 
     def ask_broker(
@@ -281,12 +278,10 @@ class SimNode(Machine, Performer):
         )  # fmt: skip
 
     def lost(self, places: Sequence[TopicPartition]) -> None:
-        """Replicas went offline: their waiters, replication and groups hear of it."""
         self.replicating.follow_states(places)
         self.broker.follow_leadership(self.now_ms)
 
     def wake_controller(self, key: Hashable) -> None:
-        """Committed batches moved, or the controller resigned."""
         self.controller_purgatory.wake((key,), self.world.steady_ms)
         self._controller_alarm.set()
 
@@ -399,7 +394,6 @@ class SimNode(Machine, Performer):
         broker.wall_ms = self.now_ms = WALL_START_MS + steady_ms
 
     def settle(self) -> None:
-        """End a step."""
         drain(self.broker.mailbox, self)
 
     def wake_waiting(self, keys: Iterable[Hashable]) -> None:

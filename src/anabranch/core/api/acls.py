@@ -6,9 +6,12 @@ MirrorMaker know that answer, and go on without ACLs. Source: KIP-140; text and 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
 
-from anabranch.core.access.authorize import Operation, cluster_allowed
+from anabranch.core.access.authorize import Operation, ResourceType, cluster_allowed
+from anabranch.core.api.handler import Handler
+from anabranch.core.broker.gate import Need
 from anabranch.core.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -33,3 +36,19 @@ def no_acls(
     if not cluster_allowed(node.authorizer, request, operation):
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None
     return ErrorCode.SECURITY_DISABLED, sentence
+
+
+def refusing(
+    api_key: int, name: str, operation: Operation, run: Callable[[Any, Request, int], Any]
+) -> Handler:
+    """The handler of one of the three."""
+    return Handler(
+        api_key=api_key,
+        name=name,
+        versions=range(1, 4),
+        broker=run,
+        controller=run,
+        needs=(Need(operation, ResourceType.CLUSTER),),
+        kips=("KIP-140", "KIP-290"),
+        skipped=("There are no ACLs: the answer is SECURITY_DISABLED.",),
+    )

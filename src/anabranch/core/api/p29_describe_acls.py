@@ -8,10 +8,8 @@ Skipped: ACLs.
 
 from __future__ import annotations
 
-from anabranch.core.access.authorize import Operation, ResourceType
-from anabranch.core.api.acls import Authorizing, no_acls
-from anabranch.core.api.handler import Handler
-from anabranch.core.broker.gate import Need
+from anabranch.core.access.authorize import Operation
+from anabranch.core.api.acls import Authorizing, no_acls, refusing
 from anabranch.core.request import Request
 from anabranch.core.wire.messages.describe_acls import DescribeAclsResponse
 
@@ -24,13 +22,4 @@ def run(node: Authorizing, request: Request, _now_ms: int) -> DescribeAclsRespon
     return DescribeAclsResponse(error_code=code, error_message=sentence)
 
 
-HANDLER = Handler(
-    api_key=29,
-    name="DescribeAcls",
-    versions=range(1, 4),
-    broker=run,
-    controller=run,
-    needs=(Need(Operation.DESCRIBE, ResourceType.CLUSTER),),
-    kips=("KIP-140", "KIP-290"),
-    skipped=("There are no ACLs: the answer is SECURITY_DISABLED.",),
-)
+HANDLER = refusing(29, "DescribeAcls", Operation.DESCRIBE, run)

@@ -9,10 +9,8 @@ Skipped: ACLs.
 
 from __future__ import annotations
 
-from anabranch.core.access.authorize import Operation, ResourceType
-from anabranch.core.api.acls import Authorizing, no_acls
-from anabranch.core.api.handler import Handler
-from anabranch.core.broker.gate import Need
+from anabranch.core.access.authorize import Operation
+from anabranch.core.api.acls import Authorizing, no_acls, refusing
 from anabranch.core.request import Request
 from anabranch.core.wire.messages.delete_acls import (
     DeleteAclsFilterResult,
@@ -29,13 +27,4 @@ def run(node: Authorizing, request: Request, _now_ms: int) -> DeleteAclsResponse
     return DeleteAclsResponse(filter_results=[result] * len(body.filters))
 
 
-HANDLER = Handler(
-    api_key=31,
-    name="DeleteAcls",
-    versions=range(1, 4),
-    broker=run,
-    controller=run,
-    needs=(Need(Operation.ALTER, ResourceType.CLUSTER),),
-    kips=("KIP-140", "KIP-290"),
-    skipped=("There are no ACLs: the answer is SECURITY_DISABLED.",),
-)
+HANDLER = refusing(31, "DeleteAcls", Operation.ALTER, run)

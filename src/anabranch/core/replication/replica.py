@@ -256,7 +256,6 @@ class Replica(Composite):
 
     @property
     def enough_in_sync(self) -> bool:
-        """Whether acks=all may be promised."""
         return self._is_enough(len(self.in_sync_replicas))
 
     def _is_enough(self, in_sync: int) -> bool:

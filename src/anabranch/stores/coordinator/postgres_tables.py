@@ -144,7 +144,6 @@ class PostgresTables(SqlTables):
             self._pipeline = None
 
     def rows(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """What a query gives."""
         return self._execute(query, values).fetchall()
 
     def do(self, query: str, values: Sequence[Any] = ()) -> None:
@@ -152,14 +151,12 @@ class PostgresTables(SqlTables):
         self._execute(query, values)
 
     def count(self, query: str, values: Sequence[Any] = ()) -> int:
-        """How many rows a statement changed."""
         cursor = self._execute(query, values)
         if self._pipeline is not None:
             self._pipeline.sync()
         return cursor.rowcount
 
     def many(self, query: str, values: Iterable[Sequence[Any]]) -> None:
-        """A statement for each row of values."""
         with self.connection.cursor() as cursor:
             cursor.executemany(_placed(query), list(values))
 
@@ -174,7 +171,6 @@ class PostgresTables(SqlTables):
             self._execute(NOTIFY, (packets,))
 
     def next_ids(self, count: int) -> list[int]:
-        """Numbers for objects, in order."""
         self.rows("SELECT pg_advisory_xact_lock(?::bigint)", (NUMBERS_LOCK,))
         last = self.last_id() + count
         self.skip_ids(last)
@@ -189,7 +185,6 @@ class PostgresTables(SqlTables):
         return int(rows[0][0] or 0)
 
     def skip_ids(self, last: int) -> None:
-        """Give only greater numbers from now on."""
         self.do(
             "SELECT setval(pg_get_serial_sequence('wal_objects', 'object_id'), ?::bigint)", (last,)
         )
@@ -204,7 +199,6 @@ class PostgresTables(SqlTables):
         return [_state(row) for row in self._execute(STATES, _columns(keys, 2)).fetchall()]
 
     def known(self, object_ids: Sequence[int]) -> set[str]:
-        """Names of those objects that there are."""
         rows = self.rows(
             "SELECT object_key FROM wal_objects WHERE object_id = ANY(?::bigint[]) AND state <> 4",
             (list(object_ids),),

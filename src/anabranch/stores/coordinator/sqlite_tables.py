@@ -65,19 +65,15 @@ class SqliteTables(SqlTables):
             yield
 
     def rows(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """What a query gives."""
         return self._on.execute(query, values).fetchall()
 
     def do(self, query: str, values: Sequence[Any] = ()) -> None:
-        """Make a statement."""
         self._on.execute(query, values)
 
     def count(self, query: str, values: Sequence[Any] = ()) -> int:
-        """How many rows a statement changed."""
         return self._on.execute(query, values).rowcount
 
     def many(self, query: str, values: Iterable[Sequence[Any]]) -> None:
-        """A statement for each row of values."""
         self._on.executemany(query, values)
 
     def now_ms(self) -> int:
@@ -104,7 +100,6 @@ class SqliteTables(SqlTables):
         return int(last[0][0]) if last else 0
 
     def skip_ids(self, last: int) -> None:
-        """Give only greater numbers from now on."""
         self.do("DELETE FROM sqlite_sequence WHERE name = 'wal_objects'")
         self.do("INSERT INTO sqlite_sequence (name, seq) VALUES ('wal_objects', ?)", (last,))
 
@@ -121,7 +116,6 @@ class SqliteTables(SqlTables):
         return [None if row is None else LogState(*row) for row in found]
 
     def known(self, object_ids: Sequence[int]) -> set[str]:
-        """Names of those objects that there are."""
         query = "SELECT object_key FROM wal_objects WHERE object_id = ? AND state <> 4"
         return {key for number in object_ids for (key,) in self.rows(query, (number,))}
 

@@ -37,8 +37,8 @@ from anabranch.core.metadata.store import (
     next_lease,
     refusal,
 )
-from anabranch.core.metadata.store_check import restore_fault
 from anabranch.stores.metadata.postgres_schema import check_server, make_schema, make_session
+from anabranch.stores.metadata.restore_check import Content, check_restore
 from anabranch.stores.postgres_server import (
     LOST_TRACK,
     is_away,
@@ -86,13 +86,11 @@ class PostgresStore:
         return store
 
     async def cluster_id(self, proposed: str) -> str:
-        """The stored cluster id, which becomes `proposed` when there is none."""
         return await self._run(lambda on: _cluster_id(on, proposed))
 
     async def append(
         self, lease: Lease, expected_end_offset: int, batches: list[StoredBatch]
     ) -> Appended:
-        """One transaction for all batches; see `MetadataStore.append`."""
         try:
             answer = await self._run(lambda on: _append(on, lease, expected_end_offset, batches))
         except StorageFault as fault:
@@ -101,55 +99,45 @@ class PostgresStore:
         return answer
 
     async def end(self) -> StoreEnd:
-        """Where the log stands."""
         return await self._run(_end, again=True)
 
     async def read(self, from_offset: int, max_bytes: int) -> list[StoredBatch]:
-        """Committed batches from `from_offset` on, up to `max_bytes`, at least one."""
         return await self._run(lambda on: _read(on, from_offset, max_bytes), again=True)
 
     async def save_snapshot(self, snapshot: Snapshot, *, keep_log_from: int) -> None:
-        """Replace the snapshot unless a newer one is there, and trim the log."""
         size_bytes = len(snapshot.payload)
         if await self._run_apart(lambda on: _replace_snapshot(on, snapshot), size_bytes):
             await self._run(lambda on: _trim(on, keep_log_from), again=True)
 
     async def load_snapshot(self) -> Snapshot | None:
-        """The stored snapshot."""
         size_bytes = await self._run(_snapshot_bytes, again=True)
         if size_bytes <= LEAST_BYTES_A_SECOND:  # nobody waits long for it
             return await self._run(_load_snapshot, again=True)
         return await self._run_apart(_load_snapshot, size_bytes, again=True)
 
     async def lease(self) -> Lease | None:
-        """The lease row."""
         return await self._run(_lease, again=True)
 
     async def take_lease(
         self, seen: Lease | None, holder: int, incarnation: str, endpoint: str
     ) -> Lease | None:
-        """The next epoch for `holder`, if nothing moved since `seen`."""
         return await self._run(lambda on: _take_lease(on, seen, holder, incarnation, endpoint))
 
     async def renew_lease(self, lease: Lease) -> Lease | None:
-        """One beat more for the holder; asked again when the connection was lost."""
         return await self._run(lambda on: _renew_lease(on, lease), again=True)
 
     async def release_lease(self, lease: Lease) -> None:
-        """Leave the epoch used and the holder nobody."""
         await self._run(lambda on: _release_lease(on, lease))
 
     async def restore(
         self, cluster_id: str, snapshot: Snapshot | None, batches: list[StoredBatch]
     ) -> None:
-        """Replace the whole content by a node's copy."""
         size_bytes = sum(len(each.payload) for each in (snapshot, *batches) if each is not None)
         await self._run_apart(
             lambda on: self._restore(on, cluster_id, snapshot, batches), size_bytes
         )
 
     async def close(self) -> None:
-        """Close the connection; the store cannot be used again."""
         ending = (self, *self._apart)
         for each in ending:
             each._closed = True
@@ -250,7 +238,10 @@ class PostgresStore:
         batches: list[StoredBatch],
     ) -> None:
         async with _transaction(on):
-            await self._refuse_restore(on, cluster_id, snapshot, batches)
+            end = await _end(on)
+            last = next(iter(await _read(on, end.end_offset - 1, 1)), None)
+            content = Content(await _stored_cluster_id(on), end, last)
+            check_restore(self.name, "database", content, cluster_id, snapshot, batches)
             lease = await _lease(on)
             await on.execute("DELETE FROM anabranch.log")
             await on.execute("DELETE FROM anabranch.snapshot")
@@ -260,25 +251,6 @@ class PostgresStore:
             await on.cursor().executemany(INSERT_BATCH, batches)
             epoch = max(lease.epoch if lease else 0, (await _end(on)).epoch)
             await _write_lease(on, Lease(epoch, NOBODY, "", "", 0))
-
-    async def _refuse_restore(
-        self,
-        on: Connection,
-        cluster_id: str,
-        snapshot: Snapshot | None,
-        batches: list[StoredBatch],
-    ) -> None:
-        stored = await _stored_cluster_id(on)
-        if stored is not None and stored != cluster_id:
-            raise StorageFault(
-                f"metadata store {self.name} belongs to cluster {stored}, the copy to cluster "
-                f"{cluster_id}; restore into the store of that cluster or into a new database"
-            )
-        end = await _end(on)
-        last = next(iter(await _read(on, end.end_offset - 1, 1)), None)
-        fault = restore_fault(end, last, snapshot, batches)
-        if fault is not None:
-            raise StorageFault(f"metadata store {self.name} {fault}")
 
 
 @asynccontextmanager

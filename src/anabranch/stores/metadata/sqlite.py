@@ -34,7 +34,7 @@ from anabranch.core.metadata.store import (
     next_lease,
     refusal,
 )
-from anabranch.core.metadata.store_check import restore_fault
+from anabranch.stores.metadata.restore_check import Content, check_restore
 from anabranch.stores.sqlite_file import Kind, error_name, open_file, sentence, transaction
 
 ResultT = TypeVar("ResultT")
@@ -80,60 +80,48 @@ class SqliteStore:
         return store
 
     async def cluster_id(self, proposed: str) -> str:
-        """The stored cluster id, which becomes `proposed` when there is none."""
         return await self._run(lambda: self._cluster_id(proposed))
 
     async def append(
         self, lease: Lease, expected_end_offset: int, batches: list[StoredBatch]
     ) -> Appended:
-        """One transaction for all batches; see `MetadataStore.append`."""
         try:
             return await self._run(lambda: self._append(lease, expected_end_offset, batches))
         except StorageFault as fault:
             return Unknown(str(fault))
 
     async def end(self) -> StoreEnd:
-        """Where the log stands."""
         return await self._run(self._end)
 
     async def read(self, from_offset: int, max_bytes: int) -> list[StoredBatch]:
-        """Committed batches from `from_offset` on, up to `max_bytes`, at least one."""
         return await self._run(lambda: self._read(from_offset, max_bytes))
 
     async def save_snapshot(self, snapshot: Snapshot, *, keep_log_from: int) -> None:
-        """Replace the snapshot unless a newer one is there, and trim the log."""
         await self._run(lambda: self._save_snapshot(snapshot, keep_log_from))
 
     async def load_snapshot(self) -> Snapshot | None:
-        """The stored snapshot."""
         return await self._run(self._load_snapshot)
 
     async def lease(self) -> Lease | None:
-        """The lease row."""
         return await self._run(self._lease)
 
     async def take_lease(
         self, seen: Lease | None, holder: int, incarnation: str, endpoint: str
     ) -> Lease | None:
-        """The next epoch for `holder`, if nothing moved since `seen`."""
         return await self._run(lambda: self._take_lease(seen, holder, incarnation, endpoint))
 
     async def renew_lease(self, lease: Lease) -> Lease | None:
-        """One beat more for the holder."""
         return await self._run(lambda: self._renew_lease(lease))
 
     async def release_lease(self, lease: Lease) -> None:
-        """Leave the epoch used and the holder nobody."""
         await self._run(lambda: self._release_lease(lease))
 
     async def restore(
         self, cluster_id: str, snapshot: Snapshot | None, batches: list[StoredBatch]
     ) -> None:
-        """Replace the whole content by a node's copy."""
         await self._run(lambda: self._restore(cluster_id, snapshot, batches))
 
     async def close(self) -> None:
-        """Close the file and end the thread."""
         if self._connection is not None:
             await self._run(self._disconnect)
         self._thread.shutdown()
@@ -298,7 +286,10 @@ class SqliteStore:
         self, cluster_id: str, snapshot: Snapshot | None, batches: list[StoredBatch]
     ) -> None:
         with self._transaction() as cursor:
-            self._refuse_restore(cluster_id, snapshot, batches)
+            end = self._end()
+            last = next(iter(self._read(end.end_offset - 1, 1)), None)
+            content = Content(self._stored_cluster_id(), end, last)
+            check_restore(self.path, "file", content, cluster_id, snapshot, batches)
             lease = self._lease()
             cursor.execute("DELETE FROM log")
             cursor.execute("DELETE FROM snapshot")
@@ -308,21 +299,6 @@ class SqliteStore:
             cursor.executemany("INSERT INTO log VALUES (?, ?, ?, ?)", batches)
             epoch = max(lease.epoch if lease else 0, self._end().epoch)
             self._write_lease(cursor, Lease(epoch, NOBODY, "", "", 0))
-
-    def _refuse_restore(
-        self, cluster_id: str, snapshot: Snapshot | None, batches: list[StoredBatch]
-    ) -> None:
-        stored = self._stored_cluster_id()
-        if stored is not None and stored != cluster_id:
-            raise StorageFault(
-                f"metadata store {self.path} belongs to cluster {stored}, the copy to cluster "
-                f"{cluster_id}; restore into the store of that cluster or into a new file"
-            )
-        end = self._end()
-        last = next(iter(self._read(end.end_offset - 1, 1)), None)
-        fault = restore_fault(end, last, snapshot, batches)
-        if fault is not None:
-            raise StorageFault(f"metadata store {self.path} {fault}")
 
 
 FAULTS: Mapping[str, type[StorageFault]] = {"SQLITE_FULL": DiskFull, "SQLITE_BUSY": StoreAway}
