@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tests.mutants.mutant import NO_SCHEDULE, Mutant
 
-
 MUTANTS = (
     Mutant(
         name="deleted-partitions-remembered",
