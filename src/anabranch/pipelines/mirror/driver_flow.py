@@ -96,6 +96,12 @@ class FlowState:
             await cluster.metadata([])
         except (ApiError, ConnectionLost) as fault:
             text = f"Cluster {alias} ({alias}.bootstrap.servers) cannot be used: {fault}"
+            if isinstance(fault, ConnectionLost):
+                text += (
+                    f"{'' if text.endswith(('.', '?')) else '.'} Check that brokers run at these "
+                    f"addresses, and that the file has the {alias}.security.protocol of their "
+                    "listener."
+                )
             raise ConnectionLost(text) from None
 
     async def close(self) -> None:
