@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 import urllib.request
 from pathlib import Path
 
@@ -12,10 +14,11 @@ import yaml
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.clients.members import until
 from tests.server.node_kit import ThreadNode
-from tests.server.promql import fires, metric_of
+from tests.server.promql import fires, metrics_of, parsed
 from tests.server.three_kit import bootstrap_of, running, three_threads
 
 from anabranch.core.metric import SUMMARY
+from anabranch.core.mirror.exported import METRICS as OF_A_MIRROR
 from anabranch.server.exported import METRICS
 
 FILE = Path(__file__).resolve().parents[2] / "docs" / "operate" / "alert-rules.yml"
@@ -36,6 +39,7 @@ OF_THE_DOCUMENT = {
     "kafka_controller_kafkacontroller_activecontrollercount",
     "kafka_controller_controllerstats_leaderelectionrateandtimems",
 }
+NOW = 1_800_000_000
 REPLICAS = {"whole": [1, 2, 3], "strict": [3, 1, 2], "alone": [3]}
 
 
@@ -44,9 +48,10 @@ def test_r19_every_metric_of_the_document_is_exported():
 
 
 def test_every_rule_uses_metrics_that_there_are_and_says_what_to_do():
-    names = {f"{each.name}_count" if each.kind == SUMMARY else each.name for each in METRICS}
+    every = (*METRICS, *OF_A_MIRROR)
+    names = {f"{each.name}_count" if each.kind == SUMMARY else each.name for each in every}
     for alert, rule in RULES.items():
-        assert metric_of(rule["expr"]) in names, alert
+        assert set(metrics_of(rule["expr"])) <= names, alert
         assert rule["labels"]["severity"] in ("critical", "warning")
         assert re.fullmatch(r"\d+[smh]", rule.get("for", "0m"))
         assert set(rule["annotations"]) == {"summary", "action"}
@@ -55,12 +60,28 @@ def test_every_rule_uses_metrics_that_there_are_and_says_what_to_do():
 @pytest.mark.parametrize("alert", RULES)
 def test_each_rule_fires_on_what_it_is_for_and_not_without(alert):
     expression = RULES[alert]["expr"]
-    name = metric_of(expression)
-    limit = int(expression.split()[-1])
+    rule, *unless = parsed(expression)
+    limit = int(rule["limit"])
     well, ill = (limit, limit - 1) if re.search("!=|<", expression) else (0, limit + 1)
-    pages = [{"a": f'{name}{{topic="t"}} {value}\n'} for value in (well, ill)]
-    assert fires(expression, pages[1], before=pages[0])
-    assert not fires(expression, pages[0], before=pages[0])
+    if rule["since"]:
+        well, ill = NOW, NOW - ill
+    others = "".join(f'{each["metric"]}{{topic="t"}} 7\n' for each in unless)
+    label = f'{rule["label"]}="{rule["wanted"]}"' if rule["label"] else 'topic="t"'
+    pages = [{"a": f"{rule['metric']}{{{label}}} {value}\n{others}"} for value in (well, ill)]
+    assert fires(expression, pages[1], before=pages[0], now=NOW)
+    assert not fires(expression, pages[0], before=pages[0], now=NOW)
+    for each in unless:
+        grown = {"a": pages[1]["a"].replace(" 7\n", " 9\n")}
+        assert each["function"] and not fires(expression, grown, before=pages[0], now=NOW)
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs Prometheus's promtool")
+def test_prometheus_takes_the_rules():
+    done = subprocess.run(
+        ["promtool", "check", "rules", str(FILE)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"SUCCESS: {len(RULES)} rules found" in done.stdout
 
 
 @pytest.fixture

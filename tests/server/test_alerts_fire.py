@@ -5,7 +5,7 @@ from __future__ import annotations
 import urllib.request
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.clients.members import until
 from tests.server.node_kit import free_port
@@ -200,3 +200,33 @@ def test_a_leader_whose_changes_of_the_isr_reach_nobody(watched):
     with cluster.cut(leader, follower), cluster.cut(leader, active, one_way=True):
         watched.append("islands")
         watched.fired("FailedIsrUpdates")
+
+
+def test_a_group_that_stops_reading(watched):
+    """Its records wait, and more come; once it reads on, nothing is wrong."""
+    watched.topic("read", 1, 2, 3)
+    watched.append("read")
+    settings = {
+        "bootstrap.servers": watched.cluster.bootstrap_servers, "group.id": "stopped",
+        "auto.offset.reset": "earliest", "enable.auto.commit": False,
+    }  # fmt: skip
+    consumer = Consumer(settings)
+    consumer.subscribe(["read"])
+
+    def read():
+        message = consumer.poll(1.0)
+        if message is not None and message.error() is None:
+            consumer.commit(message, asynchronous=False)
+            return True
+        return False
+
+    until(read, "the first record", SECONDS)
+    lag = 'kafka_consumergroup_lag{consumergroup="stopped",partition="0",topic="read"} 0.0'
+    until(lambda: lag in "".join(watched.scrape().values()), "a group without lag", SECONDS)
+    watched.window()
+    watched.append("read")
+    watched.fired("ConsumerGroupStopped", "ConsumerGroupLagGrows")
+    until(read, "the second record", SECONDS)
+    until(lambda: "ConsumerGroupStopped" not in watched.fire(), "progress", SECONDS)
+    consumer.close()
+    watched.cluster.delete_topic("read")

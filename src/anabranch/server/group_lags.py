@@ -1,8 +1,8 @@
 """The shell around `core.groups.lags`: rounds when metrics are asked for, and who is asked.
 
-What: `refreshed` makes a round if the newest one is older than ROUND_SECONDS, and waits for it;
-`newest` is what it found. Rules kept: nobody asks, no round; a round takes the loop in slices, and
-leaders that do not answer within ASK_MS cost their lags, not the page.
+What: `refreshed` makes a round if the newest one is older than ROUND_SECONDS, and waits a moment
+for it; `newest` is what the last one found. Rules kept: nobody asks, no round; a round takes the
+loop in slices, and leaders that do not answer within ASK_MS cost their lags alone.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ LANE = "lags"
 ROUND_SECONDS = 5.0
 """How old lags may be: several who scrape share a round."""
 ASK_MS = 3_000
+WAIT_SECONDS = 1.0
+"""How long a page waits for a round: a leader that hangs must not cost who monitors."""
 SLICE_S = 0.005
 """What a round may take from the loop before others have their turn."""
 
@@ -38,13 +40,14 @@ class GroupLagShell:
         self._round: asyncio.Task[None] | None = None
 
     async def refreshed(self) -> None:
-        """Return once `newest` is at most ROUND_SECONDS old, or cannot be had."""
+        """Return once `newest` is at most ROUND_SECONDS old, or a page should not wait longer; the
+        round then goes on."""
         now = time.monotonic()
         if self._made_at is not None and now - self._made_at < ROUND_SECONDS:
             return
         if self._round is None or self._round.done():
             self._round = asyncio.get_running_loop().create_task(self._make())
-        await asyncio.shield(self._round)
+        await asyncio.wait((self._round,), timeout=WAIT_SECONDS)
 
     def stop(self) -> None:
         """Make no more rounds."""

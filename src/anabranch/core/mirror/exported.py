@@ -118,6 +118,12 @@ METRICS: tuple[Exported, ...] = (
         "1 while a duty beside the waves fails: topics, index, checkpoints and others.",
         (*FLOW, "duty"),
     ),
+    Exported(
+        f"{PREFIX}duty_timestamp_seconds",
+        GAUGE,
+        "When a duty beside the waves last succeeded.",
+        (*FLOW, "duty"),
+    ),
     Exported(f"{PREFIX}waves_total", COUNTER, "Waves of tasks that have ended."),
     Exported(f"{PREFIX}failed_waves_total", COUNTER, "Waves that failed as a whole."),
     Exported(

@@ -6,8 +6,10 @@ told, once for the same reason, and tried again when it is due next; none holds 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+import time
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import NamedTuple
 
 from anabranch.client.cluster import Cluster
 from anabranch.client.connection import ConnectionLost
@@ -37,6 +39,15 @@ TROUBLE = (ApiError, ConnectionLost, ProduceFailed, RangeLost, ReadingStalled)
 Tell = Callable[[str], None]
 
 
+class DutyState(NamedTuple):
+    """The status of a duty."""
+
+    failed: bool
+    """Whether it failed the last time."""
+    done_at: float | None
+    """When it last succeeded, in seconds of the wall's clock."""
+
+
 class Schedule:
     """What is due when, by name; everything is due at first."""
 
@@ -44,11 +55,13 @@ class Schedule:
         self._tell = tell
         self._due: dict[str, float] = {}
         self._faults: dict[str, str] = {}
+        self._done_at: dict[str, float] = {}
 
-    @property
-    def names(self) -> Iterator[tuple[str, bool]]:
-        """Each duty that was due once, and whether it failed the last time."""
-        return ((name, name in self._faults) for name in self._due)
+    def statistics(self) -> dict[str, DutyState]:
+        """Each duty that was due once, by name."""
+        return {
+            name: DutyState(name in self._faults, self._done_at.get(name)) for name in self._due
+        }
 
     async def do(
         self, name: str, now: float, seconds: float, work: Callable[[], Awaitable[object]]
@@ -60,6 +73,7 @@ class Schedule:
         try:
             await work()
             self._faults.pop(name, None)
+            self._done_at[name] = time.time()
         except TROUBLE as fault:
             if self._faults.get(name) != str(fault):
                 self._faults[name] = str(fault)
@@ -81,10 +95,11 @@ class Duties:
         self._seen: dict[Place, int] = {}
         """Place at the source -> the upstream offset up to which syncs were considered."""
 
-    def failing(self) -> list[tuple[str, bool]]:
-        """Each duty, and whether it failed the last time."""
+    def statistics(self) -> dict[str, DutyState]:
+        """Each duty of the flow by its name alone."""
         prefix = f"{self._flow.name} "
-        return [(name.removeprefix(prefix), failed) for name, failed in self._schedule.names]
+        known = self._schedule.statistics()
+        return {name.removeprefix(prefix): state for name, state in known.items()}
 
     async def open(self) -> None:
         """Create the topics that the duties write. Raises ApiError."""

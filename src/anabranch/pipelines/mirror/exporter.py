@@ -143,15 +143,17 @@ def samples(driver: Driver, lags: Iterable[FlowLag]) -> Iterator[Sample]:
 
 
 def _flow_samples(driver: Driver) -> Iterator[Sample]:
-    for state in driver.flows:
-        labels = state.flow.source, state.flow.target
-        name = state.flow.name
+    for flow in driver.flows:
+        labels = flow.flow.source, flow.flow.target
+        name = flow.flow.name
         yield f"{PREFIX}stopped_partitions", labels, driver.stopped.get(name, 0)
         if name in driver.lived_at:
             yield f"{PREFIX}lived_timestamp_seconds", labels, driver.lived_at[name]
         if name in driver.duties:
-            for duty, failed in driver.duties[name].failing():
-                yield f"{PREFIX}duty_failing", (*labels, duty), int(failed)
+            for duty, state in driver.duties[name].statistics().items():
+                yield f"{PREFIX}duty_failing", (*labels, duty), int(state.failed)
+                if state.done_at is not None:
+                    yield f"{PREFIX}duty_timestamp_seconds", (*labels, duty), state.done_at
 
 
 def _checkpoint_samples(driver: Driver) -> Iterator[Sample]:
