@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.pipelines.mirror.test_driver import commit
 from tests.pipelines.mirror.test_faults import admin
 from tests.pipelines.mirror.test_slot import MODES, batch
+from tests.server.test_board import MIRRORED
 
 from anabranch.cli.main import main
 from anabranch.client.admin import ConfigOperation, ResourceKind, alter_configs
@@ -119,6 +120,7 @@ def test_the_page_of_a_mirror_says_what_was_moved_and_what_was_not(clusters, spa
     (page, idle), exporter = watched(clusters, spark, during, topics=topic, groups=group, **more)
     names = {each.name for each in page.samples}
     assert {each.name for each in METRICS} <= names
+    assert names >= MIRRORED, "the Grafana board's"
     size_bytes = page.value(f"{SOURCE}byte_count", **place)
     assert size_bytes > 1_000
     rate = page.value(f"{SOURCE}record_rate", **place)
