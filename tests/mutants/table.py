@@ -26,6 +26,7 @@ from tests.mutants import (
     mirrors,
     partitions,
     rehearsals,
+    remote,
     replication,
     requests,
     settings,
@@ -58,6 +59,7 @@ SUBJECTS = (
     ("Managed replicas of diskless topics", managed_replicas),
     ("Growth over time", growth),
     ("Mirrors", mirrors),
+    ("Remote logs", remote),
     ("Client", clients),
     ("Rehearsals on processes", rehearsals),
 )

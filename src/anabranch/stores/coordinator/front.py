@@ -32,6 +32,7 @@ from anabranch.core.diskless.rows import (
 )
 from anabranch.core.errors import StorageFault
 from anabranch.core.types import TopicId
+from anabranch.stores.coordinator.remote_tables import RemoteTables
 
 ResultT = TypeVar("ResultT")
 LOAD_TIMEOUT_S = 3600.0
@@ -60,6 +61,8 @@ class Lane(Enum):
 class Tables(Protocol):
     """The calls of `Coordinator`, each a transaction that waits until it is done."""
 
+    @property
+    def remote(self) -> RemoteTables: ...
     def take_control(self, controller_epoch: int) -> None: ...
     def topics(self, after: TopicId, limit: int) -> list[tuple[TopicId, int]]: ...
     def create_logs(self, controller_epoch: int, new: Sequence[NewLogs]) -> None: ...

@@ -17,9 +17,12 @@ cluster. Rule kept: a step that was released is never changed; there is no way b
     producers        the last batches of an idempotent producer in a partition
     changes          what each transaction moved, the newest ones, where nothing else tells it
 
-`tiered_end_offset`, `remote_log_start_offset`, `tiering_state`, `remote_segments` and
-`tiering_claims` are for the tiering of old records, which does not exist yet. Not here: the
-statements of calls.
+    remote_logs      one row a partition of a classic topic with a remote log: its leader's epoch,
+                     its start; the lock of its segments
+    remote_segments  one row a try to copy a segment; states as in `SegmentState`
+
+`tiered_end_offset`, `remote_log_start_offset`, `tiering_state` and `tiering_claims` are for the
+tiering of diskless topics, which does not exist yet. Not here: the statements of calls.
 """
 
 from __future__ import annotations
@@ -102,7 +105,22 @@ topic knew; -1: none."""
 IDLE_PRODUCERS = ("CREATE INDEX producers_by_age ON producers (written_ms)",)
 """Producers that expire are found without looking at the others."""
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (FIRST, FORGOTTEN_PRODUCERS, IDLE_PRODUCERS)
+REMOTE_LOGS = (
+    "CREATE TABLE remote_logs (topic_id {raw} NOT NULL, partition BIGINT NOT NULL, "
+    "topic_name TEXT NOT NULL, leader_epoch BIGINT NOT NULL, "
+    "log_start_offset BIGINT NOT NULL DEFAULT 0, PRIMARY KEY (topic_id, partition)){rewritten}",
+    "ALTER TABLE remote_segments ADD COLUMN broker_id BIGINT NOT NULL DEFAULT -1",
+    "ALTER TABLE remote_segments ADD COLUMN leader_epoch BIGINT NOT NULL DEFAULT -1",
+    "CREATE INDEX remote_segments_removed ON remote_segments (event_ms) WHERE state = 2",
+)
+"""The leader that may change the facts of a partition, and who copied a segment."""
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    FIRST,
+    FORGOTTEN_PRODUCERS,
+    IDLE_PRODUCERS,
+    REMOTE_LOGS,
+)
 """Step n brings version n to n + 1."""
 NOT_THERE = (
     "coordinator {}: there is none; correct diskless.coordinator.url, or, if it is lost, rebuild "

@@ -50,6 +50,7 @@ from anabranch.core.errors import StorageFault
 from anabranch.core.types import TopicId
 from anabranch.stores.coordinator.codec import pack_verdicts, pack_written, unpack_verdicts
 from anabranch.stores.coordinator.front import Tables
+from anabranch.stores.coordinator.remote_tables import RemoteTables
 
 OBJECT = "object_id, object_key, state, broker_id, broker_epoch, expires_ms, verdicts"
 COMMITTED = (
@@ -85,6 +86,11 @@ class SqlTables(Tables, ABC):
 
     def __init__(self, cluster_id: str, mark: str) -> None:
         self._cluster_id, self._mark = cluster_id, mark
+
+    @property
+    def remote(self) -> RemoteTables:
+        """The facts of remote segments in the same database."""
+        return RemoteTables(self)
 
     # What an engine gives.
 
@@ -219,6 +225,7 @@ class SqlTables(Tables, ABC):
                     (topic_id, now_ms, former[0], max(former[1:])),
                 )
                 self.do("DELETE FROM logs WHERE topic_id = ?", (topic_id,))
+                self.remote.delete_topic(topic_id, now_ms)
             self.tell([Change(key, None) for key in gone])
 
     # Brokers: writing.

@@ -1,0 +1,68 @@
+"""Names of a remote segment's objects: a folder for each try, and Kafka's file names in it.
+
+    {cluster id}/remote/{spread}/{topic id}-{partition}/{segment id}/{file}
+
+What: ids are hexadecimal; `spread` is two digits of a checksum of the segment's id, so that
+neighbours lie apart, as stores that split by name want. The files are named after the first offset,
+as on a broker's disk, so that Kafka's tools read a folder as it is. The sidecar is put last and
+deleted first: a folder that has one is whole. Not here: what is in them.
+"""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+from anabranch.core.diskless.rows import LogKey
+from anabranch.core.log.checkpoints import LEADER_EPOCHS
+from anabranch.core.log.segment import LOG, OFFSETS, SNAPSHOT, TIMES, TRANSACTIONS, offset_name
+from anabranch.core.remote.segments import RemoteSegment, SegmentId
+from anabranch.core.types import TopicId
+
+ROOM = "remote"
+SIDECAR = "segment.json"
+_ID_DIGITS = 32
+
+
+def remote_prefix(cluster_id: str) -> str:
+    """What the names of all remote segments of a cluster begin with."""
+    return f"{cluster_id}/{ROOM}/"
+
+
+def segment_folder(cluster_id: str, key: LogKey, segment_id: SegmentId) -> str:
+    """What the names of a try's objects begin with."""
+    spread = crc32(segment_id) & 0xFF
+    partition = f"{key.topic_id.hex()}-{key.partition}"
+    return f"{remote_prefix(cluster_id)}{spread:02x}/{partition}/{segment_id.hex()}/"
+
+
+def file_names(start_offset: int, *, has_aborted: bool) -> list[str]:
+    """The files of a segment that are copied, the batches first."""
+    suffixes = [LOG, OFFSETS, TIMES, SNAPSHOT, *([TRANSACTIONS] if has_aborted else [])]
+    return [*(offset_name(start_offset, suffix) for suffix in suffixes), LEADER_EPOCHS]
+
+
+def upload_names(segment: RemoteSegment) -> list[str]:
+    """The objects of a try, in the order in which they are put: the sidecar says that all others
+    are there."""
+    return [*file_names(segment.start_offset, has_aborted=segment.has_aborted), SIDECAR]
+
+
+def object_keys(cluster_id: str, segment: RemoteSegment) -> list[str]:
+    """All objects that a try may have made, in the order in which they are deleted."""
+    folder = segment_folder(cluster_id, segment.key, segment.segment_id)
+    names = file_names(segment.start_offset, has_aborted=True)
+    return [folder + SIDECAR, *(folder + name for name in names)]
+
+
+def sidecar_id(key: str) -> tuple[LogKey, SegmentId] | None:
+    """The partition and the try of a sidecar's name; None for any other name."""
+    *_, partition, segment, name = ("", "", "", *key.split("/"))
+    topic, dash, number = partition.rpartition("-")
+    is_ours = name == SIDECAR and bool(dash) and number.isascii() and number.isdigit()
+    if not is_ours or len(topic) != _ID_DIGITS or len(segment) != _ID_DIGITS:
+        return None
+    try:
+        key_of = LogKey(TopicId(bytes.fromhex(topic)), int(number))
+        return key_of, SegmentId(bytes.fromhex(segment))
+    except ValueError:
+        return None

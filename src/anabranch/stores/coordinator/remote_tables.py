@@ -1,0 +1,257 @@
+"""The facts of remote segments in SQL: the same statements for SQLite and PostgreSQL.
+
+What: the calls of `RemoteFacts`, each a transaction. Rules kept: the row of a partition in
+`remote_logs` is locked first, and its leader's epoch is compared in the same transaction; states
+follow one another as `segments.py` says. Not here: transactions, connections (`sql_tables.py` and
+the engines), decisions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import msgspec
+
+from anabranch.core.diskless.coordinator import Deposed
+from anabranch.core.diskless.rows import LogKey
+from anabranch.core.errors import StorageFault
+from anabranch.core.remote.facts import Facts, HeldRemoteLog, TryEnded
+from anabranch.core.remote.segments import EpochStart, RemoteSegment, SegmentId, SegmentState
+from anabranch.core.types import TopicId
+
+SEGMENT = (
+    "segment_id, topic_id, partition, start_offset, end_offset, max_timestamp, leader_epochs, "
+    "byte_size, broker_id, leader_epoch, has_no_aborted, state, event_ms, custom_metadata"
+)
+INSERT = (
+    f"INSERT INTO remote_segments ({SEGMENT}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+    "ON CONFLICT DO NOTHING"
+)
+OF_LOG = "topic_id = ? AND partition = ?"
+STARTED, FINISHED, REMOVED = (
+    int(SegmentState.COPY_SEGMENT_STARTED),
+    int(SegmentState.COPY_SEGMENT_FINISHED),
+    int(SegmentState.DELETE_SEGMENT_STARTED),
+)
+
+
+class Statements(Protocol):
+    """What an engine gives: see `SqlTables`."""
+
+    lock: str
+
+    def transaction(self) -> AbstractContextManager[None]: ...
+    def rows(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]: ...
+    def do(self, query: str, values: Sequence[Any] = ()) -> None: ...
+    def count(self, query: str, values: Sequence[Any] = ()) -> int: ...
+    def many(self, query: str, values: Iterable[Sequence[Any]]) -> None: ...
+    def now_ms(self) -> int: ...
+
+
+class RemoteTables:
+    """`RemoteFacts` over a database whose schema is the newest, in calls that wait."""
+
+    def __init__(self, on: Statements) -> None:
+        self._on = on
+
+    def lead(self, key: LogKey, topic: str, leader_epoch: int) -> Facts:
+        """See `RemoteFacts`, here and below."""
+        with self._on.transaction():
+            if self._on.rows("SELECT 1 FROM deleted_topics WHERE topic_id = ?", (key.topic_id,)):
+                raise TryEnded(f"topic {topic}: it was deleted, and its remote log with it")
+            self._on.do(
+                "INSERT INTO remote_logs (topic_id, partition, topic_name, leader_epoch) "
+                "VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                (*key, topic, leader_epoch),
+            )
+            newest, log_start = self._locked(key, leader_epoch)
+            if newest < leader_epoch:
+                self._on.do(
+                    f"UPDATE remote_logs SET leader_epoch = ? WHERE {OF_LOG}", (leader_epoch, *key)
+                )
+            return self._facts(key, log_start)
+
+    def look(self, key: LogKey) -> Facts | None:
+        """What is known, for a reader."""
+        with self._on.transaction():
+            found = self._on.rows(f"SELECT log_start_offset FROM remote_logs WHERE {OF_LOG}", key)
+            return self._facts(key, found[0][0]) if found else None
+
+    def start(self, segment: RemoteSegment) -> None:
+        """A try begins."""
+        with self._on.transaction():
+            self._locked(segment.key, segment.leader_epoch)
+            started = segment._replace(
+                state=SegmentState.COPY_SEGMENT_STARTED, event_ms=self._on.now_ms()
+            )
+            self._on.do(INSERT, _row(started))
+
+    def stands(self, segment: RemoteSegment) -> bool:
+        """Whether a try may go on."""
+        query = (
+            "SELECT 1 FROM remote_segments s JOIN remote_logs l USING (topic_id, partition) "
+            "WHERE s.segment_id = ? AND s.state = ? AND l.leader_epoch = ?"
+        )
+        return bool(self._on.rows(query, (segment.segment_id, STARTED, segment.leader_epoch)))
+
+    def finish(self, segment: RemoteSegment) -> None:
+        """A try becomes FINISHED."""
+        with self._on.transaction():
+            self._locked(segment.key, segment.leader_epoch)
+            found = self._on.rows(
+                f"SELECT state FROM remote_segments WHERE segment_id = ?{self._on.lock}",
+                (segment.segment_id,),
+            )
+            state = found[0][0] if found else REMOVED
+            if state not in (STARTED, FINISHED):
+                raise TryEnded(
+                    f"segment {segment.segment_id.hex()} at offset {segment.start_offset}: its "
+                    "copy was given up before it ended"
+                )
+            if state == STARTED:
+                self._on.do(
+                    "UPDATE remote_segments SET state = ?, event_ms = ?, custom_metadata = ? "
+                    "WHERE segment_id = ?",
+                    (FINISHED, self._on.now_ms(), segment.custom_metadata, segment.segment_id),
+                )
+
+    def begin_removal(
+        self,
+        key: LogKey,
+        leader_epoch: int,
+        log_start: int,
+        finished: Sequence[SegmentId],
+        given_up: Sequence[SegmentId],
+    ) -> None:
+        """Record a log start, and what is removed."""
+        with self._on.transaction():
+            _, recorded = self._locked(key, leader_epoch)
+            if log_start > recorded:
+                self._on.do(
+                    f"UPDATE remote_logs SET log_start_offset = ? WHERE {OF_LOG}", (log_start, *key)
+                )
+            now_ms = self._on.now_ms()
+            self._on.many(
+                "UPDATE remote_segments SET state = ?, event_ms = ? "
+                f"WHERE segment_id = ? AND state = ? AND {OF_LOG}",
+                [
+                    (REMOVED, now_ms, segment_id, state, *key)
+                    for state, ids in ((FINISHED, finished), (STARTED, given_up))
+                    for segment_id in ids
+                ],
+            )
+
+    def forget(self, segment_ids: Sequence[SegmentId]) -> None:
+        """Removals are over."""
+        with self._on.transaction():
+            self._on.many(
+                "DELETE FROM remote_segments WHERE segment_id = ? AND state = ?",
+                [(segment_id, REMOVED) for segment_id in segment_ids],
+            )
+
+    def topics(self, after: TopicId, limit: int) -> list[TopicId]:
+        """Topics that have a remote log, by id."""
+        rows = self._on.rows(
+            "SELECT DISTINCT topic_id FROM remote_logs WHERE topic_id > ? "
+            "ORDER BY topic_id LIMIT ?",
+            (after, limit),
+        )
+        return [TopicId(topic_id) for (topic_id,) in rows]
+
+    def delete_topic(self, topic_id: TopicId, now_ms: int) -> None:
+        """Within the transaction that deletes a topic: its segments are removed, and no leader of
+        it is known any more."""
+        self._on.do("DELETE FROM remote_logs WHERE topic_id = ?", (topic_id,))
+        self._on.do(
+            "UPDATE remote_segments SET state = ?, event_ms = ? WHERE topic_id = ? AND state < ?",
+            (REMOVED, now_ms, topic_id, REMOVED),
+        )
+
+    def orphans(self, limit: int) -> list[RemoteSegment]:
+        """Removals of deleted topics."""
+        rows = self._on.rows(
+            f"SELECT {SEGMENT} FROM remote_segments WHERE state = 2 AND topic_id IN "
+            "(SELECT topic_id FROM deleted_topics) ORDER BY event_ms, segment_id LIMIT ?",
+            (limit,),
+        )
+        return [_segment(row) for row in rows]
+
+    def load(self, logs: Sequence[HeldRemoteLog]) -> None:
+        """Take the facts of a coordinator that was lost."""
+        with self._on.transaction():
+            if self._on.rows("SELECT 1 FROM remote_logs LIMIT 1") or self._on.rows(
+                "SELECT 1 FROM remote_segments LIMIT 1"
+            ):
+                raise StorageFault(
+                    "the coordinator has facts of remote segments; a restore needs an empty one"
+                )
+            self._on.many(
+                "INSERT INTO remote_logs (topic_id, partition, topic_name, leader_epoch, "
+                "log_start_offset) VALUES (?, ?, ?, ?, ?)",
+                [(*log.key, log.topic, log.leader_epoch, log.log_start) for log in logs],
+            )
+            self._on.many(INSERT, [_row(each) for log in logs for each in log.segments])
+
+    def _locked(self, key: LogKey, leader_epoch: int) -> tuple[int, int]:
+        """The newest leader's epoch and the log start, locked. Raises Deposed and TryEnded."""
+        found = self._on.rows(
+            f"SELECT leader_epoch, log_start_offset FROM remote_logs WHERE {OF_LOG}{self._on.lock}",
+            key,
+        )
+        if not found:
+            raise TryEnded("the remote log of this partition is gone: its topic was deleted")
+        newest, log_start = found[0]
+        if leader_epoch < newest:
+            raise Deposed(
+                f"a leader calls with epoch {leader_epoch}, the coordinator knows {newest}"
+            )
+        return int(newest), int(log_start)
+
+    def _facts(self, key: LogKey, log_start: int) -> Facts:
+        rows = self._on.rows(
+            f"SELECT {SEGMENT} FROM remote_segments WHERE {OF_LOG} "
+            "ORDER BY start_offset, end_offset, segment_id",
+            key,
+        )
+        return Facts(log_start, tuple(map(_segment, rows)), self._on.now_ms())
+
+
+def _row(segment: RemoteSegment) -> tuple[Any, ...]:
+    return (
+        segment.segment_id,
+        *segment.key,
+        segment.start_offset,
+        segment.end_offset,
+        segment.max_timestamp,
+        msgspec.json.encode(segment.leader_epochs).decode(),
+        segment.byte_size,
+        segment.broker_id,
+        segment.leader_epoch,
+        int(not segment.has_aborted),
+        int(segment.state),
+        segment.event_ms,
+        segment.custom_metadata,
+    )
+
+
+def _segment(row: Sequence[Any]) -> RemoteSegment:
+    """A segment from the columns of SEGMENT."""
+    segment_id, topic_id, partition, start, end, newest, epochs, size, *rest = row
+    broker_id, leader_epoch, has_no_aborted, state, event_ms, custom_metadata = rest
+    return RemoteSegment(
+        SegmentId(bytes(segment_id)),
+        LogKey(TopicId(bytes(topic_id)), partition),
+        start,
+        end,
+        newest,
+        tuple(EpochStart(*each) for each in msgspec.json.decode(epochs)),
+        size,
+        broker_id,
+        leader_epoch,
+        not has_no_aborted,
+        SegmentState(state),
+        event_ms,
+        bytes(custom_metadata or b""),
+    )

@@ -1,0 +1,211 @@
+"""Broken rules of remote logs: schedules of `tests/core/remote`, or tests."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import NO_SCHEDULE, Mutant
+
+TESTS = "tests/core/remote"
+SCHEDULES = f"{TESTS}/test_rounds.py::test_no_record_is_lost_and_no_garbage_stays"
+FACTS = "tests/stores/coordinator/test_remote_facts.py"
+ROOM = "anabranch.core.remote"
+TABLES = "anabranch.stores.coordinator.remote_tables"
+
+
+def mutant(name: str, rule: str, module: str, old: str, new: str, caught_by: int | str) -> Mutant:
+    """One that the schedule of a seed catches, or a test."""
+    test = caught_by if isinstance(caught_by, str) else f"{SCHEDULES}[{caught_by}]"
+    return Mutant(name, rule, module, old, new, NO_SCHEDULE, test)
+
+
+MUTANTS = (
+    mutant(
+        "remote-epochs-not-compared",
+        "an offset counts where segment and log have it from the same epoch",
+        f"{ROOM}.lineage",
+        "Span(max(entry.start_offset, theirs.first), min(end, theirs.end))",
+        "Span(entry.start_offset, end)",
+        f"{TESTS}/test_lineage.py::test_what_an_unclean_election_cut_off_does_not_count",
+    ),
+    mutant(
+        "remote-cut-by-an-older-leader",
+        "only a leader that is as new as whoever copied a segment says that it was cut",
+        f"{ROOM}.lineage",
+        "    if max(newest, segment.leader_epoch) > lineage.leader_epoch:\n",
+        "    if False:\n",
+        f"{TESTS}/test_lineage.py::test_what_a_leader_cannot_judge_is_not_cut",
+    ),
+    mutant(
+        "remote-unknown-epochs-cut",
+        "what the table of epochs does not reach is kept",
+        f"{ROOM}.lineage",
+        " or first < lineage.known_from:",
+        ":",
+        f"{TESTS}/test_lineage.py::test_what_a_leader_cannot_judge_is_not_cut",
+    ),
+    mutant(
+        "remote-cut-segments-stay",
+        "a segment of which an unclean election cut all is removed",
+        f"{ROOM}.log_retention",
+        " or is_cut(each, lineage, log_start))",
+        ")",
+        f"{TESTS}/test_log_retention.py"
+        "::test_segments_that_were_cut_are_removed_and_others_are_not",
+    ),
+    mutant(
+        "remote-tries-count",
+        "a local segment goes only where finished segments have its offsets",
+        f"{ROOM}.local_log",
+        "(each for each in segments if each.is_finished)",
+        "iter(segments)",
+        0,
+    ),
+    mutant(
+        "remote-unstable-copied",
+        "a segment is copied once it ends at or below the last stable offset",
+        f"{ROOM}.local_log",
+        "and log_start < each.end_offset <= last_stable_offset",
+        "and log_start < each.end_offset",
+        f"{TESTS}/test_local_log.py"
+        "::test_closed_segments_below_the_last_stable_offset_are_copied_in_order",
+    ),
+    mutant(
+        "remote-highest-offset-counts",
+        "a hole in the remote log keeps the local segment that fills it",
+        f"{ROOM}.local_log",
+        "        return at >= 0 and end <= self.spans[at].end\n",
+        "        return at >= 0 and end <= self.spans[-1].end\n",
+        f"{TESTS}/test_local_log.py::test_a_hole_is_filled_and_a_part_is_copied_as_a_whole",
+    ),
+    mutant(
+        "remote-size-of-tries",
+        "the size of a log is that of finished segments and of what is local alone",
+        f"{ROOM}.log_retention",
+        "        if segment.is_finished:\n            for span",
+        "        if True:\n            for span",
+        f"{TESTS}/test_log_retention.py::test_size_counts_finished_segments_alone",
+    ),
+    mutant(
+        "remote-overlaps-count-twice",
+        "offsets that several segments hold count once",
+        f"{ROOM}.log_retention",
+        "        share = each.byte_size * (each.end - first) // (each.end - each.first)\n",
+        "        share = each.byte_size\n",
+        f"{TESTS}/test_log_retention.py::test_what_stays_is_as_much_as_the_limit_says",
+    ),
+    mutant(
+        "remote-clock-ahead-expires",
+        "one clock that runs ahead expires nothing early",
+        f"{ROOM}.log_retention",
+        "    return min(own_ms, coordinators_ms)\n",
+        "    return max(own_ms, coordinators_ms)\n",
+        3,
+    ),
+    mutant(
+        "remote-uncommitted-expires",
+        "retention takes nothing above the high watermark",
+        f"{ROOM}.log_retention",
+        "each.end > high_watermark or ",
+        "",
+        f"{TESTS}/test_log_retention.py::test_nothing_above_the_high_watermark_goes",
+    ),
+    mutant(
+        "remote-removal-over-at-once",
+        "a removal is over once any put of the try has ended",
+        f"{ROOM}.unfinished",
+        "        return now_ms - self._since_ms.get(segment_id, now_ms) >= PUTS_END_MS\n",
+        "        return True\n",
+        0,
+    ),
+    mutant(
+        "remote-try-without-lease",
+        "a try begins no request once the last yes is a lease old",
+        f"{ROOM}.unfinished",
+        "    return now_ms - asked_ms < LEASE_MS\n",
+        "    return True\n",
+        f"{TESTS}/test_unfinished.py::test_a_try_goes_on_for_a_lease_after_the_last_yes",
+    ),
+    mutant(
+        "remote-own-tries-stay",
+        "a leader gives up a try that an earlier life of its process began",
+        f"{ROOM}.unfinished",
+        "        and each.leader_epoch <= leader_epoch\n",
+        "        and each.leader_epoch < leader_epoch\n",
+        0,
+    ),
+    mutant(
+        "remote-running-given-up",
+        "a leader does not give up what it copies",
+        f"{ROOM}.unfinished",
+        "        and each.segment_id not in running\n",
+        "",
+        f"{TESTS}/test_unfinished.py::test_a_leader_gives_up_what_it_does_not_copy_itself",
+    ),
+    mutant(
+        "remote-sidecar-first",
+        "the sidecar is put once all other objects are there",
+        f"{ROOM}.keys",
+        "    return [*file_names(segment.start_offset, has_aborted=segment.has_aborted), SIDECAR]\n",
+        "    return [SIDECAR, *file_names(segment.start_offset, has_aborted=segment.has_aborted)]\n",
+        f"{TESTS}/test_sidecar.py::test_the_sidecar_is_put_last_and_deleted_first",
+    ),
+    mutant(
+        "remote-upload-before-fact",
+        "the coordinator knows of a try before the store does",
+        f"{ROOM}.segment_copy",
+        "        asked_ms: int = yield StartSegment(segment)\n"
+        "        yield UploadFiles(segment, asked_ms)\n",
+        "        yield UploadFiles(segment, 1 << 60)\n        yield StartSegment(segment)\n",
+        0,
+    ),
+    mutant(
+        "remote-deletes-before-fact",
+        "a log start is recorded, with what it removes, before an object is deleted",
+        f"{ROOM}.rounds",
+        "        yield BeginRemoval(of.key, of.leader_epoch, log_start, gone, left)\n",
+        "        doomed = [each for each in facts.segments if each.segment_id in gone]\n"
+        "        for each in doomed:\n"
+        "            yield DeleteObjects(tuple(object_keys(of.cluster_id, each)))\n"
+        "        yield BeginRemoval(of.key, of.leader_epoch, log_start, gone, left)\n",
+        0,
+    ),
+    mutant(
+        "remote-older-leader-finishes",
+        "an older leader is refused once a newer one has asked",
+        TABLES,
+        "        if leader_epoch < newest:\n",
+        "        if False:\n",
+        f"{FACTS}::test_an_older_leader_is_refused_once_a_newer_one_has_asked[sqlite]",
+    ),
+    mutant(
+        "remote-given-up-finishes",
+        "a try that was given up is never finished",
+        TABLES,
+        "            if state not in (STARTED, FINISHED):\n",
+        "            if False:\n",
+        f"{FACTS}::test_a_try_that_was_given_up_is_never_finished[sqlite]",
+    ),
+    mutant(
+        "remote-finished-given-up",
+        "a try that has finished meanwhile is not given up",
+        TABLES,
+        "((FINISHED, finished), (STARTED, given_up))",
+        "((FINISHED, finished), (STARTED, given_up), (FINISHED, given_up))",
+        f"{FACTS}::test_a_try_that_has_finished_meanwhile_is_not_given_up[sqlite]",
+    ),
+    mutant(
+        "remote-log-start-goes-back",
+        "a log start only rises",
+        TABLES,
+        "            if log_start > recorded:\n",
+        "            if log_start != recorded:\n",
+        f"{FACTS}::test_a_log_start_only_rises_and_each_partition_has_its_own[sqlite]",
+    ),
+    mutant(
+        "remote-deleted-topic-comes-back",
+        "a deleted topic has no leader any more",
+        TABLES,
+        '        self._on.do("DELETE FROM remote_logs WHERE topic_id = ?", (topic_id,))\n',
+        "",
+        f"{FACTS}::test_a_deleted_topic_ends_tries_and_leaves_its_segments_to_be_removed[sqlite]",
+    ),
+)
