@@ -57,7 +57,7 @@ class RemoteTables:
         self._on = on
 
     def lead(self, key: LogKey, topic: str, leader_epoch: int) -> Facts:
-        """See `RemoteFacts`, here and below."""
+        """What is known, for the partition's leader."""
         with self._on.transaction():
             if self._on.rows("SELECT 1 FROM deleted_topics WHERE topic_id = ?", (key.topic_id,)):
                 raise TryEnded(f"topic {topic}: it was deleted, and its remote log with it")
