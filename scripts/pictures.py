@@ -1,6 +1,6 @@
 """Draws the pictures of the documentation: docs/pictures/NAME.txt becomes NAME.svg.
 
-    scripts/pictures.py            draw every picture anew
+    scripts/pictures.py            draw every picture again
     scripts/pictures.py --check    say which drawings are not those of their sources
 
 A source has one figure a line; words with spaces stand in quotes, and `|` begins a new line.

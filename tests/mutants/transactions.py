@@ -58,7 +58,7 @@ MUTANTS = (
         "\n"
         "    def abort(",
         new="            shard.change(transactional_id, after, now_ms, then)\n"
-        "            answer.give(Decision(ErrorCode.NONE, *after.goes_on_as))\n"
+        "            answer.give(Decision(ErrorCode.NONE, *after.next_producer))\n"
         "        return shard, answer\n"
         "\n"
         "    def abort(",

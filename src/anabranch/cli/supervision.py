@@ -3,7 +3,7 @@
 What: the supervisor holds a lock in its folder and looks there for files named `restart-N`, which
 `ask_restart` puts there; taking the file away is the supervisor's answer. Why files: whoever may
 write the folder may restart its nodes, and nobody else; there is no port and no process id that
-could be another's. Rule kept: a request is taken once, and one that nobody would take is refused.
+could be another's. Rule kept: a request is taken once, and one without a supervisor is refused.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Requests:
         return found
 
     def close(self) -> None:
-        """Nobody supervises the folder any more."""
+        """Stop supervising the folder."""
         os.close(self._lock)
 
 

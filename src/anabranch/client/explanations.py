@@ -14,7 +14,7 @@ from anabranch.client.cluster import Cluster
 from anabranch.client.overview import reasons_of
 from anabranch.client.partitions import Partition, leaderless
 from anabranch.client.plans import View, look
-from anabranch.client.reasons import Told
+from anabranch.client.reasons import TimedReason
 from anabranch.client.reassignments import waits_for
 from anabranch.core.controller.partitions.record_holders import awaited
 from anabranch.core.errors import ApiError, ErrorCode
@@ -38,7 +38,7 @@ class Explained(NamedTuple):
     removing: tuple[int, ...]
     explanation: Explanation
     moves: list[str]
-    said: list[Told]
+    said: list[TimedReason]
 
 
 async def explained(cluster: Cluster, place: TopicPartition) -> Explained:
@@ -88,7 +88,7 @@ def _active(view: View) -> set[int]:
 
 
 def _no_leader(holders: Row, down: Row) -> str | None:
-    """Why nobody leads, by who has the records; nothing where somebody leads, or no broker has
+    """Why it has no leader, by who has the records; nothing where it has one, or no broker has
     them."""
     if not holders:
         return None

@@ -1,9 +1,10 @@
 """Why the cluster is as it is, in the words of its controllers.
 
 What: the newest reasons, asked for with DescribeQuorum, and which of them explains that a replica
-is not in sync, that nobody leads, or that a broker is away. Rules kept: a sentence is passed on as
-it was said; where none is known, for it is too long ago or the peer keeps none, there is none. Not
-here: how reasons are made (`core/controller/reasons.py`) and how long they are kept (`history.py`).
+is not in sync, that a partition has no leader, or that a broker is away. Rules kept: a sentence is
+passed on as it was said; where none is known, for it is too long ago or the peer keeps none, there
+is none. Not here: how reasons are made (`core/controller/reasons.py`) and how long they are kept
+(`history.py`).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ ABOUT_A_BROKER = frozenset(
 ABOUT_NOBODY = frozenset({Code.LEADER_LOST, Code.UNCLEAN_ELECTION_WAITS})
 
 
-class Told(NamedTuple):
+class TimedReason(NamedTuple):
     """One sentence, and when it was said (milliseconds of the wall clock)."""
 
     at_ms: int
@@ -40,15 +41,15 @@ class Reasons:
     def __init__(self, said: Sequence[SaidReason] = ()) -> None:
         self._said = said
 
-    def newest(self, count: int) -> list[Told]:
+    def newest(self, count: int) -> list[TimedReason]:
         """The last `count` of them, oldest first."""
         return [_told(each) for each in self._said[-count:]]
 
-    def about(self, place: str, count: int) -> list[Told]:
+    def about(self, place: str, count: int) -> list[TimedReason]:
         """The last `count` that name a partition ("flights-3"), oldest first."""
         return [_told(each) for each in self._said if each.partition == place][-count:]
 
-    def of_broker(self, broker_id: int) -> Told | None:
+    def of_broker(self, broker_id: int) -> TimedReason | None:
         """What happened to a broker last."""
         return _last(
             each
@@ -56,8 +57,8 @@ class Reasons:
             if each.code in ABOUT_A_BROKER and broker_id in each.brokers
         )
 
-    def of_partition(self, place: str, leader: int, missing: Iterable[int]) -> list[Told]:
-        """Why nobody leads "flights-3" (`leader` is below 0), and why each of `missing` is not in
+    def of_partition(self, place: str, leader: int, missing: Iterable[int]) -> list[TimedReason]:
+        """Why "flights-3" has no leader (`leader` is below 0), and why each of `missing` is not in
         sync; where a broker left many at once, what happened to the broker."""
         said = [each for each in reversed(self._said) if each.partition == place]
         found = []
@@ -71,9 +72,9 @@ class Reasons:
         return list(dict.fromkeys(each for each in found if each is not None))
 
 
-def _last(newest_first: Iterable[SaidReason]) -> Told | None:
+def _last(newest_first: Iterable[SaidReason]) -> TimedReason | None:
     return next((_told(each) for each in newest_first), None)
 
 
-def _told(said: SaidReason) -> Told:
-    return Told(said.at_ms, said.code, said.sentence)
+def _told(said: SaidReason) -> TimedReason:
+    return TimedReason(said.at_ms, said.code, said.sentence)

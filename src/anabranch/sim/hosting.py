@@ -36,11 +36,11 @@ class WatchedFolder(LogFolder):
         self._node = node
         super().__init__(node.disk, path)
 
-    def _shorter_first(self, key: TopicPartition, end_offset: int) -> None:
+    def _before_truncation(self, key: TopicPartition, end_offset: int) -> None:
         log = self.logs.get(key)
         if log is not None:
             self._node.cluster.tell_truncated(self._node.node_id, key, log.end_offset, end_offset)
-        super()._shorter_first(key, end_offset)
+        super()._before_truncation(key, end_offset)
 
 
 class HostingPerformer:

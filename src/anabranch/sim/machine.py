@@ -90,7 +90,7 @@ class Machine(NodeLife):
         if not power:
             self.end("crash", State.CRASHED)
             return
-        self.open_calls.clear()  # nobody is told
+        self.open_calls.clear()  # no caller gets an answer
         self.disk.cut_power()
         self.metadata_disk.cut_power()
         self.end("power", State.POWERED_OFF)

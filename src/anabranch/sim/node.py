@@ -3,7 +3,7 @@
 What: `SimNode` does what `server/dispatch.py`, `roles.py` and `node.py` do on a machine: it has
 handlers look at requests, parks those that wait, follows the metadata, performs what replication
 wants done, and wakes who waits for what has changed. Its disk, its copy of the metadata log and its
-directory ids outlive its process; everything else is made anew at each start.
+directory ids outlive its process; each start makes everything else again.
 
 Rule kept: one event is one step: begin, do, settle. Nothing here decides. Not here: its logs
 (`hosting.py`), its controller (`controller.py`), its session (`session.py`).

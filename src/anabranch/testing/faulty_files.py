@@ -78,7 +78,7 @@ class FaultyFiles(RealFiles):
         """What was given back since the disk is full, and is not written yet."""
 
     def wait(self) -> None:
-        """What a slow disk does to whoever needs it."""
+        """What a slow disk does to its users."""
         if self.faults.disk_ms:
             time.sleep(self.faults.disk_ms / 1000)
 

@@ -155,7 +155,7 @@ class ProcessLife(Life):
 
     def _write(self, order: dict[str, Any]) -> None:
         assert self._process.stdin is not None
-        with contextlib.suppress(OSError, ValueError):  # it has ended: whoever waits is told
+        with contextlib.suppress(OSError, ValueError):  # it has ended: those who wait are told
             self._process.stdin.write(json.dumps(order).encode() + b"\n")
             self._process.stdin.flush()
 

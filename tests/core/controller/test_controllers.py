@@ -71,7 +71,7 @@ def test_one_that_waits_names_them_too_and_who_is_active() -> None:
         register(world, node_id)
     image = world.image
     world.controller.resign()
-    world.controller.followed, world.controller.elsewhere = image, 2
+    world.controller.followed, world.controller.other_active_id = image, 2
     assert described(world) == (2, [(1, "host1"), (2, "host2")])
 
 

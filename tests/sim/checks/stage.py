@@ -162,7 +162,7 @@ class Stage:
         replica = Replica(
             PLACE, TOPIC_ID, log, BY_HAND, broker_id=node_id, folder="d", high_watermark=high
         )
-        log.shorter_first = lambda place, after: self.logs.truncated(node, place, after)
+        log.before_truncation = lambda place, after: self.logs.truncated(node, place, after)
         node.broker.partitions.host(replica)
 
     def restart(

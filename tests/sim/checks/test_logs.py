@@ -346,7 +346,7 @@ def test_a_log_start_may_go_back_under_a_leader_who_has_less():
     stage.log(3).delete_records_before(3)
     stage.look(3)
     stage.change(isr=[1, 3])
-    stage.log(2).shorter_first = lambda place, after: None
+    stage.log(2).before_truncation = lambda place, after: None
     stage.elect(2, [2], 1, 3, leader_recovery_state=1)
     stage.follow(2)
     stage.log(3).truncate_fully(0)

@@ -77,7 +77,7 @@ class Controller:
         """Host and port of its listener."""
         self.inter_broker_listener = ""
         """The listener on which brokers reach each other, "" where its settings do not name it."""
-        self.elsewhere = NO_LEADER
+        self.other_active_id = NO_LEADER
         """While it is not active: who is, as far as its shell knows."""
         self.followed = MetadataImage.empty()
         """What its node has read of the metadata: the newest that is known while not active."""
@@ -120,7 +120,7 @@ class Controller:
     @property
     def active_id(self) -> int:
         """The node that is the active controller, -1 when that is not known."""
-        return self.node_id if self.active else self.elsewhere
+        return self.node_id if self.active else self.other_active_id
 
     @property
     def planner(self) -> Planner:
@@ -134,7 +134,7 @@ class Controller:
         self.log = log
         before, self.sessions = self.sessions, Sessions(self.config.broker_session_timeout_ms)
         self.sessions.begin(image, now_ms)
-        if epoch == self.given_back.epoch + 1:  # nobody else wanted it: silence goes on
+        if epoch == self.given_back.epoch + 1:  # no other controller came: silence goes on
             self.sessions.go_on(before, self.node_id)
         self._follow_config()
         self.is_doubted = self.is_doubt_settled = False
@@ -160,7 +160,7 @@ class Controller:
 
     def tick(self, now_ms: int) -> Result[None] | None:
         """What is due without a request, one decision a call: a broker whose session is over,
-        leaderships that should be elsewhere, partitions that nobody leads.
+        leaderships that should be elsewhere, partitions without a leader.
 
         `now_ms` is of the steady clock. Probes that became due are then in `take_probes`.
         """

@@ -39,7 +39,7 @@ from anabranch.core.log.state import (
     NOT_NOTED,
     LogState,
     Recovery,
-    ShorterFirst,
+    BeforeTruncation,
     keep_checkpoints,
 )
 from anabranch.core.log.sync_round import close_cleanly
@@ -62,7 +62,7 @@ class Log(LogState):
         *,
         now_ms: int,
         index_cache: IndexCache | None = None,
-        shorter_first: ShorterFirst = keep_checkpoints,
+        before_truncation: BeforeTruncation = keep_checkpoints,
     ) -> Log:
         """Make the folder and its `partition.metadata`; segment files appear with the first
         append."""
@@ -70,7 +70,7 @@ class Log(LogState):
         files.write_atomic(
             f"{folder}/{PARTITION_METADATA}", format_partition_metadata(topic_id), sync=False
         )
-        log = cls(files, folder, topic_partition, topic_id, config, index_cache, shorter_first)
+        log = cls(files, folder, topic_partition, topic_id, config, index_cache, before_truncation)
         log.names_unsynced, log.is_named = True, False
         return log
 
@@ -89,12 +89,12 @@ class Log(LogState):
         clean: bool = False,
         clean_point: int = 0,
         index_cache: IndexCache | None = None,
-        shorter_first: ShorterFirst = keep_checkpoints,
+        before_truncation: BeforeTruncation = keep_checkpoints,
     ) -> Log:
         """Open a folder; `clean` when it was closed in order, else everything from the recovery
         point on is checked. Compaction went as far as `clean_point`. Raises CorruptLog for rot
         before the recovery point."""
-        log = cls(files, folder, topic_partition, topic_id, config, index_cache, shorter_first)
+        log = cls(files, folder, topic_partition, topic_id, config, index_cache, before_truncation)
         log.compacted_to = clean_point
         log.recovery = Recovery(
             *recovery.load(
@@ -151,7 +151,7 @@ class Log(LogState):
         return found
 
     def lend(self, offset: int, *, max_bytes: int, upto: int, at_least_one: bool) -> Piece:
-        """As `read`, for whoever only sends the batches. They must be committed: what may yet be
+        """As `read`, for callers that only send batches. They must be committed: what may yet be
         truncated is not lent."""
         return self._find(offset, max_bytes, upto, at_least_one, lends=True)
 
@@ -235,7 +235,7 @@ class Log(LogState):
         return truncation.apply_retention(self, now_ms, high_watermark)
 
     def take_due(self, now_ms: int) -> list[str]:
-        """Files whose delay (`file.delete.delay.ms`) is over: whoever takes them removes them."""
+        """Files whose delay (`file.delete.delay.ms`) is over: the caller removes them."""
         return truncation.take_due(self, now_ms)
 
     def remove_deleted_files(self, now_ms: int) -> None:

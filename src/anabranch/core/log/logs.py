@@ -181,7 +181,7 @@ class LogFolder:
             clean=self.clean,
             clean_point=self.clean_points.get(key, 0),
             index_cache=self.index_cache,
-            shorter_first=self._shorter_first,
+            before_truncation=self._before_truncation,
         )
         log.noted_start_offset = self._log_starts.get(key, 0)
         log.room = self.room
@@ -212,7 +212,7 @@ class LogFolder:
             config,
             now_ms=now_ms,
             index_cache=self.index_cache,
-            shorter_first=self._shorter_first,
+            before_truncation=self._before_truncation,
         )
         log.room = self.room
         self.logs[key] = log
@@ -312,7 +312,7 @@ class LogFolder:
                 log_start_offset=copied.start_offset,
                 clean=True,
                 index_cache=self.index_cache,
-                shorter_first=self._shorter_first,
+                before_truncation=self._before_truncation,
             )
             if log.end_offset != copied.end_offset:
                 raise StorageFault(f"{place}: it ends at {log.end_offset} and is incomplete.")
@@ -465,7 +465,7 @@ class LogFolder:
         if name == HIGH_WATERMARKS:
             self._replaced_high_watermarks = {}
 
-    def _shorter_first(self, key: TopicPartition, end_offset: int) -> None:
+    def _before_truncation(self, key: TopicPartition, end_offset: int) -> None:
         """The recovery point is the last one: where it is low, and a full disk keeps the log from
         being cut, the next process takes what compaction left out for the end of the log."""
         self._distrust(key, end_offset)

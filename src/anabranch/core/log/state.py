@@ -27,12 +27,12 @@ NOT_NOTED = -1
 """No checkpoint has the log start: it is where the first segment begins."""
 HINTS_KEPT = 64  # readers of one partition that are each found without a search
 
-ShorterFirst: TypeAlias = Callable[[TopicPartition, int], None]
+BeforeTruncation: TypeAlias = Callable[[TopicPartition, int], None]
 """Called with the end that a log is about to be cut to: lower what was checkpointed above it."""
 
 
 def keep_checkpoints(_partition: TopicPartition, _end_offset: int) -> None:
-    """For a log whose recovery point nobody keeps."""
+    """For a log without a stored recovery point."""
 
 
 class Recovery(NamedTuple):
@@ -87,7 +87,7 @@ class LogState:
         "room",
         "segments",
         "segments_syncing",
-        "shorter_first",
+        "before_truncation",
         "size_bytes",
         "start_offset",
         "sync_ceiling",
@@ -105,7 +105,7 @@ class LogState:
         topic_id: TopicId,
         config: LogConfig,
         index_cache: IndexCache | None = None,
-        shorter_first: ShorterFirst = keep_checkpoints,
+        before_truncation: BeforeTruncation = keep_checkpoints,
     ) -> None:
         self.files = files
         self.folder = folder
@@ -113,7 +113,7 @@ class LogState:
         self.topic_id = topic_id
         self.config = config
         self.index_cache = index_cache if index_cache is not None else IndexCache()
-        self.shorter_first = shorter_first
+        self.before_truncation = before_truncation
         self.segments: list[Segment] = []
         self.active: Segment | None = None
         self.start_offset = self.local_start_offset = self.end_offset = 0

@@ -73,7 +73,7 @@ def _cut_end(log: LogState, offset: int) -> None:
         truncate_fully(log, log.local_start_offset, log.start_offset)
         return
     aborted = [each for each in aborted_ranges(log, segment) if each.last_offset < end_offset]
-    log.shorter_first(log.topic_partition, end_offset)
+    log.before_truncation(log.topic_partition, end_offset)
     log.epochs.cut_end(end_offset)
     _save_epochs(log)
     while len(log.segments) > index + 1:
@@ -167,7 +167,7 @@ def truncate_fully(log: LogState, offset: int, start_offset: int | None = None) 
     sync_whose(log)
     _end_swap(log)
     kept_start = start_offset if log.config.has_remote else 0
-    log.shorter_first(log.topic_partition, kept_start)
+    log.before_truncation(log.topic_partition, kept_start)
     log.noted_start_offset = min(log.noted_start_offset, kept_start)
     log.epochs.forget()
     _save_epochs(log)
@@ -341,7 +341,7 @@ def _drop_snapshots(log: LogState, doomed: Callable[[int], bool]) -> None:
 
 
 def take_due(log: LogState, now_ms: int) -> list[str]:
-    """Files whose delay is over: whoever takes them removes them."""
+    """Files whose delay is over: the caller removes them."""
     due = [path for due_ms, path in log.deleted if due_ms <= now_ms]
     log.deleted = [one for one in log.deleted if one[0] > now_ms]
     return due

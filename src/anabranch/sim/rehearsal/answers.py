@@ -30,7 +30,7 @@ class Condition(Enum):
     """What may be wrong with a partition; the value is how people call it."""
 
     OFFLINE = "offline"
-    """Nobody serves it: no leader, or one that is down, frozen or not yet known to itself."""
+    """No broker serves it: no leader, or one that is down, frozen or does not know it yet."""
     READ_ONLY = "read-only"
     """It is served, and acks=all is refused: fewer in sync than min.insync.replicas."""
     UNDER_REPLICATED = "under-replicated"

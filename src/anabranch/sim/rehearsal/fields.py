@@ -112,7 +112,7 @@ class Item:
 
 
 class Section:
-    """A mapping of which each key is taken by name; `end` refuses what nobody took."""
+    """A mapping of which each key is taken by name; `end` refuses the keys that are left."""
 
     def __init__(self, item: Item) -> None:
         if not isinstance(item.node, yaml.MappingNode):
@@ -169,7 +169,7 @@ class Section:
         return self._values
 
     def end(self) -> None:
-        """Refuse keys that nobody asked for."""
+        """Refuse the keys that no `take` named."""
         for name, item in self._values.items():
             if name not in self._asked:
                 known = sorted(set(self._asked))

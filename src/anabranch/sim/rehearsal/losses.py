@@ -1,7 +1,7 @@
 """Acknowledged records that are gone, and the rule that allowed each.
 
 What: at the end each record that a broker acknowledged is looked for: in the log of who leads its
-partition, or, when nobody leads, in every log of it. What is nowhere is lost. The rule is found
+partition, or, without a leader, in every log of it. What is nowhere is lost. The rule is found
 from what was seen: was the record committed, was the leader elected uncleanly, did disks lose what
 they had not synced.
 

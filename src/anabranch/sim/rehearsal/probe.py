@@ -3,7 +3,7 @@
 What: a watcher that looks at every partition when the metadata or a process changed, and writes
 down spans of conditions, changes of leaders, and how far a replica had fallen behind when it came
 back. Why not from the metadata alone: between a leader's death and the controller's notice a client
-is served by nobody, and that time counts.
+is not served, and that time counts.
 
 Rule kept: it reads and draws nothing, so that looking changes no run. Not here: what it means
 (`answers.py`, `losses.py`).
@@ -172,7 +172,7 @@ class Probe(Watcher):
         return found
 
     def serving_leader(self, place: Place) -> Replica | None:
-        """The replica that serves a partition now, None when nobody does."""
+        """The replica that serves a partition now, None when none does."""
         leader = self.states[place].leader
         node = self.cluster.nodes.get(leader)
         if node is None or node.state is not State.RUNNING or not node.is_serving:

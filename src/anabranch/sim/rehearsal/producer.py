@@ -3,7 +3,7 @@
 What: `Sender` learns the leaders as any client does, sends batches, and keeps for each record what
 a broker said of it. `Steady` sends one at a time, at an even rate, over all partitions of a topic.
 Why once: what is refused or unanswered is then a plain count of what an application would have had
-to send again, and no retry hides how long nobody could write.
+to send again, and no retry hides how long writes were impossible.
 
 Rule kept: `ok` is a broker's word. Not here: retries, idempotence, batching (`sim/clients`).
 """

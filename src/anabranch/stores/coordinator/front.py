@@ -100,7 +100,7 @@ class Front(Coordinator, ABC):
 
     def __init__(self) -> None:
         self.known = KnownCommits()
-        """What must be in the database when a connection to it is made anew."""
+        """What must be in the database when a new connection to it is made."""
         self._wrong: StorageFault | None = None
 
     async def call(self, lane: Lane, call: Callable[[Tables], ResultT]) -> ResultT:

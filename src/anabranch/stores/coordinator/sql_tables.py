@@ -368,7 +368,7 @@ class SqlTables(Tables, ABC):
             for topic_id, partition, producer_id in idle:
                 key = LogKey(TopicId(topic_id), partition)
                 newest[key] = max(producer_id, newest.get(key, producer_id))
-            self.locked_logs(sorted(newest))  # first, as commits do; one that waits will read anew
+            self.locked_logs(sorted(newest))  # first, as commits do; one that waits reads again
             self.many(
                 f"DELETE FROM producers WHERE {OF_LOG} AND producer_id = ? AND written_ms <= ?",
                 ((*each, until_ms) for each in idle),

@@ -2,7 +2,7 @@
 
 What: a queue of calls, each of which gets a future. Why not an executor: its threads are waited for
 when the program ends, and this one may wait for a lock that a stopped process holds. Rule kept: a
-call that nobody waits for any more, and that has not begun, is never made. Not here: SQL.
+call that was given up before it began is never made. Not here: SQL.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Worker:
             raise
 
     def post(self, call: Callable[[], None]) -> None:
-        """Make a call whose end nobody waits for."""
+        """Make a call without waiting for its end."""
         self._calls.put((call, Future()))
 
     def end(self) -> None:

@@ -59,7 +59,7 @@ INSERT_BATCH = "INSERT INTO anabranch.log VALUES (%s, %s, %s, %s)"
 
 
 class PostgresStore:
-    """A `MetadataStore` in the database at `url`; one connection, made anew when it was lost.
+    """A `MetadataStore` in the database at `url`; one connection, replaced when it is lost.
 
     `more_s` is how much longer than CALL_TIMEOUT_S a call may take.
     """
@@ -111,7 +111,7 @@ class PostgresStore:
 
     async def load_snapshot(self) -> Snapshot | None:
         size_bytes = await self._run(_snapshot_bytes, again=True)
-        if size_bytes <= LEAST_BYTES_A_SECOND:  # nobody waits long for it
+        if size_bytes <= LEAST_BYTES_A_SECOND:  # it does not take long
             return await self._run(_load_snapshot, again=True)
         return await self._run_apart(_load_snapshot, size_bytes, again=True)
 

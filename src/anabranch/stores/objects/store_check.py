@@ -138,7 +138,7 @@ async def _coordinators(store: ObjectStore, cluster_id: str) -> list[str]:
 
 
 async def _claimed(store: ObjectStore, cluster_id: str) -> str | None:
-    """The store's id, None while nobody has claimed it."""
+    """The store's id, None while it is not claimed."""
     try:
         size = await store.size(CLAIM_KEY)
     except ObjectMissing:

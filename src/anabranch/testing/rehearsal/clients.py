@@ -65,7 +65,7 @@ class RehearsalClients:
         return NO_LEADER
 
     def batch(self, place: Place, records: int, acks: int) -> Sent:
-        """A new batch, which nobody has answered."""
+        """A new batch without an answer."""
         values = tuple(f"client/{self._count + index}".encode() for index in range(records))
         self._count += records
         sent = Sent(place, values, acks, 0, told=UNANSWERED)
@@ -92,7 +92,7 @@ class RehearsalClients:
             await connection.close()
 
     async def close(self) -> None:
-        """End the connections that nobody used."""
+        """End the connections that were not used."""
         for connection in [each for ready in self._ready.values() for each in ready]:
             await connection.close()
 

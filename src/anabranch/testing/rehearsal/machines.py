@@ -2,7 +2,7 @@
 
 What: `Machines` does to the processes of a `LocalCluster` what a rehearsal's events do to simulated
 nodes, and knows which of them run. A power loss is SIGKILL of a machine whose links were cut just
-before, and stay so until it is started: nobody is told that it is gone, and no dial is answered.
+before, and stay so until it is started: other nodes do not learn of it, and no dial is answered.
 What differs from a real one: the system keeps what the process had written, synced or not. The
 object store is away when its folder is, and the coordinator when its lock is held.
 
@@ -81,7 +81,7 @@ class Machines:
         """Those that do not serve yet."""
         self.frozen: set[int] = set()
         self.dark: set[int] = set()
-        """Without power: down, and nobody was told."""
+        """Without power: down, with its connections left open."""
         self.folders: dict[int, Path] = {}
         self.away: set[str] = set()
         """`objects`, `coordinator`: what diskless topics lie in and is not there now."""
@@ -187,7 +187,7 @@ class Machines:
         return next(iter(self.folders.values())).parent
 
     def outage(self, name: str) -> None:
-        """Nobody reaches the object store, or the coordinator."""
+        """Make the object store, or the coordinator, unreachable."""
         if name in self.away:
             return
         self.away.add(name)

@@ -36,7 +36,7 @@ from anabranch.core.wire.metadata_records import MetadataRecord, PlanProgressRec
 INTERVAL_MS = 500
 """Between two looks."""
 MOST_BEGUN = 1000
-"""Moves that begin in one look, also of those that need nobody new: one batch stays small."""
+"""Moves that begin in one look, also of those that need no new replica: one batch stays small."""
 PATIENCE_MS = 600_000
 """How long brokers may be down that all remaining moves wait for: longer than a restart."""
 
@@ -72,7 +72,7 @@ class PlanDuty:
             return None
         step = Step(Consequences(state, config, sessions.suspects), plan)
         step.look()
-        if not step.elsewhere:
+        if not step.stopped_by:
             step.begin()
         if not step.is_stuck:
             self._stuck_since_ms = None
@@ -99,9 +99,9 @@ class Step:
         self._candidates: list[int] = []
         self._under_way = 0
         self._copying = 0
-        """Those of them that nobody who is down holds up."""
+        """Those of them that wait for no broker that is down."""
         self._begun = 0
-        self.elsewhere: list[str] = []
+        self.stopped_by: list[str] = []
         """What somebody else did, in sentences."""
         self.down: set[int] = set()
         """Brokers that moves wait for."""
@@ -131,7 +131,7 @@ class Step:
                 self._candidates.append(index)
             else:
                 assert partition is not None
-                self.elsewhere.append(self._who_else(move, partition))
+                self.stopped_by.append(self._who_else(move, partition))
 
     def begin(self) -> None:
         """Begin the next moves."""
@@ -155,9 +155,9 @@ class Step:
         for status, indexes in sorted(self._noted.items()):
             record = PlanProgressRecord(plan_id=plan.plan_id, status=status, moves=indexes)
             self._records.append(record)
-        if self.elsewhere:
-            more = f", and {len(self.elsewhere) - 1} more" if len(self.elsewhere) > 1 else ""
-            self._end(State.STOPPED, f"{self.elsewhere[0]}{more}")
+        if self.stopped_by:
+            more = f", and {len(self.stopped_by) - 1} more" if len(self.stopped_by) > 1 else ""
+            self._end(State.STOPPED, f"{self.stopped_by[0]}{more}")
         elif not self._candidates and not self._under_way:
             whose = "their previous" if plan.backwards else "the planned"
             which = "partitions of topics that still exist" if self._has_gone else "partitions"
@@ -196,7 +196,7 @@ class Step:
                 self._consequences, name, move.partition, plan.aim(move), because=because
             )
         except ClientFault as fault:
-            self.elsewhere.append(f"{name}-{move.partition} cannot move: {fault.message}")
+            self.stopped_by.append(f"{name}-{move.partition} cannot move: {fault.message}")
             return False
         self._records += moved.records
         self._reasons += moved.reasons

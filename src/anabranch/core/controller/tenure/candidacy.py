@@ -128,7 +128,7 @@ class Candidacy:
 
     def watch_process(self, lease: Lease | None) -> None:
         """Have the process watched that holds the lease, unless nobody does or it already is."""
-        self._controller.elsewhere = NO_LEADER if lease is None else BrokerId(lease.holder)
+        self._controller.other_active_id = NO_LEADER if lease is None else BrokerId(lease.holder)
         if lease is not None and lease.holder == NOBODY:
             lease = None
         before = self._watched

@@ -146,7 +146,7 @@ class TransactionCoordinator:
 
         def then(after: Transaction, _now_ms: int) -> None:
             self._decided(shard, transactional_id, after)
-            answer.give(Decision(ErrorCode.NONE, *after.goes_on_as))
+            answer.give(Decision(ErrorCode.NONE, *after.next_producer))
 
         if isinstance(after, Answered):
             stands = after.transaction

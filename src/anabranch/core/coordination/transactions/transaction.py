@@ -85,7 +85,7 @@ class Transaction(NamedTuple):
         return self.state in (PREPARE_COMMIT, COMPLETE_COMMIT)
 
     @property
-    def goes_on_as(self) -> tuple[int, int]:
+    def next_producer(self) -> tuple[int, int]:
         """The producer id and epoch of its producer once every partition has its marker."""
         if self.next_producer_id == NO_PRODUCER_ID:
             return self.producer_id, self.producer_epoch
@@ -207,7 +207,7 @@ def _raised(before: Transaction) -> int:
 
 def completed(before: Transaction, now_ms: int) -> Transaction:
     """Every partition has its marker."""
-    producer_id, producer_epoch = before.goes_on_as
+    producer_id, producer_epoch = before.next_producer
     return before.become(
         COMPLETE_COMMIT if before.commits else COMPLETE_ABORT,
         producer_id=producer_id,
