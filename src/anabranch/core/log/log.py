@@ -37,9 +37,9 @@ from anabranch.core.log.reader import read_batches
 from anabranch.core.log.segment import IndexCache, Segment
 from anabranch.core.log.state import (
     NOT_NOTED,
+    BeforeTruncation,
     LogState,
     Recovery,
-    BeforeTruncation,
     keep_checkpoints,
 )
 from anabranch.core.log.sync_round import close_cleanly

@@ -58,6 +58,7 @@ class LogState:
     __slots__ = (
         "aborted",
         "active",
+        "before_truncation",
         "compacted_to",
         "config",
         "cuts",
@@ -87,7 +88,6 @@ class LogState:
         "room",
         "segments",
         "segments_syncing",
-        "before_truncation",
         "size_bytes",
         "start_offset",
         "sync_ceiling",
