@@ -22,7 +22,7 @@ from servers import Server
 from trio import NUMBERS, Trio
 from workloads import CLIENT, WAIT_SECONDS, Sample
 
-from anabranch.core.groups.offsets_topic import java_hash
+from anabranch.core.coordination.groups.offsets_topic import java_hash
 from anabranch.core.wire.messages.find_coordinator import FindCoordinatorRequest
 from anabranch.core.wire.messages.init_producer_id import InitProducerIdRequest
 

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 
 from anabranch.client import partition_producers, transactions
 from anabranch.client.cluster import Cluster
+from anabranch.core.coordination.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.core.errors import ApiError
-from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC
 from chaos.transfers import TIMEOUT_MS
 
 WAIT_SECONDS = TIMEOUT_MS / 1000 + 60

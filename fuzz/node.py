@@ -24,8 +24,8 @@ from anabranch.core.controller.brokers.hints import Hints
 from anabranch.core.controller.brokers.sessions import Sessions
 from anabranch.core.controller.controller import METADATA_KEY, Controller
 from anabranch.core.controller.duties import Duties
-from anabranch.core.groups import offsets
-from anabranch.core.groups.coordinator import GroupCoordinator
+from anabranch.core.coordination.groups import offsets
+from anabranch.core.coordination.groups.coordinator import GroupCoordinator
 from anabranch.core.log.logs import LogFolder
 from anabranch.core.log.memory_files import MemoryFiles
 from anabranch.core.metadata.batches import encode_batch

@@ -14,8 +14,11 @@ from random import Random
 from typing import Any
 
 from anabranch.core.access.principal_bytes import read_principal
+from anabranch.core.coordination.groups.classic.subscription import (
+    assigned_partitions,
+    subscribed_topics,
+)
 from anabranch.core.errors import ProtocolError
-from anabranch.core.groups.subscription import assigned_partitions, subscribed_topics
 from anabranch.core.log import checkpoints
 from anabranch.core.log.indexes import InvalidIndex, OffsetIndex, TimeIndex, decode_aborted
 from anabranch.core.log.producer_snapshot import decode_snapshot, encode_snapshot

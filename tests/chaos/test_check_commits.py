@@ -7,8 +7,8 @@ import json
 import pytest
 from tests.chaos.test_replicas import Disks
 
-from anabranch.core.groups.committed_offset import CommittedOffset
-from anabranch.core.groups.offset_records import offset_record
+from anabranch.core.coordination.groups.committed_offset import CommittedOffset
+from anabranch.core.coordination.groups.offset_records import offset_record
 from anabranch.core.log import checkpoints
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.records import build_batch

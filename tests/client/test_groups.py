@@ -10,8 +10,8 @@ from anabranch.client import every_broker
 from anabranch.client.cluster import BrokerAddress, Cluster
 from anabranch.client.connection import ConnectionLost
 from anabranch.client.groups import list_groups
+from anabranch.core.coordination.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.core.errors import ApiError, ErrorCode
-from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.core.wire.messages.list_groups import ListedGroup, ListGroupsResponse
 from anabranch.core.wire.messages.metadata import (
     MetadataResponsePartition,

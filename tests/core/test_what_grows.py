@@ -13,15 +13,15 @@ from tests.core.census import census, grown
 from tests.core.controller.admin_requests import delete_names
 from tests.core.controller.test_missing import create
 from tests.core.controller.world import World
-from tests.core.groups.group_world import GroupWorld
+from tests.core.coordination.groups.group_world import GroupWorld
 
 from anabranch.core.api.metadata_view import CACHED_TOPICS
 from anabranch.core.controller.history import MOST
 from anabranch.core.controller.partitions.observer_placement import INTERVAL_MS
+from anabranch.core.coordination.groups.offset_records import offset_key
+from anabranch.core.coordination.groups.offsets import MINUTE_MS, expire
 from anabranch.core.coordination.internal_topics import java_hash
 from anabranch.core.errors import ErrorCode
-from anabranch.core.groups.offset_records import offset_key
-from anabranch.core.groups.offsets import MINUTE_MS, expire
 from anabranch.core.log.log import Log
 from anabranch.core.log.logs import MOST_RETURNING
 from anabranch.core.log.memory_files import MemoryFiles

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from tests.mutants.mutant import NO_SCHEDULE, Mutant
 
-ANY_ORDER = "tests/core/groups/test_offsets_any_order.py::test_what_once_went_wrong"
+ANY_ORDER = "tests/core/coordination/groups/test_offsets_any_order.py::test_what_once_went_wrong"
 ANY_SHARD = "anabranch.core.coordination.shard"
-MEMBERS = "anabranch.core.groups.members"
-OFFSETS = "anabranch.core.groups.offsets"
+MEMBERS = "anabranch.core.coordination.groups.classic.members"
+OFFSETS = "anabranch.core.coordination.groups.offsets"
 OFFSET_FETCH = "anabranch.core.api.p09_offset_fetch"
-SHARD = "anabranch.core.groups.shard"
-THREE = "tests/core/groups/test_three_coordinators.py"
+SHARD = "anabranch.core.coordination.groups.shard"
+THREE = "tests/core/coordination/groups/test_three_coordinators.py"
 TRANSACTION_TESTS = "tests/core/coordination/transactions"
-UNDECIDED = "anabranch.core.groups.undecided"
+UNDECIDED = "anabranch.core.coordination.groups.undecided"
 
 MUTANTS = (
     Mutant(
@@ -22,17 +22,17 @@ MUTANTS = (
         old="if self._heap[0][1] > last:",
         new="if False:",
         seed=NO_SCHEDULE,
-        caught_by="tests/core/groups/test_states_and_timers.py"
+        caught_by="tests/core/coordination/groups/test_states_and_timers.py"
         "::test_what_a_timer_plans_for_now_rings_in_the_next_turn",
     ),
     Mutant(
         name="silent-static-members-are-looked-for-all-the-time",
         rule="a group of silent static members waits half a second before it looks again",
-        module="anabranch.core.groups.rebalance",
+        module="anabranch.core.coordination.groups.classic.rebalance",
         old="max(group.rebalance_timeout_ms, SHORTEST_WAIT_MS)",
         new="group.rebalance_timeout_ms",
         seed=NO_SCHEDULE,
-        caught_by="tests/core/groups/test_membership.py"
+        caught_by="tests/core/coordination/groups/test_membership.py"
         "::test_silent_static_members_that_ask_for_no_time_do_not_keep_the_coordinator_busy",
     ),
     Mutant(
@@ -83,7 +83,7 @@ MUTANTS = (
     Mutant(
         name="retention-forgotten-with-the-coordinator",
         rule="the record of an offset contains its expiry time",
-        module="anabranch.core.groups.offset_records",
+        module="anabranch.core.coordination.groups.offset_records",
         old="        value.kept_until, value.topic_id = committed.expire_timestamp_ms, committed",
         new="        value.topic_id = committed",
         seed=208,
@@ -96,7 +96,7 @@ MUTANTS = (
         old="            if committed and offset is not None and written > stands:",
         new="            if offset is not None and written > stands:",
         seed=NO_SCHEDULE,
-        caught_by="tests/core/groups/test_transactions.py"
+        caught_by="tests/core/coordination/groups/test_transactions.py"
         "::test_a_group_of_an_aborted_transaction_is_forgotten",
     ),
     Mutant(
@@ -106,7 +106,7 @@ MUTANTS = (
         old="self._is_whole and bool(self.shard.is_current)",
         new="bool(self.shard.is_current)",
         seed=NO_SCHEDULE,
-        caught_by="tests/core/groups/test_shard.py"
+        caught_by="tests/core/coordination/groups/test_shard.py"
         "::test_groups_that_are_read_at_once_in_part_are_not_served",
     ),
     Mutant(
@@ -130,7 +130,7 @@ MUTANTS = (
     Mutant(
         name="topic-by-name-when-read",
         rule="an offset that is read from the log belongs to the topic id in its record",
-        module="anabranch.core.groups.loader",
+        module="anabranch.core.coordination.groups.loader",
         old="        if committed.topic_id != ZERO_TOPIC_ID:\n            return committed\n",
         new="",
         seed=NO_SCHEDULE,
@@ -202,7 +202,7 @@ MUTANTS = (
         old="group.shard.write([nothing_said(group.group_id, now_ms)], now_ms, tell)",
         new="tell(now_ms)",
         seed=NO_SCHEDULE,
-        caught_by="tests/core/groups/test_shard.py"
+        caught_by="tests/core/coordination/groups/test_shard.py"
         "::test_a_generation_that_was_read_above_the_high_watermark_is_told_once_it_is_committed",
     ),
     Mutant(
@@ -221,7 +221,7 @@ MUTANTS = (
         old="if replica.is_alone and self.is_settled:",
         new="if replica.is_alone:",
         seed=NO_SCHEDULE,
-        caught_by="tests/core/groups/test_offsets.py"
+        caught_by="tests/core/coordination/groups/test_offsets.py"
         "::test_alone_in_sync_a_new_coordinator_waits_until_what_it_read_is_flushed",
     ),
     Mutant(
@@ -243,13 +243,13 @@ MUTANTS = (
         old="if not replica.enough_in_sync:",
         new="if False:",
         seed=NO_SCHEDULE,
-        caught_by="tests/core/groups/test_proofs.py"
+        caught_by="tests/core/coordination/groups/test_proofs.py"
         "::test_nobody_waits_for_a_proof_once_too_few_are_in_sync",
     ),
     Mutant(
         name="offsets-forgotten-with-a-marker-that-is-refused",
         rule="a transaction's offsets wait until the log has accepted its marker",
-        module="anabranch.core.groups.offsets",
+        module="anabranch.core.coordination.groups.offsets",
         old="        shard.undecided.restore(producer_id, decided)\n",
         new="",
         seed=NO_SCHEDULE,
@@ -259,47 +259,47 @@ MUTANTS = (
     Mutant(
         name="offsets-before-the-marker",
         rule="offsets of a transaction count once its marker is committed",
-        module="anabranch.core.groups.offsets",
+        module="anabranch.core.coordination.groups.offsets",
         old="        shard.write_batch(marker, now_ms, effect)",
         new="        shard.write_batch(marker, now_ms, lambda _: None)\n        effect(now_ms)",
         seed=NO_SCHEDULE,
-        caught_by="tests/core/groups/test_transactions.py::test_nothing_is_visible_before_the_marker_is_committed",
+        caught_by="tests/core/coordination/groups/test_transactions.py::test_nothing_is_visible_before_the_marker_is_committed",
     ),
     Mutant(
         name="undecided-offsets-stay-behind",
         rule="a new coordinator of a group knows the offsets of open transactions",
-        module="anabranch.core.groups.coordinator",
+        module="anabranch.core.coordination.groups.coordinator",
         old="        shard.undecided = loader.undecided\n",
         new="",
         seed=NO_SCHEDULE,
-        caught_by="tests/core/groups/test_transactions.py::test_offsets_count_when_the_transaction_is_committed",
+        caught_by="tests/core/coordination/groups/test_transactions.py::test_offsets_count_when_the_transaction_is_committed",
     ),
     Mutant(
         name="undecided-offset-replaces-a-later-one",
         rule="an offset committed after one of an open transaction is kept",
-        module="anabranch.core.groups.undecided",
+        module="anabranch.core.coordination.groups.undecided",
         old="of_producer[group_id, place] = self._written, None",
         new="pass",
         seed=NO_SCHEDULE,
-        caught_by="tests/core/groups/test_transactions.py::test_what_comes_after_an_undecided_offset_stands",
+        caught_by="tests/core/coordination/groups/test_transactions.py::test_what_comes_after_an_undecided_offset_stands",
     ),
     Mutant(
         name="offset-that-is-decided-later-stands",
         rule="of the offsets of two transactions, the one written later counts",
-        module="anabranch.core.groups.undecided",
+        module="anabranch.core.coordination.groups.undecided",
         old="            if committed and offset is not None and written > stands:",
         new="            if committed and offset is not None:",
         seed=NO_SCHEDULE,
-        caught_by="tests/core/groups/test_transactions.py::test_any_order_is_as_the_log_says[8]",
+        caught_by="tests/core/coordination/groups/test_transactions.py::test_any_order_is_as_the_log_says[8]",
     ),
     Mutant(
         name="zombie-member-commits",
         rule="a transaction commits offsets only for a member in its generation",
-        module="anabranch.core.groups.offsets",
+        module="anabranch.core.coordination.groups.offsets",
         old="if generation_id < 0 and (group.state is EMPTY or not is_named):",
         new="if group.state is EMPTY or generation_id < group.generation_id:",
         seed=NO_SCHEDULE,
-        caught_by="tests/core/groups/test_transactions.py::test_only_the_member_of_this_generation_may_commit",
+        caught_by="tests/core/coordination/groups/test_transactions.py::test_only_the_member_of_this_generation_may_commit",
     ),
     Mutant(
         name="group-error-in-no-partition",
@@ -308,7 +308,7 @@ MUTANTS = (
         old="            for topic in body.topics or ()\n        ],\n    )\n",
         new="            for topic in ()\n        ],\n    )\n",
         seed=NO_SCHEDULE,
-        caught_by="tests/core/groups/test_offsets.py"
+        caught_by="tests/core/coordination/groups/test_offsets.py"
         "::test_a_reader_is_told_wherever_it_looks_that_its_offsets_are_not_known",
     ),
     Mutant(
@@ -323,7 +323,7 @@ MUTANTS = (
         "                some = [each._replace(offset=at) for at, each in enumerate(some)]\n"
         "                self.write_batch(build_batch(some, **how), now_ms, then)\n",
         seed=NO_SCHEDULE,
-        caught_by="tests/core/groups/test_whole_writes.py"
+        caught_by="tests/core/coordination/groups/test_whole_writes.py"
         "::test_a_request_is_written_whole_or_not_at_all",
     ),
     Mutant(
@@ -333,7 +333,7 @@ MUTANTS = (
         old="if size_bytes > MOST_WRITE_BYTES:",
         new="if False:",
         seed=NO_SCHEDULE,
-        caught_by="tests/core/groups/test_whole_writes.py"
+        caught_by="tests/core/coordination/groups/test_whole_writes.py"
         "::test_what_is_compressed_can_be_read_back_or_is_refused",
     ),
 )

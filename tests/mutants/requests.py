@@ -101,7 +101,7 @@ MUTANTS = (
         old="if answer.base_offset == UNKNOWN_OFFSET:",
         new="if False:",
         seed=NO_SCHEDULE,
-        caught_by="tests/core/test_partition.py"
+        caught_by="tests/core/partition/test_protocol.py"
         "::test_a_produce_request_waits_for_offsets_that_come_late",
     ),
     Mutant(

@@ -424,7 +424,7 @@ MUTANTS = (
         old="        if self._is_catching_up:\n",
         new="        if False:\n",
         seed=NO_SCHEDULE,
-        caught_by="tests/core/groups/test_shard.py"
+        caught_by="tests/core/coordination/groups/test_shard.py"
         "::test_what_is_committed_together_is_done_one_after_the_other",
     ),
 )

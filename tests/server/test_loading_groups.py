@@ -1,15 +1,17 @@
-"""Groups whose partition could not be read to its end take no part: what was read is not all."""
+"""What coordinators do in slices: other steps run between them, and what ends in part is not served."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 
 from server_kit import SECONDS
-from tests.core.groups.group_world import GroupWorld
+from tests.core.coordination.groups.group_world import GroupWorld
 
+from anabranch.core.coordination.groups.loader import Loader
 from anabranch.core.errors import ErrorCode, StorageFault
-from anabranch.core.groups.loader import Loader
-from anabranch.server.groups import GroupShell
+from anabranch.core.types import TopicPartition
+from anabranch.server.groups import SLICE_S, GroupShell
 
 
 async def test_groups_that_were_read_in_part_are_not_served(monkeypatch):
@@ -32,3 +34,51 @@ async def test_groups_that_were_read_in_part_are_not_served(monkeypatch):
     assert [replica for replica, _ in world.broker.faults] == [shard.replica]
     assert not shard.is_loaded and world.group() is None
     assert world.commit_codes({0: 8}) == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+
+
+class Assignment:
+    """Work of another kind, as one that computes an assignment for many members."""
+
+    skipped_records, place = 0, TopicPartition("__consumer_offsets", 0)
+
+    def __init__(self, world, slices):
+        self.world, self.left, self.done, self.between = world, slices, [], []
+
+    def sliced(self):
+        return self
+
+    def steps(self, _now_ms):
+        while self.left:
+            self.left -= 1
+            self.done.append(len(self.between))
+            until = time.perf_counter() + SLICE_S
+            while time.perf_counter() < until:
+                pass
+            yield None
+
+    def end(self, _now_ms):
+        self.world.broker.mailbox.to_load.remove(self)
+        return not self.left
+
+
+async def test_an_assignment_is_computed_in_slices_with_other_work_between():
+    world = GroupWorld(offsets_partitions=1)
+    assignment = Assignment(world, 4)
+    world.broker.mailbox.to_load.append(assignment)
+    settled = asyncio.Event()
+    shell = GroupShell(world.broker, lambda: None, settled.set)
+    shell.load()
+    async with asyncio.timeout(SECONDS):
+        while not settled.is_set():
+            assignment.between.append(len(assignment.done))
+            await asyncio.sleep(0)
+    assert len(assignment.done) == 4 and not world.broker.mailbox.to_load
+    assert assignment.done == sorted(set(assignment.done)), "something else ran between two slices"
+
+
+def test_work_that_waits_is_done_in_order_and_at_once_where_no_disk_is_waited_for():
+    world = GroupWorld(offsets_partitions=1)
+    works = [Assignment(world, 2), Assignment(world, 1)]
+    world.broker.mailbox.to_load += works
+    world.groups.load(world.node.now_ms)
+    assert [each.left for each in works] == [0, 0] and not world.broker.mailbox.to_load

@@ -86,7 +86,7 @@ def describe(
 ) -> None:
     """Show a group's committed offset, lag and member for each partition."""
     from anabranch.client import groups
-    from anabranch.core.groups.subscription import assigned_partitions
+    from anabranch.core.coordination.groups.classic.subscription import assigned_partitions
 
     async def work(cluster: Cluster) -> Any:
         return await groups.progress(cluster, group)

@@ -14,9 +14,9 @@ from anabranch.client.cluster import Cluster, check, no_leader
 from anabranch.client.connection import ConnectionLost
 from anabranch.client.every_broker import Fault, ask_every_broker, coordinating, still_loading
 from anabranch.client.fetch import list_offsets
+from anabranch.core.coordination.groups.classic.subscription import assigned_partitions
+from anabranch.core.coordination.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.core.errors import ApiError, ErrorCode
-from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC
-from anabranch.core.groups.subscription import assigned_partitions
 from anabranch.core.types import LATEST
 from anabranch.core.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from anabranch.core.wire.messages.describe_groups import (

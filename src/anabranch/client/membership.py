@@ -4,7 +4,8 @@ What: the classic protocol with the assignor `range`, so that members of other c
 group; the member that leads hands out every topic that anybody in the group subscribed to. Rules
 kept: `stay` says when the assignment is void, and then nothing of it may be committed; a member
 that the group does not know any more begins anew. Source: KIP-62, KIP-394, Kafka's RangeAssignor
-and ConsumerProtocol (`core/groups/subscription.py` has the layout). Not here: reading records.
+and ConsumerProtocol (`core/coordination/groups/classic/subscription.py` has the layout). Not here:
+reading records.
 """
 
 from __future__ import annotations
@@ -15,8 +16,11 @@ from struct import pack
 
 from anabranch.client.cluster import Cluster, check
 from anabranch.client.groups import CONSUMER, coordinated
+from anabranch.core.coordination.groups.classic.subscription import (
+    assigned_partitions,
+    subscribed_topics,
+)
 from anabranch.core.errors import ErrorCode
-from anabranch.core.groups.subscription import assigned_partitions, subscribed_topics
 from anabranch.core.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from anabranch.core.wire.messages.join_group import (
     JoinGroupRequest,

@@ -95,7 +95,8 @@ class Mailbox:
         self.unsynced: set[TopicPartition] = set()
         """Partitions whose logs are due for a sync round (flush.messages, a rolled segment)."""
         self.to_load: list[Any] = []
-        """Shards of groups whose log waits to be read. Reading may outlast the step."""
+        """Work of coordinators that may outlast the step (`core.coordination.sliced`): shards whose
+        log waits to be read."""
         self.wishes: list[Wish] = []
         """Requests to the active controller that no client waits for (topic auto-creation)."""
         self.woken_by: Callable[[Sequence[Hashable]], Iterable[Hashable]] = _themselves
@@ -152,7 +153,7 @@ class Performer(ABC):
         raise Bug("a step left logs to sync where there are none")
 
     def load_groups(self) -> None:
-        """See that shards of groups are read, now or after the step."""
+        """See that what is in `to_load` is done, now or after the step."""
 
     def perform(self) -> None:
         """Do the effects of the machines (`take_effects`), in order."""

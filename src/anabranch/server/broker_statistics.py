@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from anabranch.core.api.context import Broker
     from anabranch.core.api.metadata_view import Zones
+    from anabranch.core.coordination.groups.lags import GroupLags
     from anabranch.core.diskless.lags import Lag
-    from anabranch.core.groups.lags import GroupLags
     from anabranch.core.metadata.image import MetadataImage
     from anabranch.core.replication.replica import Replica
 

@@ -1,4 +1,4 @@
-"""The shell around `core.groups.lags`: rounds when metrics are asked for, and who is asked.
+"""The shell around `groups.lags` of core: rounds when metrics are asked for, and who is asked.
 
 What: `refreshed` makes a round if the newest one is older than ROUND_SECONDS, and waits a moment
 for it; `newest` is what the last one found. Rules kept: nobody asks, no round; a round takes the
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from anabranch.core.api.context import Broker
-from anabranch.core.groups.lags import GroupLags, LagRound
+from anabranch.core.coordination.groups.lags import GroupLags, LagRound
 from anabranch.core.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from anabranch.server.own_faults import tell_unexpected
 from anabranch.server.peers import PeerConnections, Post

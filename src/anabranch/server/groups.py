@@ -1,8 +1,9 @@
-"""The shell around the group coordinator: its timer, and the reading of its partitions.
+"""The shell around the group coordinator: its timer, and the work that it does in slices.
 
-What: one timer of the loop for all deadlines of groups; loading in slices of a few milliseconds,
-with cold bytes warmed in a thread; the rounds of expiry. Rule kept: the coordinator is told the
-time, and what follows from it is settled like any other step. Not here: what groups decide.
+What: one timer of the loop for all deadlines of groups; slices of a few milliseconds of what takes
+longer than a step may, with cold bytes warmed in a thread; the rounds of expiry. Rule kept: the
+coordinator is told the time, and what follows from it is settled like any other step. Not here:
+what groups decide.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import time
 from collections.abc import Callable
 
 from anabranch.core.api.context import Broker
-from anabranch.core.coordination.shard_load import ShardLoad
+from anabranch.core.coordination.groups import offsets
+from anabranch.core.coordination.sliced import Sliced, begun
 from anabranch.core.errors import StorageFault
-from anabranch.core.groups import offsets
 from anabranch.server.clocks import wall_ms
 from anabranch.server.logs import logger
 from anabranch.server.restarts import restarted
@@ -22,7 +23,7 @@ from anabranch.server.restarts import restarted
 LOG = logger("groups")
 
 SLICE_S = 0.005
-"""What loading may take from the loop before others have their turn."""
+"""What work in slices may take from the loop before others have their turn."""
 
 
 class GroupShell:
@@ -52,7 +53,7 @@ class GroupShell:
                 each.cancel()
 
     def load(self) -> None:
-        """Read what the coordinator has to load, unless that is under way."""
+        """Do what waits to be done in slices, unless that is under way."""
         if self._loading is None or self._loading.done():
             self._loading = asyncio.get_running_loop().create_task(self._load())
 
@@ -75,27 +76,27 @@ class GroupShell:
 
     async def _load(self) -> None:
         while self._broker.mailbox.to_load:
-            load = ShardLoad(self._broker)
+            work = begun(self._broker.mailbox)
             try:
-                await self._read(load)
+                await self._work(work)
             except StorageFault as fault:
                 LOG.error(
                     "a coordinator's partition cannot be loaded",
-                    partition=load.shard.place,
+                    partition=work.place,
                     why=str(fault),
                 )
-                load.failed(fault)
+                work.failed(fault)
             self._step()
-            if load.end(wall_ms()) and load.loader.unknown_keys:
+            if work.end(wall_ms()) and work.skipped_records:
                 LOG.warning(
                     "records that this version does not know were skipped",
-                    partition=load.shard.place, records=load.loader.unknown_keys,
+                    partition=work.place, records=work.skipped_records,
                 )  # fmt: skip
             self._settle()
 
-    async def _read(self, load: ShardLoad) -> None:
+    async def _work(self, work: Sliced) -> None:
         until = time.perf_counter() + SLICE_S
-        for cold in load.steps(wall_ms()):
+        for cold in work.steps(wall_ms()):
             if cold is not None:
                 await asyncio.to_thread(cold.warm)
             elif time.perf_counter() >= until:

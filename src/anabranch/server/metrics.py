@@ -21,15 +21,15 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from anabranch.core.controller.diskless.figures import Figures, figures
-from anabranch.core.groups.states import GroupState
+from anabranch.core.coordination.groups.classic.states import GroupState
 from anabranch.core.metric import COUNTER, SUMMARY, Exported
 from anabranch.server.clocks import steady_ms
 from anabranch.server.exported import METRICS
 
 if TYPE_CHECKING:
     from anabranch.core.api.metadata_view import Zones
+    from anabranch.core.coordination.groups.lags import GroupLags
     from anabranch.core.diskless.lags import Lag
-    from anabranch.core.groups.lags import GroupLags
     from anabranch.core.replication.replica import Replica
     from anabranch.server.broker_statistics import BrokerStatistics
     from anabranch.server.dispatch import Dispatcher

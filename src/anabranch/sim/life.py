@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC
+from anabranch.core.coordination.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.messages.fetch import FetchRequest
 from anabranch.core.wire.messages.produce import ProduceRequest

@@ -23,8 +23,8 @@ from anabranch.core.api.fetch_sessions import FetchSessions
 from anabranch.core.api.purgatory import Purgatory
 from anabranch.core.api.registry import handlers
 from anabranch.core.controller.controller import Controller
+from anabranch.core.coordination.groups import offsets
 from anabranch.core.errors import ErrorCode, error_code_of
-from anabranch.core.groups import offsets
 from anabranch.core.log.incarnations import previous_broker_epoch
 from anabranch.core.metadata.features import SUPPORTED_FEATURES
 from anabranch.core.metadata.image import MetadataDelta, MetadataImage

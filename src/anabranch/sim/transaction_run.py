@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC
+from anabranch.core.coordination.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.core.types import TopicPartition
 from anabranch.sim.checks.stable_offsets import StableOffsets
 from anabranch.sim.checks.transactions import TransactionChecks

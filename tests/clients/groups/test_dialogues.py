@@ -1,6 +1,6 @@
 """R15: the coordinator answers each request of the dialogues as Apache Kafka 4.1 answers it.
 
-The same dialogues are held in memory in tests/core/groups; here they go over the wire. With
+The same dialogues are held in memory in tests/core/coordination/groups; here they go over the wire. With
 ANABRANCH_TEST_PEER=kafka they are held with Kafka; ANABRANCH_TEST_RECORD=1 beside it writes the
 answers down.
 """
@@ -18,8 +18,8 @@ from confluent_kafka.admin import NewTopic
 from tests.clients.adapters import SECONDS
 from tests.clients.groups.conftest import GroupNode
 from tests.clients.members import until
-from tests.core.groups.dialogues import DIALOGUES, PARTITIONS, SETTINGS, TOPIC, Talk
-from tests.core.groups.test_kafka_answers import RECORDED, RECORDED_AT
+from tests.core.coordination.groups.dialogues import DIALOGUES, PARTITIONS, SETTINGS, TOPIC, Talk
+from tests.core.coordination.groups.test_kafka_answers import RECORDED, RECORDED_AT
 
 from anabranch.client.connection import Connection
 from anabranch.core.wire.messages.describe_groups import DescribeGroupsRequest

@@ -10,8 +10,8 @@ from tests.core.controller.test_reassignment import alter, move
 from tests.core.controller.world import World
 
 from anabranch.core.controller.brokers.cordons import cordoned
+from anabranch.core.coordination.groups.offsets_topic import offsets_topic
 from anabranch.core.errors import ErrorCode
-from anabranch.core.groups.offsets_topic import offsets_topic
 from anabranch.core.metadata.image import RESOURCE_BROKER
 from anabranch.core.wire.messages.create_topics import (
     CreatableReplicaAssignment,

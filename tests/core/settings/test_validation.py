@@ -5,9 +5,9 @@ from __future__ import annotations
 import kafka_facts
 import pytest
 
+from anabranch.core.coordination.groups.offsets_topic import offsets_topic
 from anabranch.core.coordination.transactions.topic import transaction_topic
 from anabranch.core.errors import ApiError, ErrorCode
-from anabranch.core.groups.offsets_topic import offsets_topic
 from anabranch.core.metadata.image import MetadataImage
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.settings.catalogue import BROKER_SETTINGS

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from anabranch.core.groups.committed_offset import CommittedOffset
-from anabranch.core.groups.group_records import group_deleted
-from anabranch.core.groups.offset_records import offset_record
+from anabranch.core.coordination.groups.classic.group_records import group_deleted
+from anabranch.core.coordination.groups.committed_offset import CommittedOffset
+from anabranch.core.coordination.groups.offset_records import offset_record
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.records import build_batch
 from anabranch.sim.checks.commits import Committed, commits_in

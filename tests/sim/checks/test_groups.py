@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC
+from anabranch.core.coordination.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.core.types import TopicPartition
 from anabranch.sim.checks.commits import Committed
 from anabranch.sim.checks.entries import Entry

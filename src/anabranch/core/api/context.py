@@ -18,12 +18,11 @@ from anabranch.core.api.log_levels import LogLevels, NoLogs
 from anabranch.core.api.metadata_view import MetadataCache
 from anabranch.core.api.suspects import Suspects
 from anabranch.core.broker.peers import Peers
+from anabranch.core.coordination.groups.coordinator import GroupCoordinator
 from anabranch.core.coordination.transactions.coordinator import TransactionCoordinator
 from anabranch.core.coordination.transactions.refusals import Refusals
 from anabranch.core.coordination.transactions.verification import Verifier
 from anabranch.core.diskless.broker import Diskless
-from anabranch.core.groups.coordinator import GroupCoordinator
-from anabranch.core.groups.offsets import topics_deleted
 from anabranch.core.log.files import Bringer
 from anabranch.core.log.held_up import HeldUp
 from anabranch.core.metadata.image import CLUSTER_DEFAULT, RESOURCE_BROKER
@@ -166,12 +165,10 @@ class Broker:
         `published` what changed since this broker acted on an image, None for everything."""
         self.diskless.follow(self.image, published)
         self.changed.add(METADATA)
-        if delta.deleted_topics:
-            deleted = {topic.name for topic in delta.deleted_topics}
-            topics_deleted(self.groups, deleted, now_ms)
-            for name in deleted:
-                if self.image.topic(name) is None:
-                    self._count_no_more(name)
+        self.groups.take_delta(delta, now_ms)
+        for topic in delta.deleted_topics:
+            if self.image.topic(topic.name) is None:
+                self._count_no_more(topic.name)
         self.follow_leadership(now_ms)
 
     def _count_no_more(self, topic: str) -> None:

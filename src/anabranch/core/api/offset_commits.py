@@ -7,10 +7,10 @@ from typing import Any, TypeAlias
 
 from anabranch.core.access.authorize import Operation, topic_allowed
 from anabranch.core.api.context import Broker
+from anabranch.core.coordination.groups.committed_offset import CommittedOffset
+from anabranch.core.coordination.groups.in_flight import Place
+from anabranch.core.coordination.groups.offsets import current_topic_id
 from anabranch.core.errors import ErrorCode
-from anabranch.core.groups.committed_offset import CommittedOffset
-from anabranch.core.groups.in_flight import Place
-from anabranch.core.groups.offsets import current_topic_id
 from anabranch.core.request import Request
 
 Commits: TypeAlias = list[tuple[Place, CommittedOffset]]

@@ -33,10 +33,10 @@ from anabranch.core.api.groups import wish_topic
 from anabranch.core.api.handler import Handler
 from anabranch.core.api.metadata_view import listed_brokers, some_alive_broker
 from anabranch.core.broker.gate import Need
+from anabranch.core.coordination.groups.offsets_topic import OFFSETS_TOPIC, offsets_topic
 from anabranch.core.coordination.transactions.topic import TRANSACTION_TOPIC, transaction_topic
 from anabranch.core.diskless.topics import is_diskless
 from anabranch.core.errors import ErrorCode
-from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC, offsets_topic
 from anabranch.core.metadata.image import TopicImage
 from anabranch.core.metadata.topic_names import is_internal, is_legal
 from anabranch.core.outcome import Wait

@@ -25,10 +25,10 @@ from anabranch.core.api.context import Broker
 from anabranch.core.api.groups import group_allowed, when_committed
 from anabranch.core.api.handler import Handler
 from anabranch.core.broker.gate import Need
+from anabranch.core.coordination.groups.committed_offset import CommittedOffset
+from anabranch.core.coordination.groups.in_flight import Place
+from anabranch.core.coordination.groups.offsets import current_topic_id, is_of
 from anabranch.core.errors import ApiError, ErrorCode
-from anabranch.core.groups.committed_offset import CommittedOffset
-from anabranch.core.groups.in_flight import Place
-from anabranch.core.groups.offsets import current_topic_id, is_of
 from anabranch.core.outcome import Outcome, when_all
 from anabranch.core.request import Request
 from anabranch.core.types import TopicId

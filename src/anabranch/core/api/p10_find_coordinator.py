@@ -22,9 +22,9 @@ from anabranch.core.api.groups import group_allowed, when_created
 from anabranch.core.api.handler import Handler
 from anabranch.core.api.transactions import transactional_id_allowed
 from anabranch.core.broker.gate import Need
+from anabranch.core.coordination.groups import offsets_topic as groups
 from anabranch.core.coordination.transactions import topic as transactions
 from anabranch.core.errors import ErrorCode
-from anabranch.core.groups import offsets_topic as groups
 from anabranch.core.outcome import Outcome
 from anabranch.core.request import Request
 from anabranch.core.types import TopicPartition

@@ -21,10 +21,10 @@ from anabranch.core.api.groups import group_allowed, wait_committed
 from anabranch.core.api.handler import Handler
 from anabranch.core.broker.gate import Need
 from anabranch.core.coordination.answers import LONGEST_WAIT_MS
+from anabranch.core.coordination.groups.classic import members
+from anabranch.core.coordination.groups.classic.members import Join
+from anabranch.core.coordination.groups.classic.rebalance import join_refused
 from anabranch.core.errors import ApiError, ErrorCode
-from anabranch.core.groups import members
-from anabranch.core.groups.members import Join
-from anabranch.core.groups.rebalance import join_refused
 from anabranch.core.outcome import Outcome, then
 from anabranch.core.request import Request
 from anabranch.core.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse

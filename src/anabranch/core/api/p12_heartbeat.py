@@ -13,8 +13,8 @@ from anabranch.core.api.context import Broker
 from anabranch.core.api.groups import group_allowed
 from anabranch.core.api.handler import Handler
 from anabranch.core.broker.gate import Need
+from anabranch.core.coordination.groups.classic import members
 from anabranch.core.errors import ApiError, ErrorCode
-from anabranch.core.groups import members
 from anabranch.core.request import Request
 from anabranch.core.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 

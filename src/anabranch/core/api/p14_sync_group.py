@@ -17,9 +17,9 @@ from anabranch.core.api.groups import group_allowed, wait_committed
 from anabranch.core.api.handler import Handler
 from anabranch.core.broker.gate import Need
 from anabranch.core.coordination.answers import LONGEST_WAIT_MS
+from anabranch.core.coordination.groups.classic import members
+from anabranch.core.coordination.groups.classic.members import Sync
 from anabranch.core.errors import ApiError, ErrorCode
-from anabranch.core.groups import members
-from anabranch.core.groups.members import Sync
 from anabranch.core.outcome import Outcome, Wait
 from anabranch.core.request import Request
 from anabranch.core.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse

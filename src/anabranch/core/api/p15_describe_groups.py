@@ -19,9 +19,9 @@ from anabranch.core.api.context import Broker
 from anabranch.core.api.groups import group_allowed
 from anabranch.core.api.handler import Handler
 from anabranch.core.broker.gate import Need
+from anabranch.core.coordination.groups.classic.group import Group, Member
+from anabranch.core.coordination.groups.classic.states import DEAD, STABLE
 from anabranch.core.errors import ApiError, ErrorCode
-from anabranch.core.groups.group import Group, Member
-from anabranch.core.groups.states import DEAD, STABLE
 from anabranch.core.request import Request
 from anabranch.core.wire.messages.describe_groups import (
     DescribedGroup,

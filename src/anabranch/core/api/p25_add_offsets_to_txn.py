@@ -25,10 +25,14 @@ from anabranch.core.api.transactions import (
     when_free,
 )
 from anabranch.core.broker.gate import Need
+from anabranch.core.coordination.groups.offsets_topic import (
+    OFFSETS_TOPIC,
+    offsets_topic,
+    partition_of,
+)
 from anabranch.core.coordination.transactions.coordinator import Decision
 from anabranch.core.coordination.transactions.rules import Producer
 from anabranch.core.errors import ErrorCode
-from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC, offsets_topic, partition_of
 from anabranch.core.outcome import Outcome, Wait
 from anabranch.core.request import Request
 from anabranch.core.types import TopicPartition

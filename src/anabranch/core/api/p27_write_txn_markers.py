@@ -19,9 +19,9 @@ from anabranch.core.api.acks import Awaited
 from anabranch.core.api.context import Broker
 from anabranch.core.api.handler import Handler, always
 from anabranch.core.broker.gate import Need
+from anabranch.core.coordination.groups import offsets
+from anabranch.core.coordination.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
-from anabranch.core.groups import offsets
-from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.core.outcome import Outcome, Wait
 from anabranch.core.partition.protocol import ACKS_ALL, Partition, Ticket
 from anabranch.core.request import Request

@@ -19,9 +19,9 @@ from anabranch.core.api.handler import Handler
 from anabranch.core.api.offset_commits import NONE, Commits, fail, refused, sorted_out
 from anabranch.core.api.transactions import note_refusal
 from anabranch.core.broker.gate import Need
+from anabranch.core.coordination.groups import offsets
 from anabranch.core.coordination.transactions.verification import VERIFY_MS, Speaks, Verification
 from anabranch.core.errors import ApiError, ErrorCode
-from anabranch.core.groups import offsets
 from anabranch.core.outcome import Outcome, Wait
 from anabranch.core.request import Request
 from anabranch.core.wire.messages.txn_offset_commit import (

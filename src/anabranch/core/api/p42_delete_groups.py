@@ -16,8 +16,8 @@ from anabranch.core.api.context import Broker
 from anabranch.core.api.groups import group_allowed, when_committed
 from anabranch.core.api.handler import Handler
 from anabranch.core.broker.gate import Need
+from anabranch.core.coordination.groups import offsets
 from anabranch.core.errors import ApiError, ErrorCode
-from anabranch.core.groups import offsets
 from anabranch.core.outcome import Outcome, when_all
 from anabranch.core.request import Request
 from anabranch.core.wire.messages.delete_groups import (

@@ -16,11 +16,11 @@ from anabranch.core.api.context import Broker
 from anabranch.core.api.groups import group_allowed, when_committed
 from anabranch.core.api.handler import Handler
 from anabranch.core.broker.gate import Need
+from anabranch.core.coordination.groups import offsets
+from anabranch.core.coordination.groups.classic.group import Group
+from anabranch.core.coordination.groups.classic.states import EMPTY
+from anabranch.core.coordination.groups.in_flight import Place
 from anabranch.core.errors import ApiError, ErrorCode
-from anabranch.core.groups import offsets
-from anabranch.core.groups.group import Group
-from anabranch.core.groups.in_flight import Place
-from anabranch.core.groups.states import EMPTY
 from anabranch.core.outcome import Outcome
 from anabranch.core.replication.partitions import exists
 from anabranch.core.request import Request

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, TypeVar
 
+from anabranch.core.coordination.shard_load import ShardLoad
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.partition.protocol import ACKS_ALL
 from anabranch.core.wire.compression import Codec
@@ -78,6 +79,10 @@ class Shard:
         """Whether this broker has led the partition ever since: nothing of its log was cut."""
         replica = self.replica
         return replica.is_leader and replica.led_from_epoch == self.led_from_epoch
+
+    def sliced(self) -> ShardLoad:
+        """What reads it back: see `core.coordination.sliced`."""
+        return ShardLoad(self._broker, self)
 
     @property
     def is_settled(self) -> bool:

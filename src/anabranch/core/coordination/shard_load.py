@@ -1,4 +1,4 @@
-"""Reading back the shard of a coordinator that waits longest.
+"""Reading back a shard of a coordinator, in slices.
 
 What: `steps` reads its log, a piece at a time, so that a performer may warm bytes and do other work
 in between; `failed` takes the fault that it met; `end` has the coordinator serve what was read.
@@ -15,16 +15,27 @@ if TYPE_CHECKING:
     from anabranch.core.coordination.host import Host
     from anabranch.core.errors import StorageFault
     from anabranch.core.log.files import ColdRead
+    from anabranch.core.types import TopicPartition
 
 
 class ShardLoad:
-    """Of the first shard in `mailbox.to_load`, where it stays until the end."""
+    """Of one shard: see `Sliced`."""
 
-    def __init__(self, broker: Host) -> None:
-        self.shard: Any = broker.mailbox.to_load[0]
-        self.loader = self.shard.coordinator.loader(self.shard)
+    def __init__(self, broker: Host, shard: Any) -> None:
+        self.shard = shard
+        self.loader = shard.coordinator.loader(shard)
         self._broker = broker
         self._is_whole = False
+
+    @property
+    def place(self) -> TopicPartition:
+        place: TopicPartition = self.shard.place
+        return place
+
+    @property
+    def skipped_records(self) -> int:
+        skipped: int = self.loader.unknown_keys
+        return skipped
 
     def steps(self, now_ms: int) -> Iterator[ColdRead | None]:
         """Read everything. Yields what must be warmed, and None now and then; may raise

@@ -19,8 +19,8 @@ from anabranch.client.cluster import Cluster
 from anabranch.client.fetch import list_offsets
 from anabranch.client.groups import commit_offsets, committed_offsets, describe_group, list_groups
 from anabranch.client.produce import produce
+from anabranch.core.coordination.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.core.errors import ApiError, ErrorCode, ProtocolError
-from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.core.mirror.checkpoints import Synced, due, to_sync
 from anabranch.core.mirror.figures import RecentSpread
 from anabranch.core.mirror.formats import (

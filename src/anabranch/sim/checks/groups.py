@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC
+from anabranch.core.coordination.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.core.types import TopicPartition
 from anabranch.sim.checks.commits import Committed
 from anabranch.sim.checks.violation import Violation

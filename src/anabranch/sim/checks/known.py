@@ -10,8 +10,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
+from anabranch.core.coordination.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.core.coordination.transactions.topic import TRANSACTION_TOPIC
-from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.core.types import ZERO_TOPIC_ID, TopicId, TopicPartition
 from anabranch.sim.checks.compacted import Compacted
 from anabranch.sim.checks.copies import Copy

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC
+from anabranch.core.coordination.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.sim.checks.entries import Entry
 from anabranch.sim.checks.logs import LogChecks
 from anabranch.sim.checks.model import Key, Partition

@@ -34,7 +34,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC
+from anabranch.core.coordination.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.sim.checks.superseded import Superseded
 from anabranch.sim.checks.violation import Violation
 from anabranch.sim.plan_parts import PASSING, RESULTS, TRANSFERS

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from struct import pack
 from typing import TYPE_CHECKING, Any
 
+from anabranch.core.coordination.groups.classic.subscription import assigned_partitions
+from anabranch.core.coordination.groups.offsets import NO_GENERATION
 from anabranch.core.errors import ErrorCode
-from anabranch.core.groups.offsets import NO_GENERATION
-from anabranch.core.groups.subscription import assigned_partitions
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.messages.heartbeat import HeartbeatRequest
 from anabranch.core.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol

@@ -14,6 +14,7 @@ from tests.core.coordination.transactions.transaction_world import (
 )
 
 from anabranch.core.api.context import METADATA
+from anabranch.core.coordination.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.core.coordination.transactions import refusals
 from anabranch.core.coordination.transactions.loader import TransactionLoader
 from anabranch.core.coordination.transactions.markers import Markers
@@ -21,7 +22,6 @@ from anabranch.core.coordination.transactions.shard import TransactionShard
 from anabranch.core.coordination.transactions.topic import TRANSACTION_TOPIC
 from anabranch.core.coordination.transactions.upkeep import MOST_SAID
 from anabranch.core.errors import CorruptLog, ErrorCode
-from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.messages.list_transactions import ListTransactionsRequest
 from anabranch.core.wire.records import Record, build_batch

@@ -16,10 +16,10 @@ from tests.core.coordination.transactions.transaction_world import (
 )
 from tests.core.log.support import batch
 
+from anabranch.core.coordination.groups import offsets
+from anabranch.core.coordination.groups.classic.group import CommittedOffset
+from anabranch.core.coordination.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.core.coordination.transactions.topic import TRANSACTION_TOPIC, partition_of
-from anabranch.core.groups import offsets
-from anabranch.core.groups.group import CommittedOffset
-from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.core.log.files import DiskFull
 from anabranch.core.log.room import Room
 from anabranch.core.types import TopicPartition

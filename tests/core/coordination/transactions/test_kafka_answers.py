@@ -15,8 +15,8 @@ from tests.core.coordination.transactions.dialogues import (
 )
 from tests.core.coordination.transactions.transaction_world import TransactionWorld
 
+from anabranch.core.coordination.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.core.errors import ErrorCode
-from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.core.wire.codec import decode, encode
 
 RECORDED_AT = Path(__file__).with_name("kafka_answers.json")

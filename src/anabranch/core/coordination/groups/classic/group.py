@@ -13,14 +13,14 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from anabranch.core.coordination.answers import Answer
+from anabranch.core.coordination.groups.classic.states import EMPTY, MAY_COME_FROM, GroupState
+from anabranch.core.coordination.groups.classic.subscription import subscribed_topics
+from anabranch.core.coordination.groups.committed_offset import CommittedOffset
 from anabranch.core.coordination.timers import Timer
 from anabranch.core.errors import Bug
-from anabranch.core.groups.committed_offset import CommittedOffset
-from anabranch.core.groups.states import EMPTY, MAY_COME_FROM, GroupState
-from anabranch.core.groups.subscription import subscribed_topics
 
 if TYPE_CHECKING:
-    from anabranch.core.groups.shard import Shard
+    from anabranch.core.coordination.groups.shard import Shard
 
 CONSUMER = "consumer"
 """The protocol type of consumers; only there the coordinator reads subscriptions."""

@@ -18,22 +18,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from anabranch.core.coordination.groups.classic.group import Group
+from anabranch.core.coordination.groups.classic.group_records import group_deleted
+from anabranch.core.coordination.groups.classic.members import forget_if_unused, member_fault
+from anabranch.core.coordination.groups.classic.rebalance import keep_alive
+from anabranch.core.coordination.groups.classic.states import (
+    COMPLETING_REBALANCE,
+    DEAD,
+    EMPTY,
+    STABLE,
+)
+from anabranch.core.coordination.groups.committed_offset import CommittedOffset
+from anabranch.core.coordination.groups.in_flight import Place
+from anabranch.core.coordination.groups.offset_records import offset_record
 from anabranch.core.coordination.shard import in_writes
 from anabranch.core.errors import ApiError, ErrorCode
-from anabranch.core.groups.committed_offset import CommittedOffset
-from anabranch.core.groups.group import Group
-from anabranch.core.groups.group_records import group_deleted
-from anabranch.core.groups.in_flight import Place
-from anabranch.core.groups.members import forget_if_unused, member_fault
-from anabranch.core.groups.offset_records import offset_record
-from anabranch.core.groups.rebalance import keep_alive
-from anabranch.core.groups.states import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE
 from anabranch.core.types import ZERO_TOPIC_ID, TopicId
 
 if TYPE_CHECKING:
     from anabranch.core.coordination.answers import Answer
-    from anabranch.core.groups.host import Groups
-    from anabranch.core.groups.shard import Shard
+    from anabranch.core.coordination.groups.host import Groups
+    from anabranch.core.coordination.groups.shard import Shard
     from anabranch.core.metadata.image import MetadataImage
 
 MINUTE_MS = 60_000

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
+from anabranch.core.coordination.groups.in_flight import InFlight, Place
+from anabranch.core.coordination.groups.offset_records import nothing_said
+from anabranch.core.coordination.groups.undecided import Undecided
 from anabranch.core.coordination.shard import AS_COORDINATOR, Coordinator
 from anabranch.core.coordination.shard import Shard as AnyShard
 from anabranch.core.errors import ApiError, ErrorCode
-from anabranch.core.groups.in_flight import InFlight, Place
-from anabranch.core.groups.offset_records import nothing_said
-from anabranch.core.groups.undecided import Undecided
 from anabranch.core.wire.compression import Codec
 
 if TYPE_CHECKING:

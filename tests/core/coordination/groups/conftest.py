@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.core.groups.group_world import GroupWorld
+from tests.core.coordination.groups.group_world import GroupWorld
 
 
 @pytest.fixture

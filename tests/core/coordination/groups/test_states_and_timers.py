@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.core.groups.group_world import GroupWorld
+from tests.core.coordination.groups.group_world import GroupWorld
 
+from anabranch.core.coordination.groups.classic.group import Group
+from anabranch.core.coordination.groups.classic.states import MAY_COME_FROM, GroupState
+from anabranch.core.coordination.groups.classic.subscription import subscribed_topics
+from anabranch.core.coordination.groups.loader import Loader
+from anabranch.core.coordination.groups.offsets_topic import OFFSETS_TOPIC
+from anabranch.core.coordination.groups.shard import Shard
 from anabranch.core.coordination.internal_topics import java_hash
 from anabranch.core.coordination.timers import DEAD_ENTRIES_KEPT, Timers
 from anabranch.core.errors import Bug, CorruptLog
-from anabranch.core.groups.group import Group
-from anabranch.core.groups.loader import Loader
-from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC
-from anabranch.core.groups.shard import Shard
-from anabranch.core.groups.states import MAY_COME_FROM, GroupState
-from anabranch.core.groups.subscription import subscribed_topics
 from anabranch.core.wire.control import build_end_marker
 from anabranch.core.wire.records import Record, build_batch
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.core.groups.dialogues import TOPIC, Talk, dialogue
+from tests.core.coordination.groups.dialogues import TOPIC, Talk, dialogue
 
 from anabranch.core.wire.messages.offset_fetch import (
     OffsetFetchRequest,

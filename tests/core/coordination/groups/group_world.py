@@ -8,8 +8,8 @@ from typing import Any
 
 from tests.core.api.in_memory_node import InMemoryNode
 
+from anabranch.core.coordination.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.core.errors import ErrorCode
-from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.core.outcome import Wait
 from anabranch.core.step import Performer, Wish, drain
 from anabranch.core.wire.messages.heartbeat import HeartbeatRequest

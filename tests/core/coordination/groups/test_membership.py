@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.core.groups.group_world import SESSION_MS, GroupWorld, subscription
+from tests.core.coordination.groups.group_world import SESSION_MS, GroupWorld, subscription
 
 from anabranch.core.coordination.transactions.shard import TransactionShard
 from anabranch.core.coordination.transactions.topic import TRANSACTION_TOPIC

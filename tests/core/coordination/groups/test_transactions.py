@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from tests.core.api.in_memory_node import Denying
 from tests.core.api.transactions_kit import response
-from tests.core.groups.group_world import GroupWorld
+from tests.core.coordination.groups.group_world import GroupWorld
 from tests.core.log.compacting import compact
 
 from anabranch.core.access.authorize import Operation, ResourceType
+from anabranch.core.coordination.groups import offsets
+from anabranch.core.coordination.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.core.coordination.internal_topics import java_hash
 from anabranch.core.errors import ErrorCode
-from anabranch.core.groups import offsets
-from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.core.outcome import Wait
 from anabranch.core.wire.messages.delete_groups import DeleteGroupsRequest
 from anabranch.core.wire.messages.offset_delete import (

@@ -6,15 +6,16 @@ from struct import pack
 
 import pytest
 from tests.core.api.in_memory_node import Denying
-from tests.core.groups.group_world import GroupWorld, subscription
+from tests.core.coordination.groups.group_world import GroupWorld, subscription
 
 from anabranch.core.access.authorize import Operation, ResourceType
+from anabranch.core.coordination.groups import offsets
+from anabranch.core.coordination.groups.committed_offset import CommittedOffset
+from anabranch.core.coordination.groups.offset_records import offset_record
+from anabranch.core.coordination.groups.offsets_topic import OFFSETS_TOPIC, offsets_topic
 from anabranch.core.coordination.internal_topics import java_hash
 from anabranch.core.errors import ErrorCode
-from anabranch.core.groups import offsets
-from anabranch.core.groups.committed_offset import CommittedOffset
-from anabranch.core.groups.offset_records import offset_record
-from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC, offsets_topic
+from anabranch.core.metadata.image import MetadataDelta
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.types import ZERO_TOPIC_ID, TopicId
 from anabranch.core.wire.batch import walk
@@ -448,6 +449,18 @@ def test_offsets_of_a_deleted_topic_go(world):
     assert world.fetch()[0] == -1
     world.restart()
     assert world.fetch()[0] == -1
+
+
+def test_a_coordinator_hears_what_the_metadata_deletes(world):
+    world.node.topic("other", 1)
+    world.commit({0: 7})
+    world.commit({0: 9}, topic="other")
+    before = world.broker.image
+    world.node.remove("t")
+    delta = MetadataDelta(deleted_topics=(before.topic("t"),))
+    world.broker.take_image(delta, delta, world.node.now_ms)
+    assert world.fetch()[0] == -1
+    assert world.fetch(topic="other", indexes=[0]) == {0: 9}
 
 
 def test_offsets_of_a_topic_that_is_deleted_while_its_groups_are_read_go(world):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tests.core.groups.group_world import GroupWorld
+from tests.core.coordination.groups.group_world import GroupWorld
 
+from anabranch.core.coordination.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.core.errors import ErrorCode
-from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC
 
 
 def test_nobody_waits_for_a_proof_once_too_few_are_in_sync():

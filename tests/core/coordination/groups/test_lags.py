@@ -7,9 +7,9 @@ from types import SimpleNamespace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anabranch.core.coordination.groups.committed_offset import CommittedOffset
+from anabranch.core.coordination.groups.lags import GroupLag, GroupLags, LagRound
 from anabranch.core.errors import ApiError, ErrorCode
-from anabranch.core.groups.committed_offset import CommittedOffset
-from anabranch.core.groups.lags import GroupLag, GroupLags, LagRound
 from anabranch.core.types import LATEST
 from anabranch.core.wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,

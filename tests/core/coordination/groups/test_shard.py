@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import pytest
 from tests.core.api.in_memory_node import take_offline
-from tests.core.groups.group_world import GroupWorld
-from tests.core.groups.test_offsets import replicated
+from tests.core.coordination.groups.group_world import GroupWorld
+from tests.core.coordination.groups.test_offsets import replicated
 
+from anabranch.core.coordination.groups.committed_offset import CommittedOffset
+from anabranch.core.coordination.groups.loader import Loader
+from anabranch.core.coordination.groups.offset_records import nothing_said, offset_record
+from anabranch.core.coordination.groups.offsets_topic import OFFSETS_TOPIC, partition_of
 from anabranch.core.errors import ErrorCode, StorageFault
-from anabranch.core.groups.committed_offset import CommittedOffset
-from anabranch.core.groups.loader import Loader
-from anabranch.core.groups.offset_records import nothing_said, offset_record
-from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC, partition_of
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.records import build_batch
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.core.groups.dialogues import Talk, dialogue
+from tests.core.coordination.groups.dialogues import Talk, dialogue
 
 STRANGER = "stranger"
 

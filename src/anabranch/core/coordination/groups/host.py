@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from anabranch.core.coordination.answers import Answer
+    from anabranch.core.coordination.groups.classic.group import Group
+    from anabranch.core.coordination.groups.shard import Shard
     from anabranch.core.coordination.host import Host
     from anabranch.core.coordination.timers import Action, Timer
-    from anabranch.core.groups.group import Group
-    from anabranch.core.groups.shard import Shard
     from anabranch.core.settings.broker import BrokerConfig
 
 
 class Groups(Protocol):
-    """The groups of one broker: see `core.groups.coordinator.GroupCoordinator`."""
+    """The groups of one broker: see `core.coordination.groups.coordinator.GroupCoordinator`."""
 
     broker: Host
     groups: dict[str, Group]

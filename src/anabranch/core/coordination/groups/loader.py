@@ -13,15 +13,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from anabranch.core.coordination.groups.classic.group import CONSUMER, Group, Member
+from anabranch.core.coordination.groups.classic.states import EMPTY, STABLE
+from anabranch.core.coordination.groups.committed_offset import CommittedOffset
+from anabranch.core.coordination.groups.in_flight import Place
+from anabranch.core.coordination.groups.offset_records import committed_offset
+from anabranch.core.coordination.groups.offsets import current_topic_id
+from anabranch.core.coordination.groups.undecided import Undecided
 from anabranch.core.coordination.log_reader import READ_BYTES, LogReader
 from anabranch.core.errors import ProtocolError
-from anabranch.core.groups.committed_offset import CommittedOffset
-from anabranch.core.groups.group import CONSUMER, Group, Member
-from anabranch.core.groups.in_flight import Place
-from anabranch.core.groups.offset_records import committed_offset
-from anabranch.core.groups.offsets import current_topic_id
-from anabranch.core.groups.states import EMPTY, STABLE
-from anabranch.core.groups.undecided import Undecided
 from anabranch.core.log.files import ColdRead
 from anabranch.core.types import ZERO_TOPIC_ID
 from anabranch.core.wire.batch import BatchHeader
@@ -38,7 +38,7 @@ from anabranch.core.wire.offsets_records import (
 from anabranch.core.wire.records import Record
 
 if TYPE_CHECKING:
-    from anabranch.core.groups.shard import Shard
+    from anabranch.core.coordination.groups.shard import Shard
     from anabranch.core.types import Buffer
 
 

@@ -17,20 +17,20 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from anabranch.core.errors import ApiError, ErrorCode
-from anabranch.core.groups.group_records import group_record
-from anabranch.core.groups.states import (
+from anabranch.core.coordination.groups.classic.group_records import group_record
+from anabranch.core.coordination.groups.classic.states import (
     COMPLETING_REBALANCE,
     EMPTY,
     PREPARING_REBALANCE,
     STABLE,
 )
+from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from anabranch.core.wire.messages.sync_group import SyncGroupResponse
 
 if TYPE_CHECKING:
-    from anabranch.core.groups.group import Group, Member
-    from anabranch.core.groups.host import Groups
+    from anabranch.core.coordination.groups.classic.group import Group, Member
+    from anabranch.core.coordination.groups.host import Groups
 
 NEW_MEMBER_TIMEOUT_MS = 5 * 60_000
 """How long a member may wait for its first generation: its client may be gone meanwhile."""

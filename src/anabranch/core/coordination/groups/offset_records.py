@@ -10,8 +10,8 @@ from __future__ import annotations
 from functools import lru_cache
 from struct import Struct
 
+from anabranch.core.coordination.groups.committed_offset import CommittedOffset
 from anabranch.core.coordination.internal_topics import LONGEST_KEPT
-from anabranch.core.groups.committed_offset import CommittedOffset
 from anabranch.core.types import ZERO_TOPIC_ID
 from anabranch.core.wire.offsets_records import (
     OffsetCommitKey,

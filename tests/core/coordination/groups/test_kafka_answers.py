@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.core.groups import dialogues_of_members, dialogues_of_offsets
-from tests.core.groups.dialogues import DIALOGUES, PARTITIONS, SETTINGS, TOPIC, Talk
-from tests.core.groups.group_world import GroupWorld
+from tests.core.coordination.groups import dialogues_of_members, dialogues_of_offsets
+from tests.core.coordination.groups.dialogues import DIALOGUES, PARTITIONS, SETTINGS, TOPIC, Talk
+from tests.core.coordination.groups.group_world import GroupWorld
 
 from anabranch.core.wire.codec import decode, encode
 

@@ -14,28 +14,28 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from anabranch.core.coordination.answers import Answer
-from anabranch.core.errors import ApiError, ErrorCode
-from anabranch.core.groups import rebalance
-from anabranch.core.groups.group import Group, Member, Protocols
-from anabranch.core.groups.group_records import group_record
-from anabranch.core.groups.offset_records import nothing_said
-from anabranch.core.groups.rebalance import (
+from anabranch.core.coordination.groups.classic import rebalance
+from anabranch.core.coordination.groups.classic.group import Group, Member, Protocols
+from anabranch.core.coordination.groups.classic.group_records import group_record
+from anabranch.core.coordination.groups.classic.rebalance import (
     join_refused,
     joined,
     keep_alive,
     synced,
 )
-from anabranch.core.groups.states import (
+from anabranch.core.coordination.groups.classic.states import (
     COMPLETING_REBALANCE,
     EMPTY,
     PREPARING_REBALANCE,
     STABLE,
 )
+from anabranch.core.coordination.groups.offset_records import nothing_said
+from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.wire.messages.join_group import JoinGroupResponse
 from anabranch.core.wire.messages.sync_group import SyncGroupResponse
 
 if TYPE_CHECKING:
-    from anabranch.core.groups.host import Groups
+    from anabranch.core.coordination.groups.host import Groups
 
 UNKNOWN_MEMBER = ""
 

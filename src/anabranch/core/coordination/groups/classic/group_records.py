@@ -6,7 +6,7 @@ Kafka's GroupMetadataValue version 3. Not here: committed offsets (`offset_recor
 
 from __future__ import annotations
 
-from anabranch.core.groups.group import Group
+from anabranch.core.coordination.groups.classic.group import Group
 from anabranch.core.wire.offsets_records import (
     GroupMetadataKey,
     GroupMetadataValue,

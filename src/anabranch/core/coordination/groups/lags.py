@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from anabranch.core.coordination.groups.offsets import current_topic_id, is_of
 from anabranch.core.errors import ApiError
-from anabranch.core.groups.offsets import current_topic_id, is_of
 from anabranch.core.types import LATEST
 from anabranch.core.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -25,8 +25,8 @@ from anabranch.core.wire.messages.list_offsets import (
 )
 
 if TYPE_CHECKING:
-    from anabranch.core.groups.committed_offset import CommittedOffset
-    from anabranch.core.groups.host import Groups
+    from anabranch.core.coordination.groups.committed_offset import CommittedOffset
+    from anabranch.core.coordination.groups.host import Groups
 
 MOST_OFFSETS = 200_000
 """Committed offsets that a round looks at: about a second of work, in slices."""

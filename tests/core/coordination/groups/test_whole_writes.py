@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.core.groups.group_world import GroupWorld
-from tests.core.groups.test_offsets import delete_groups, delete_offsets
+from tests.core.coordination.groups.group_world import GroupWorld
+from tests.core.coordination.groups.test_offsets import delete_groups, delete_offsets
 
 from anabranch.core.coordination import shard
+from anabranch.core.coordination.groups.offsets_topic import OFFSETS_TOPIC, partition_of
 from anabranch.core.errors import ErrorCode
-from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC, partition_of
 from anabranch.core.log.files import DiskFull
 from anabranch.core.wire.batch import walk
 from anabranch.core.wire.records import decode_records

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from typing import TypeAlias
 
-from anabranch.core.groups.committed_offset import CommittedOffset
-from anabranch.core.groups.in_flight import InFlight, Place
+from anabranch.core.coordination.groups.committed_offset import CommittedOffset
+from anabranch.core.coordination.groups.in_flight import InFlight, Place
 
 Key: TypeAlias = tuple[str, Place]
 """A group and a partition."""

@@ -15,19 +15,21 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from anabranch.core.coordination.answers import Answer
-from anabranch.core.coordination.shard_load import ShardLoad
+from anabranch.core.coordination.groups import offsets
+from anabranch.core.coordination.groups.classic import rebalance
+from anabranch.core.coordination.groups.classic.group import Group
+from anabranch.core.coordination.groups.classic.states import DEAD
+from anabranch.core.coordination.groups.loader import Loader
+from anabranch.core.coordination.groups.offsets_topic import OFFSETS_TOPIC, partition_of
+from anabranch.core.coordination.groups.shard import Shard
+from anabranch.core.coordination.sliced import begun
 from anabranch.core.coordination.timers import Action, Timer, Timers
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
-from anabranch.core.groups import offsets, rebalance
-from anabranch.core.groups.group import Group
-from anabranch.core.groups.loader import Loader
-from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC, partition_of
-from anabranch.core.groups.shard import Shard
-from anabranch.core.groups.states import DEAD
 from anabranch.core.metadata.image import EMPTY
 
 if TYPE_CHECKING:
     from anabranch.core.coordination.host import Host
+    from anabranch.core.metadata.image import MetadataDelta
     from anabranch.core.replication.replica import Replica
     from anabranch.core.settings.broker import BrokerConfig
 
@@ -40,8 +42,7 @@ class GroupCoordinator:
         self.groups: dict[str, Group] = {}
         self.shards: dict[int, Shard] = {}
         self.to_load: list[Any] = broker.mailbox.to_load
-        """Shards of every coordinator whose log waits to be read, in steps by `loader`, or by
-        `load` at once."""
+        """Work of every coordinator that is done in slices, or by `load` at once."""
         self.to_load.clear()
         self.timers = Timers()
         self.rebalances_total = 0
@@ -124,6 +125,12 @@ class GroupCoordinator:
             if replica.is_leader and index not in self.shards:
                 self._begin(index, replica, now_ms)
 
+    def take_delta(self, delta: MetadataDelta, now_ms: int) -> None:
+        """The metadata has changed, and `broker.image` is the newest."""
+        if delta.deleted_topics:
+            deleted = {topic.name for topic in delta.deleted_topics}
+            offsets.topics_deleted(self, deleted, now_ms)
+
     def _lead(self, index: int, now_ms: int) -> Shard:
         old = self.shards.get(index)
         if old is not None:
@@ -153,9 +160,9 @@ class GroupCoordinator:
         return Loader(shard, self.config.offsets_load_buffer_size)
 
     def load(self, now_ms: int) -> None:
-        """Read all that waits at once, of whatever coordinator, where no read waits for a disk."""
+        """Do all that waits at once, of whatever coordinator, where no read waits for a disk."""
         while self.to_load:
-            load = ShardLoad(self.broker)
+            load = begun(self.broker.mailbox)
             try:
                 for cold in load.steps(now_ms):
                     if cold is not None:

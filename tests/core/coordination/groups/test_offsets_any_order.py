@@ -20,11 +20,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
-from tests.core.groups.group_world import GroupWorld
+from tests.core.coordination.groups.group_world import GroupWorld
 
+from anabranch.core.coordination.groups import offsets
+from anabranch.core.coordination.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.core.errors import ErrorCode
-from anabranch.core.groups import offsets
-from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.core.wire.messages.delete_groups import DeleteGroupsRequest
 from anabranch.core.wire.messages.offset_delete import (
     OffsetDeleteRequest,

@@ -1,0 +1,1 @@
+"""Consumer groups, of whatever kind, and the offsets that groups commit."""

@@ -1,1 +1,0 @@
-"""Consumer groups of the classic protocol, and the offsets that groups commit."""
