@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
+from pathlib import Path
+
+import javaproperties
 import pytest
 from click.testing import CliRunner
 
 from anabranch.cli.main import main
+from anabranch.client.security import EFFECTIVE, is_about_security, security_of
+from anabranch.pipelines.mirror.properties import load_config
 
 
 def run(*words, **more):
@@ -43,3 +50,38 @@ def test_the_environment_may_name_the_file(tmp_path):
     path.write_text("security.protocol=SSH")
     done = run(env={"ANABRANCH_COMMAND_CONFIG": str(path)})
     assert "security.protocol must be one of" in " ".join(done.output.split())
+
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "operate" / "secure-connections.md"
+
+
+def test_the_page_names_every_property_and_no_other():
+    table = PAGE.read_text().split("## Properties")[1].split("The first bytes")[0]
+    named = re.findall(r"`((?:security|sasl|ssl)\.[a-z.]+)`", table)
+    assert sorted(named) == sorted(EFFECTIVE)
+
+
+def test_the_examples_of_the_page_are_read(tmp_path):
+    blocks = re.findall(r"```(properties|python)\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    (_, own), (_, mirrors), (kind, program) = blocks
+    assert security_of(javaproperties.loads(own)).login.mechanism == "SCRAM-SHA-512"
+    secrets = tmp_path / "east.properties"
+    login = javaproperties.loads(own)["sasl.jaas.config"].replace("\\", "")
+    secrets.write_text(f"login = {login}")
+    path = tmp_path / "mm2.properties"
+    path.write_text(
+        mirrors.replace("/etc/mirror/east.properties", str(secrets)).replace(
+            "east.ssl.truststore.location = /etc/kafka/east-ca.pem", ""
+        )
+        + "clusters = east, west\neast.bootstrap.servers = e:1\nwest.bootstrap.servers = w:1\n"
+        "east->west.enabled = true\n"
+    )
+    (flow,) = load_config(path).flows
+    assert (
+        security_of(
+            {name: text for name, text in flow.source_client.items() if is_about_security(name)}
+        ).login.username
+        == "admin"
+    )
+    assert kind == "python"
+    compile(f"async def program():\n{textwrap.indent(program, '    ')}", "page", "exec")
