@@ -8,13 +8,17 @@ import random
 import time
 import urllib.request
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.clients.members import until
+from tests.core.coordination.groups.test_lags import ME, OTHER, World
 from tests.server.node_kit import free_port
+from tests.server.server_kit import eventually
 
 from anabranch.client.cluster import Cluster
+from anabranch.client.connection import ConnectionLost
 from anabranch.client.groups import commit_offsets
 from anabranch.client.produce import produce
 from anabranch.core.wire.records import Record, build_batch
@@ -175,3 +179,57 @@ def test_a_page_without_a_scrape_before_costs_a_round_and_the_next_one_none(watc
     watched.pages()
     watched.pages()
     assert len(rounds) - begun <= 3
+
+
+class Silent:
+    """Connections to brokers that answer when they are told to, if ever."""
+
+    def __init__(self):
+        self.posts = []
+
+    def post(self, broker_id, purpose, post):
+        assert (broker_id, purpose) == (OTHER, group_lags.LANE)
+        self.posts.append(post)
+
+
+@pytest.fixture
+def shell():
+    groups = {"led": ({("t", 0): (4, True)}, True), "far": ({("t", 1): (4, True)}, True)}
+    world = World({("t", 0): (ME, 9, False), ("t", 1): (OTHER, 7, False)}, groups)
+    return group_lags.GroupLagShell(SimpleNamespace(groups=world), Silent()), world
+
+
+async def test_a_page_does_not_wait_for_a_leader_that_hangs(shell, monkeypatch):
+    """The page has what was known before; the round goes on, and ends without the leader."""
+    lags, _world = shell
+    monkeypatch.setattr(group_lags, "WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(group_lags, "ASK_MS", 200)
+    await asyncio.gather(*(lags.refreshed() for _ in range(5)))
+    assert len(lags._connections.posts) == 1, "one round for all who ask"
+    assert lags.newest == group_lags.GroupLags()
+    await eventually(lambda: lags.newest.unknown == 1)
+    assert [each[:3] for each in lags.newest.shown] == [("led", "t", 0)]
+
+
+async def test_answers_that_come_are_counted_and_refusals_are_not(shell):
+    lags, world = shell
+    for answer in (ConnectionLost("gone"), None):
+        asked = asyncio.create_task(lags.refreshed())
+        await eventually(lambda: lags._connections.posts)
+        post = lags._connections.posts.pop()
+        post.answered(answer if answer is not None else world.answer(post.message))
+        post.answered(None)
+        await asked
+        assert lags.newest.unknown == (answer is not None)
+    assert {(each.group, each.lag) for each in lags.newest.shown} == {("led", 5), ("far", 3)}
+
+
+async def test_a_round_that_fails_leaves_the_page_alone(shell):
+    lags, world = shell
+    told = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    world.find_leader = None
+    await lags.refreshed()
+    assert lags.newest == group_lags.GroupLags()
+    assert len(told) == 1
+    lags.stop()

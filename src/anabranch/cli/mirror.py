@@ -77,11 +77,12 @@ def run(
     The next run continues where the previous one stopped; so does MirrorMaker 2 itself.
     """
     config = _config(properties)
+    address = None if metrics is None else _address(metrics)
     if validate_only:
         _validate(config, as_json=as_json)
         return
     need_package("pyspark", "pyspark>=4.3,<4.4")
-    exporter = None if metrics is None else _exporter(metrics)
+    exporter = None if address is None else _exporter(*address)
     from anabranch.pipelines.session import job_session, leave_faults_to_the_job
 
     with faults_with_remedies(), job_session("anabranch mirror", master) as spark:
@@ -110,11 +111,20 @@ def _config(path: Path) -> Config:
     return config
 
 
-def _exporter(address: str) -> Exporter:
-    from anabranch.pipelines.mirror.exporter import BadAddress, Exporter, address_of
+def _address(text: str) -> tuple[str, int]:
+    from anabranch.pipelines.mirror.exporter import BadAddress, address_of
 
     try:
-        exporter = Exporter.start(*address_of(address))
+        return address_of(text)
+    except BadAddress as fault:
+        raise click.UsageError(str(fault)) from None
+
+
+def _exporter(host: str, port: int) -> Exporter:
+    from anabranch.pipelines.mirror.exporter import BadAddress, Exporter
+
+    try:
+        exporter = Exporter.start(host, port)
     except BadAddress as fault:
         raise click.ClickException(str(fault)) from None
     click.echo(f"metrics at http://{exporter.address}/metrics", err=True)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import time
 import urllib.request
+import zipfile
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -18,7 +21,7 @@ from tests.server.test_board import MIRRORED
 
 from anabranch.cli.main import main
 from anabranch.client.admin import ConfigOperation, ResourceKind, alter_configs
-from anabranch.core.mirror.exported import METRICS
+from anabranch.core.mirror.exported import GROUP, METRICS, PARTITION
 from anabranch.core.wire.records import Record, build_batch
 from anabranch.pipelines.mirror import exporter as module
 from anabranch.pipelines.mirror.driver import run_mirror
@@ -27,6 +30,9 @@ from anabranch.pipelines.mirror.exporter import BadAddress, Exporter, address_of
 SOURCE = "kafka_connect_mirror_mirrorsourceconnector_"
 CHECKPOINT = "kafka_connect_mirror_mirrorcheckpointconnector_"
 SECONDS = 60
+MIRROR_MAKER = (
+    Path(__file__).resolve().parents[3] / ".cache" / "mirror-maker" / "connect-mirror-4.1.0.jar"
+)
 
 
 class Page:
@@ -183,6 +189,49 @@ def test_addresses_that_cannot_be_are_refused_in_a_sentence(text, told):
     with pytest.raises(BadAddress) as refused:
         address_of(text)
     assert told in str(refused.value)
+
+
+def test_a_bad_address_is_told_with_nothing_begun(clusters, tmp_path):
+    path = tmp_path / "mm2.properties"
+    path.write_text("\n".join(f"{key} = {text}" for key, text in clusters.keys().items()))
+    words = ["mirror", "run", str(path), "--validate-only", "--metrics", "0.0.0.0:9645"]
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 2
+    assert "0.0.0.0:9645 could be read by other machines" in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize("host", ["localhost", "::1"])
+def test_other_names_of_this_machine_are_served_too(host):
+    exporter = Exporter.start(*address_of(f"[{host}]:0" if ":" in host else f"{host}:0"))
+    assert "process_cpu_seconds_total" in Page(exporter).text, "before a mirror has begun"
+
+
+@pytest.mark.skipif(not MIRROR_MAKER.exists(), reason="make compat brings MirrorMaker 2's jar")
+def test_the_names_are_those_of_mirror_makers_own_classes():
+    """Every metric and label of MirrorMaker 2, as the texts of its classes have them."""
+    of_source, of_checkpoints = map(texts_of, ("MirrorSourceMetrics", "MirrorCheckpointMetrics"))
+    names = {
+        SOURCE: metric_names(of_source),
+        CHECKPOINT: metric_names(of_checkpoints) - metric_names(of_source),  # constants, unused
+    }
+    for connector, labels, texts in (
+        (SOURCE, PARTITION, of_source), (CHECKPOINT, GROUP, of_checkpoints),
+    ):  # fmt: skip
+        ours = {each.name for each in METRICS if each.name.startswith(connector)}
+        assert ours == {connector + each.replace("-", "_") for each in names[connector]}
+        assert set(labels) <= texts
+        assert all(each.labels == labels for each in METRICS if each.name in ours)
+
+
+def texts_of(name):
+    """The words in the constants of a class of MirrorMaker 2."""
+    with zipfile.ZipFile(MIRROR_MAKER) as jar:
+        content = jar.read(f"org/apache/kafka/connect/mirror/{name}.class")
+    return {each.decode() for each in re.findall(rb"\x01\x00[\x04-\x20]([a-z-]+)", content)}
+
+
+def metric_names(texts):
+    return {each for each in texts if re.search("-(ms|ms-min|ms-max|ms-avg|count|rate)$", each)}
 
 
 def test_a_port_in_use_is_told_before_anything_begins(clusters, tmp_path):

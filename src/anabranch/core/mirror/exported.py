@@ -109,7 +109,8 @@ METRICS: tuple[Exported, ...] = (
     Exported(
         f"{PREFIX}lived_timestamp_seconds",
         GAUGE,
-        "When a wave last ended in which the flow could be mirrored, or had nothing to mirror.",
+        "When a wave last ended in which the flow could be mirrored, or had nothing to mirror; "
+        "before the first one, when the mirror began.",
         FLOW,
     ),
     Exported(

@@ -98,7 +98,7 @@ class Driver:
         """Those of the flows that were opened, by name."""
         self.lived_at: dict[str, float] = {}
         """Flow -> the time (of the wall) of the newest wave in which it could be mirrored, or in
-        which there was nothing to mirror."""
+        which there was nothing to mirror; at first when the mirror began."""
         self.stopped: dict[str, int] = {}
         """Flow -> partitions that stood still in the newest wave."""
         self._spark = spark
@@ -166,6 +166,7 @@ class Driver:
     ) -> None:  # fmt: skip
         """Wave after wave."""
         self._background += [asyncio.create_task(self._keep(each)) for each in self._hearts]
+        self._lived(each.flow.name for each in self.flows)
         while not stop.is_set() and (most_waves is None or self.totals.waves < most_waves):
             tasks = await self._plan()
             if not tasks:
