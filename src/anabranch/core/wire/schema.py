@@ -22,7 +22,16 @@ Not here: reading and writing bytes (compile.py makes that from the notation).
 from __future__ import annotations
 
 from functools import cache
-from typing import Annotated, Any, ClassVar, NamedTuple, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    NamedTuple,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import msgspec
 
@@ -102,6 +111,15 @@ class Struct(msgspec.Struct, metaclass=WireMeta, kw_only=True, gc=False, repr_om
 
     unknown_tagged_fields: dict[int, bytes] | None = None
     """Tagged fields of a newer peer, by tag: kept, and written back (KIP-482)."""
+
+
+StructT = TypeVar("StructT", bound=Struct)
+
+
+def same_fields(cls: type[StructT], source: Struct) -> StructT:
+    """A structure with what another one has in fields of the same names."""
+    names = (set(cls.__struct_fields__) & set(source.__struct_fields__)) - {"unknown_tagged_fields"}
+    return cls(**{name: getattr(source, name) for name in names})
 
 
 class Message(Struct):

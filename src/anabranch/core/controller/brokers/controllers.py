@@ -29,6 +29,7 @@ from anabranch.core.wire.metadata_records import (
     ControllerFeature,
     RegisterControllerRecord,
 )
+from anabranch.core.wire.schema import same_fields
 
 
 def register_controller(
@@ -59,21 +60,6 @@ def _record(request: ControllerRegistrationRequest) -> RegisterControllerRecord:
     return RegisterControllerRecord(
         controller_id=request.controller_id,
         incarnation_id=request.incarnation_id,
-        end_points=[
-            ControllerEndpoint(
-                name=each.name,
-                host=each.host,
-                port=each.port,
-                security_protocol=each.security_protocol,
-            )
-            for each in request.listeners
-        ],
-        features=[
-            ControllerFeature(
-                name=each.name,
-                min_supported_version=each.min_supported_version,
-                max_supported_version=each.max_supported_version,
-            )
-            for each in request.features
-        ],
+        end_points=[same_fields(ControllerEndpoint, each) for each in request.listeners],
+        features=[same_fields(ControllerFeature, each) for each in request.features],
     )

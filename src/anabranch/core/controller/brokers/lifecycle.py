@@ -55,6 +55,7 @@ from anabranch.core.wire.metadata_records import (
     UnregisterBrokerRecord,
 )
 from anabranch.core.wire.own_fields import has_own
+from anabranch.core.wire.schema import same_fields
 
 RESERVED_DIRECTORIES = frozenset(number.to_bytes(16) for number in range(100))
 """Directory ids that mean something else (KIP-858): unassigned, lost, migrating, and spare ones."""
@@ -174,23 +175,8 @@ def _registration_record(
         broker_id=request.broker_id,
         incarnation_id=request.incarnation_id,
         broker_epoch=epoch,
-        end_points=[
-            BrokerEndpoint(
-                name=each.name,
-                host=each.host,
-                port=each.port,
-                security_protocol=each.security_protocol,
-            )
-            for each in request.listeners
-        ],
-        features=[
-            BrokerFeature(
-                name=each.name,
-                min_supported_version=each.min_supported_version,
-                max_supported_version=each.max_supported_version,
-            )
-            for each in request.features
-        ],
+        end_points=[same_fields(BrokerEndpoint, each) for each in request.listeners],
+        features=[same_fields(BrokerFeature, each) for each in request.features],
         rack=request.rack,
         fenced=True if amended is None else amended.fenced,
         in_controlled_shutdown=amended is not None and amended.in_controlled_shutdown,

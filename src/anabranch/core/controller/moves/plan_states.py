@@ -15,8 +15,9 @@ from anabranch.core.controller.moves.reassignment import Move, begun
 from anabranch.core.controller.partitions.record_holders import awaited, holders
 from anabranch.core.diskless.topics import is_diskless
 from anabranch.core.metadata.image import PartitionImage
-from anabranch.core.metadata.plan_state import MoveImage, PlanImage, Row, Status
+from anabranch.core.metadata.plan_state import MoveImage, PlanImage, Row, Status, header_of
 from anabranch.core.wire.own_fields import PlanTold, ToldMove
+from anabranch.core.wire.schema import same_fields
 
 MOST_TOLD = 100
 """Moves that an answer names: those under way, and those that wait for somebody."""
@@ -87,17 +88,7 @@ def told(state: ClusterState, plan: PlanImage | None) -> PlanTold:
     """How a plan fares now."""
     if plan is None:
         return PlanTold()
-    answer = PlanTold(
-        plan_id=plan.plan_id,
-        goal=plan.goal,
-        made_at_ms=plan.made_at_ms,
-        state=plan.state,
-        backwards=plan.backwards,
-        most_at_once=plan.most_at_once,
-        throttle=plan.throttle,
-        sentence=plan.sentence,
-        cordons=list(plan.cordons),
-    )
+    answer = same_fields(PlanTold, header_of(plan))
     counts = dict.fromkeys(Status, 0)
     for index, move in enumerate(plan.moves):
         status = plan.status(index)
