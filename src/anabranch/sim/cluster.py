@@ -21,7 +21,6 @@ from anabranch.core.metadata.features import (
     SUPPORTED_FEATURES,
 )
 from anabranch.core.metadata.image import MetadataImage
-from anabranch.core.placement.placer import Placer
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.metadata_records import (
@@ -36,7 +35,6 @@ from anabranch.sim.network import LinkFault, Network
 from anabranch.sim.node import SimNode
 from anabranch.sim.processes import Process, State
 from anabranch.sim.remotes import Remotes
-from anabranch.sim.round_robin import round_robin
 from anabranch.sim.rpc import BROKER, CONTROLLER, Calls
 from anabranch.sim.store import Lease, SimStore, Snapshot, StoredBatch
 from anabranch.sim.twins import Twin
@@ -110,10 +108,8 @@ class Cluster:
         levels: Mapping[str, int] | None = None,
         *,
         is_diskless: bool = False,
-        placer: Placer | None = round_robin,
     ) -> None:
-        """`levels` are the feature levels of the new cluster where they are not the newest; without
-        `placer` the settings say which one places."""
+        """`levels` are the feature levels of the new cluster where they are not the newest."""
         ids = list(range(1, brokers + 1)) if isinstance(brokers, int) else list(brokers)
         self.world = world
         self.cluster_id = CLUSTER_ID
@@ -127,7 +123,6 @@ class Cluster:
         self.twins: list[Twin] = []
         """Processes that were started on copies of nodes' folders."""
         self.order = ids
-        self.placer = placer
         self.levels = dict(levels or {})
         self.first = ids[0] if controller is None else controller
         texts = dict(config or {})

@@ -69,7 +69,6 @@ class ControllerShell(Performer):
             cluster.cluster_id,
             node.config,
             self.world.random(f"{node.name}/placing"),
-            placer=cluster.placer,
         )
         self.controller.inter_broker_listener = node.listener
         self.tenure = Tenure(

@@ -27,11 +27,6 @@ from anabranch.sim.settings_plan import with_altered_settings
 from anabranch.sim.transaction_compaction import with_compaction
 from anabranch.sim.transaction_plan import with_transactions
 
-PLAIN_SEEDS = frozenset({
-    0, 1, 2, 5, 6, 7, 17, 20, 24, 76, 109, 306, 413, 1878, 2089, 12993,
-})  # fmt: skip
-"""Schedules that were recorded because they catch a mutant of something else: they stay as they
-were, since it takes hours to find some of them again."""
 BY_TOPIC_ID = ((ProduceRequest.api_key, 13), (FetchRequest.api_key, 16))
 """Versions that name a topic by its id: clients of a topic that is made again know which it is."""
 LONGEST_RETRIES_MS = 8_000
@@ -45,9 +40,7 @@ def draw_plan(seed: int) -> Plan:
     """The plan of a seed: always the same one. Seeds that differ by a multiple of SEEDS_OF_PLANS
     have the same plan, with other chance in everything that it does not draw."""
     drawn = seed % SEEDS_OF_PLANS
-    plan = plain_plan(drawn)
-    if drawn not in PLAIN_SEEDS:
-        plan = with_registration_faults(with_metadata_faults(_with_life(plan)))
+    plan = with_registration_faults(with_metadata_faults(_with_life(plain_plan(drawn))))
     drawn_plan = with_transactions(with_offsets(with_diskless(plan)))
     return replace(with_altered_settings(with_compaction(drawn_plan)), seed=seed)
 

@@ -17,7 +17,6 @@ from anabranch.sim.rpc import Server
 
 if TYPE_CHECKING:
     from anabranch.core.broker.registration.requests import BrokerView
-    from anabranch.core.placement.placer import Placer
     from anabranch.core.settings.broker import BrokerConfig
     from anabranch.core.types import TopicPartition
     from anabranch.core.wire.metadata_records import MetadataRecord
@@ -60,7 +59,6 @@ class Surroundings(Protocol):
     """The object store and the coordinator, where topics may be diskless."""
     order: list[int]
     """The ids of all nodes."""
-    placer: Placer | None
 
     @property
     def nodes(self) -> Mapping[int, Registrant]:

@@ -1,6 +1,6 @@
 """What handlers on the controller listener may look at: a controller, active or in waiting.
 
-What: the planned state, sessions, committed log, settings, placer, and chance. Why one object:
+What: the planned state, sessions, committed log, settings, and chance. Why one object:
 shell and simulator build it the same way. Rule kept: a handler changes nothing here but soft state
 (sessions); everything else changes when the shell hands planned records to `advance`. While it is
 not active it answers nothing but NOT_CONTROLLER.
@@ -31,7 +31,6 @@ from anabranch.core.metadata.image import (
     MetadataImage,
 )
 from anabranch.core.outcome import Decided, Outcome, Propose
-from anabranch.core.placement.placer import Placer
 from anabranch.core.request import Request
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.settings.describe import describe_topic
@@ -66,7 +65,6 @@ class Controller:
         rng: Random,
         *,
         authorizer: Authorizer | None = None,
-        placer: Placer | None = None,
     ) -> None:
         self.node_id = node_id
         self.cluster_id = cluster_id
@@ -82,7 +80,6 @@ class Controller:
         self.followed = MetadataImage.empty()
         """What its node has read of the metadata: the newest that is known while not active."""
         self.authorizer: Authorizer = authorizer or AllowAll()
-        self.placer = placer
         self.active = False
         self.epoch = 0
         self.state = ClusterState()
@@ -125,7 +122,7 @@ class Controller:
     @property
     def planner(self) -> Planner:
         """What plans about topics need."""
-        return Planner(self.state, self.config, self.placer, self.rng)
+        return Planner(self.state, self.config, self.rng)
 
     def begin_term(self, epoch: int, image: MetadataImage, log: CommittedLog, now_ms: int) -> None:
         """Become the active controller with everything that is committed."""

@@ -56,7 +56,7 @@ class Stage:
         config = {**DISKLESS_ON, **plan.settings} if plan.is_diskless else dict(plan.settings)
         self.cluster = Cluster(
             self.world, list(plan.brokers), config, plan.racks,
-            controller=plan.controller, is_diskless=plan.is_diskless, placer=None,
+            controller=plan.controller, is_diskless=plan.is_diskless,
         )  # fmt: skip
         self._put_apart()
         self.probe = Probe(self.cluster)

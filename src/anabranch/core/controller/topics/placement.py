@@ -30,7 +30,7 @@ from anabranch.core.metadata.features import check_own_record
 from anabranch.core.metadata.image import UNASSIGNED_DIRECTORY
 from anabranch.core.placement.constraints import Constraints, first_unmet, place_constrained
 from anabranch.core.placement.managed import managed
-from anabranch.core.placement.placer import Ask, Loads, Placement, Placer, UsableBroker, place
+from anabranch.core.placement.placer import Ask, Loads, Placement, UsableBroker, place
 from anabranch.core.placement.placers import CHAINED, PLACERS
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.settings.topic import TopicConfig
@@ -57,15 +57,12 @@ class Placed(NamedTuple):
 
 
 class TopicPlacement:
-    """Places the topics of one request. `placer` is used instead of a named one, if given."""
+    """Places the topics of one request."""
 
-    def __init__(
-        self, state: ClusterState, config: BrokerConfig, rng: Random, placer: Placer | None
-    ) -> None:
+    def __init__(self, state: ClusterState, config: BrokerConfig, rng: Random) -> None:
         self._state = state
         self._config = config
         self._rng = rng
-        self._placer = placer
         self._maker = PartitionMaker(state.image)
         self._cursor = state.image.placement_cursor
         self._replicas = Counter(state.replica_count)
@@ -170,7 +167,7 @@ class TopicPlacement:
             ignore_racks=topic.ignore_rack_assignment,
         )
         try:
-            return place(self._placer or PLACERS[name], brokers, ask, self._rng)
+            return place(PLACERS[name], brokers, ask, self._rng)
         except ClientFault as fault:
             sentence = fault.message + said_of(self._state.image)
             raise ClientFault(fault.code, sentence) from None

@@ -29,7 +29,6 @@ from anabranch.core.errors import ApiError, ClientFault, ErrorCode
 from anabranch.core.metadata.image import RESOURCE_TOPIC, MetadataImage, TopicImage
 from anabranch.core.metadata.topic_names import is_internal
 from anabranch.core.placement.constraints import SETTING, read_constraints
-from anabranch.core.placement.placer import Placer
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.settings.topic import TopicConfig, effective_topic_config
 from anabranch.core.settings.validation import validate_topic_configs
@@ -51,17 +50,15 @@ USE_DEFAULT = -1
 
 @dataclass(frozen=True, slots=True)
 class Planner:
-    """What planning needs besides the request: state, settings, the placer, and chance."""
+    """What planning needs besides the request: state, settings, and chance."""
 
     state: ClusterState
     config: BrokerConfig
-    placer: Placer | None
-    """The one to use whatever is configured; None: as configured."""
     rng: Random
 
     def placing(self) -> TopicPlacement:
         """What places the topics of one request."""
-        return TopicPlacement(self.state, self.config, self.rng, self.placer)
+        return TopicPlacement(self.state, self.config, self.rng)
 
     @property
     def image(self) -> MetadataImage:
