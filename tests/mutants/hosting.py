@@ -25,7 +25,7 @@ MUTANTS = (
         module=HOSTED_SYNCS,
         old="            return fault if is_hosted else None\n",
         new="            self._broker.unsynced.add(place)\n            return None\n",
-        seed=6000000082,
+        seed=12000000082,
         caught_by="H2",
     ),
     Mutant(
@@ -43,7 +43,7 @@ MUTANTS = (
         module=HOSTED_FOLDERS,
         old="[each for each in partitions if each.folder == path]",
         new="list(partitions)",
-        seed=1000000011,
+        seed=3000000011,
         caught_by="H1",
     ),
     Mutant(

@@ -13,8 +13,8 @@ MUTANTS = (
         module="anabranch.core.controller.tenure.decisions",
         old="        if needed == before and not result.is_routine:\n",
         new="        if False:\n",
-        seed=70040485,
-        caught_by="S2",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/controller/test_tenure.py::test_who_was_deposed_acknowledges_nothing[False-False-False]",
     ),
     Mutant(
         name="unknown-append-taken-for-committed",
