@@ -21,11 +21,41 @@ MUTANTS = (
         caught_by=f"{OBJECT_TESTS}/test_objects.py::test_an_object_is_never_replaced[folder]",
     ),
     Mutant(
+        name="large-object-replaced",
+        rule="a large object that exists is never replaced",
+        module=f"{OBJECTS}.cloud",
+        old="incomplete, key, overwrite=False)",
+        new="incomplete, key, overwrite=True)",
+        seed=NO_SCHEDULE,
+        caught_by=f"{OBJECT_TESTS}/test_large_objects.py"
+        "::test_of_many_large_puts_at_once_one_wins[s3]",
+    ),
+    Mutant(
+        name="large-object-of-another-size",
+        rule="a large object has as many bytes as its source said that it would",
+        module=f"{OBJECTS}.existing_object",
+        old="    if left:\n",
+        new="    if False:\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{OBJECT_TESTS}/test_large_objects.py"
+        "::test_a_source_that_gives_less_or_more_stores_nothing[folder--1]",
+    ),
+    Mutant(
+        name="large-object-not-synced",
+        rule="each piece of a large object is synced before the object has its name",
+        module=f"{OBJECTS}.folder",
+        old="            rest, position = rest[written:], position + written\n        os.fsync(handle)\n",
+        new="            rest, position = rest[written:], position + written\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{OBJECT_TESTS}/test_folder.py"
+        "::test_a_large_object_is_synced_before_it_has_its_name",
+    ),
+    Mutant(
         name="object-name-not-synced",
         rule="an object is stored after its folder has been synced, too",
         module=f"{OBJECTS}.folder",
-        old="                os.unlink(temporary)\n        sync_folder(folder)\n",
-        new="                os.unlink(temporary)\n",
+        old="            _remove(temporary)\n        sync_folder(folder)\n",
+        new="            _remove(temporary)\n",
         seed=NO_SCHEDULE,
         caught_by=f"{OBJECT_TESTS}/test_folder.py"
         "::test_an_object_has_its_name_when_it_is_synced_and_then_the_folder_is",

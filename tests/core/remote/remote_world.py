@@ -26,7 +26,7 @@ from anabranch.core.remote.local_log import Limits, LocalSegment
 from anabranch.core.remote.segments import EpochStart, RemoteSegment, SegmentId
 from anabranch.core.remote.unfinished import (
     CONFIRM_MS,
-    REQUEST_ENDS_MS,
+    PUT_ENDS_MS,
     Removals,
     may_go_on,
 )
@@ -433,7 +433,7 @@ class World:
             self.objects.setdefault(key, content)
             return
         if chance < self.faults / 2:
-            self.late.append((self.now_ms + REQUEST_ENDS_MS, key, content))
+            self.late.append((self.now_ms + PUT_ENDS_MS, key, content))
         elif chance < self.faults * 3 / 4:
             self.objects.setdefault(key, content)
         raise ObjectsAway("no answer")
@@ -503,7 +503,7 @@ class World:
             broker.ahead_ms = 0
         while self.late:
             self.arrive()
-        for _ in range(8):
+        for _ in range(10):
             done = None
             while done is None:
                 done = self.advance_one(self.leader)

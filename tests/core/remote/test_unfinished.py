@@ -7,8 +7,8 @@ from tests.core.remote.remote_kit import remote
 from anabranch.core.remote.segments import SegmentState
 from anabranch.core.remote.unfinished import (
     LEASE_MS,
+    PUT_ENDS_MS,
     PUTS_END_MS,
-    REQUEST_ENDS_MS,
     Removals,
     given_up,
     may_go_on,
@@ -36,7 +36,7 @@ def test_a_removal_is_over_once_every_put_has_ended():
     assert not removals.is_over(removed.segment_id, 999 + PUTS_END_MS)
     removals.look([removed], 2_000)
     assert removals.is_over(removed.segment_id, 1_000 + PUTS_END_MS)
-    assert PUTS_END_MS > LEASE_MS + REQUEST_ENDS_MS
+    assert PUTS_END_MS > LEASE_MS + PUT_ENDS_MS
 
 
 def test_a_removal_that_was_not_seen_before_begins_now():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 
 from anabranch.core.diskless.coordinator import Coordinator
@@ -34,6 +34,22 @@ async def until(condition: Callable[[], Awaitable[bool]]) -> None:
 
 def records(count: int) -> bytes:
     return bytes(build_batch([Record(each, 5, None, b"%d" % each) for each in range(count)]))
+
+
+class Pieces:
+    """A large object in pieces, which are given again each time; a piece that is a fault is
+    raised."""
+
+    def __init__(self, *pieces: bytes | Exception, byte_size: int | None = None) -> None:
+        self.given = pieces
+        whole = sum(len(each) for each in pieces if isinstance(each, bytes))
+        self.byte_size = whole if byte_size is None else byte_size
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        for each in self.given:
+            if isinstance(each, Exception):
+                raise each
+            yield each
 
 
 @dataclass

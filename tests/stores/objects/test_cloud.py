@@ -13,14 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.stores.objects.conftest import SECRET, s3_url
+from tests.stores.objects.stored_kit import Pieces
 
-from anabranch.core.diskless.objects import ObjectMissing, ObjectsAway, ObjectTaken
+from anabranch.core.diskless.objects import INCOMPLETE, ObjectMissing, ObjectsAway, ObjectTaken
 from anabranch.core.diskless.writer import MOST_UPLOADS
 from anabranch.core.errors import StorageFault
 from anabranch.server.diskless import shell
 from anabranch.stores.objects import cloud
 from anabranch.stores.objects.cloud_faults import fault_of
 from anabranch.stores.objects.engines import open_objects
+from anabranch.stores.objects.existing_object import holds_large
 
 KEY = "objects/3f/63"
 PASS, LOSE = "pass", "lose the answer"
@@ -329,3 +331,41 @@ async def test_stores_of_other_clouds_open(tmp_path):
     assert store.url == "az://container/prefix"
     store = await open_objects("gs://bucket/prefix?skip_signature=true")
     assert store.url == "gs://bucket/prefix"
+
+
+LARGE = Pieces(*[bytes([number]) * (2 << 20) for number in range(9)])
+
+
+async def incomplete(store) -> list[str]:
+    listed = [each.key async for page in store.list("") for each in page]
+    return [key for key in listed if INCOMPLETE in key]
+
+
+@pytest.mark.parametrize("lost", range(9))
+async def test_a_large_put_of_which_an_answer_is_lost_is_whole_or_is_not(store, between, lost):
+    """Whichever of its requests it is: the upload is begun, parts, its end, the copy, the end."""
+    between.script = [PASS] * lost + [LOSE]
+    try:
+        await store.put_large(KEY, LARGE)
+    except StorageFault:
+        await store.put_large(KEY, LARGE)
+    assert await store.size(KEY) == LARGE.byte_size
+    assert await holds_large(store, KEY, LARGE)
+    await store.delete(await incomplete(store))
+
+
+async def test_a_large_put_takes_no_object_of_another_for_its_own(store, between):
+    await store.put(KEY, [b"\xff" * LARGE.byte_size])
+    with pytest.raises(ObjectTaken):
+        await store.put_large(KEY, LARGE)
+    assert await incomplete(store) == []
+
+
+async def test_a_large_put_to_a_store_that_is_busy_ends_and_leaves_nothing(store, between):
+    between.script = [PASS, *[answer(503, "SlowDown")] * 99]
+    with pytest.raises(ObjectsAway, match="503"):
+        await store.put_large(KEY, LARGE)
+    between.script = []
+    with pytest.raises(ObjectMissing):
+        await store.size(KEY)
+    assert await incomplete(store) == []

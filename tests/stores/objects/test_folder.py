@@ -8,6 +8,7 @@ import os
 import time
 
 import pytest
+from tests.stores.objects.stored_kit import Pieces
 
 from anabranch.core.diskless.objects import ObjectMissing, ObjectsAway
 from anabranch.core.errors import StorageFault
@@ -74,6 +75,14 @@ async def test_an_object_has_its_name_when_it_is_synced_and_then_the_folder_is(s
     calls.clear()
     await store.put(KEY + "4", [b"x"])
     assert calls[1:] == [("link", KEY + "4"), ("sync", "objects/3f")]
+
+
+async def test_a_large_object_is_synced_before_it_has_its_name(store, calls):
+    await store.put_large(KEY, Pieces(b"one", b"two"))
+    names = [what if what == "link" else f"{what} {place[:9]}" for what, place in calls]
+    assert names.index("link") == 7
+    assert names[:3] == [f"sync {folder.INCOMING}"] * 3  # the file, and each piece
+    assert calls[-1] == ("sync", "objects/3f")
 
 
 async def test_a_folder_that_another_process_has_made_is_synced_too(store, tmp_path, calls):

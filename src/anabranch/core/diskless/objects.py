@@ -1,6 +1,6 @@
 """The object store: what any store must do, whatever stands behind it.
 
-What: seven calls on immutable objects. A local folder, S3, GCS, Azure and memory implement it
+What: eight calls on immutable objects. A local folder, S3, GCS, Azure and memory implement it
 (`stores/objects`), and a simulated one. Rules kept: `put` is durable when it returns and never
 replaces; a name that is taken is compared, so that a put may be made again and no broker takes
 another's object for its own; a reader sees all of an object or none of it. Each raises
@@ -16,6 +16,9 @@ from typing import NamedTuple, Protocol
 
 from anabranch.core.errors import StorageFault
 from anabranch.core.types import Buffer
+
+INCOMPLETE = ".incomplete-"
+"""Stands behind the name of an object in the name of what is put before it has its own."""
 
 
 class ObjectsAway(StorageFault):
@@ -38,6 +41,16 @@ class Listed(NamedTuple):
     modified_ms: int
 
 
+class Source(Protocol):
+    """The bytes of a large object, which are never in memory all at once."""
+
+    byte_size: int
+
+    def pieces(self) -> AsyncIterator[Buffer]:
+        """All of them, in order and from the beginning, each time that it is called. What it raises
+        ends the put: it is how a put is called off."""
+
+
 class ObjectStore(Protocol):
     """All calls are for the loop's thread."""
 
@@ -47,6 +60,11 @@ class ObjectStore(Protocol):
     async def put(self, key: str, buffers: Sequence[Buffer]) -> None:
         """Store one object whole; it may be there already, byte for byte, by an earlier attempt
         that had no answer. Raises ObjectTaken."""
+
+    async def put_large(self, key: str, source: Source) -> None:
+        """The same for an object of any size, a few pieces at a time. An object that a put which
+        was cut off has left begins with the name and `INCOMPLETE`. Raises what the source
+        raises."""
 
     async def read(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[Buffer]:
         """(position, length) ranges of one object. Raises ObjectMissing."""

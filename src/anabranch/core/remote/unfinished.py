@@ -20,9 +20,10 @@ CONFIRM_MS = 10_000
 """How often a broker that copies asks whether its try still stands."""
 LEASE_MS = 60_000
 """How old the last yes may be: a coordinator that is away for less ends no copy."""
-REQUEST_ENDS_MS = 45_000
-"""No request to a store takes longer: each is cut off after 30 seconds, and compared once."""
-PUTS_END_MS = LEASE_MS + REQUEST_ENDS_MS + 15_000
+PUT_ENDS_MS = 180_000
+"""How long a put goes on after it was given its last piece: a part, the end of the upload, and its
+copy, about a minute each with what the library tries again."""
+PUTS_END_MS = LEASE_MS + PUT_ENDS_MS + 15_000
 """How long after a try was given up one of its puts may still arrive, with room for clocks that run
 at different speeds."""
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import IntEnum
 from functools import lru_cache
+from typing import NoReturn
 
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.settings.broker import BrokerConfig
@@ -152,11 +153,20 @@ def _refuse_contradictions(parsed: Mapping[str, object], broker: BrokerConfig) -
             f"conflict topic config setting min.compaction.lag.ms ({least}) > "
             f"max.compaction.lag.ms ({most})"
         )
-    if parsed.get("remote.storage.enable") and not broker["remote.log.storage.system.enable"]:
+    if parsed.get("remote.storage.enable"):
+        _refuse_remote_storage(broker)
+
+
+def _refuse_remote_storage(broker: BrokerConfig) -> NoReturn:
+    if not broker["remote.log.storage.system.enable"]:
         raise ConfigFault(
             "Tiered Storage functionality is disabled in the broker. "
             "Topic cannot be configured with remote log storage."
         )
+    raise ConfigFault(
+        "remote.storage.enable=true is refused: this version of Anabranch does not copy segments "
+        "to remote storage yet. Omit it; retention.ms and retention.bytes limit the local log."
+    )
 
 
 def validate_broker_configs(values: Mapping[str, str], *, per_broker: bool) -> None:

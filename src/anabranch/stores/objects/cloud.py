@@ -13,6 +13,7 @@ import asyncio
 import atexit
 import contextlib
 import time
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -22,12 +23,19 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import AzureStore, GCSStore, S3Store
 
-from anabranch.core.diskless.objects import Listed, ObjectMissing, ObjectsAway, ObjectTaken
+from anabranch.core.diskless.objects import (
+    INCOMPLETE,
+    Listed,
+    ObjectMissing,
+    ObjectsAway,
+    ObjectTaken,
+    Source,
+)
 from anabranch.core.errors import Bug, StorageFault
 from anabranch.core.settings.setting import is_true
 from anabranch.core.types import Buffer
 from anabranch.stores.objects.cloud_faults import PastEnd, fault_of
-from anabranch.stores.objects.existing_object import holds
+from anabranch.stores.objects.existing_object import holds, holds_large, whole
 from anabranch.stores.objects.keys import check_key, short_object, shown
 from anabranch.stores.objects.store_check import check_store
 
@@ -43,6 +51,16 @@ PUT_ATTEMPTS = 3
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 2.0
 READ_RETRIES = 3
+SMALL_BYTES = 16 << 20
+"""A large object of at most so many bytes is one request, as any other."""
+PART_BYTES = 8 << 20
+PARTS_AT_ONCE = 2
+"""Of one object: with the piece that is read meanwhile, some 32 MiB of memory."""
+UPLOAD_S = 3600.0
+"""For all parts of a large object: each request has a time of its own, and whoever gives the pieces
+says when it takes too long."""
+COPY_S = 60.0
+"""For the store to give a large object its name, in all attempts together."""
 NEAR_BYTES = 64 << 10
 """A request costs as much time as so many bytes in between."""
 LIST_PAGE = 1000
@@ -74,7 +92,9 @@ def open_cloud(url: str) -> CloudStore:
     without_encryption = any(options.get(name, "").startswith("http://") for name in _ENDPOINTS)
     client.setdefault("allow_http", str(without_encryption))
     try:
-        calls, puts = (
+        if scheme == "s3":
+            options.setdefault("copy_if_not_exists", "multipart")
+        calls, puts, streams = (
             _STORES[scheme](
                 bucket,
                 prefix=prefix.strip("/") or None,
@@ -82,7 +102,11 @@ def open_cloud(url: str) -> CloudStore:
                 retry_config=_retries(most),
                 **options,
             )
-            for most, attempt_s in ((READ_RETRIES, ATTEMPT_S), (0, PUT_ATTEMPT_S))
+            for most, attempt_s in (
+                (READ_RETRIES, ATTEMPT_S),
+                (0, PUT_ATTEMPT_S),
+                (READ_RETRIES, PUT_ATTEMPT_S),
+            )
         )
     except (BaseError, ValueError, TypeError):
         raise StorageFault(
@@ -90,7 +114,7 @@ def open_cloud(url: str) -> CloudStore:
             f"({', '.join(sorted(options)) or 'there are none'}), or what the environment says "
             f"of keys is not; obstore's documentation lists the options of {scheme}"
         ) from None
-    return CloudStore(shown(url), calls, puts)
+    return CloudStore(shown(url), calls, puts, streams)
 
 
 def _client_options(given: dict[str, str], attempt_s: float) -> dict[str, Any]:
@@ -117,19 +141,29 @@ def _retries(most: int) -> dict[str, Any]:
 class CloudStore:
     """A bucket, and a prefix in it."""
 
-    def __init__(self, url: str, calls: Any, puts: Any) -> None:
+    def __init__(self, url: str, calls: Any, puts: Any, streams: Any) -> None:
         self.url = url
         self._calls = calls
         self._puts = puts
         """The same without retries: those of puts are ours."""
+        self._streams = streams
+        """The same with time for parts of large objects."""
 
-    async def _ask(self, what: str, call: Awaitable[_T], *, is_put: bool = False) -> _T:
+    async def _ask(
+        self,
+        what: str,
+        call: Awaitable[_T],
+        *,
+        is_put: bool = False,
+        patience_s: float | None = None,
+    ) -> _T:
+        patience_s = patience_s or PATIENCE_S
         try:
-            async with asyncio.timeout(PATIENCE_S):  # wait_for may lose a cancellation
+            async with asyncio.timeout(patience_s):  # wait_for may lose a cancellation
                 return await call
         except TimeoutError:
             raise ObjectsAway(
-                f"{self.url}: {what}: no answer for {PATIENCE_S:g} s; check the endpoint in "
+                f"{self.url}: {what}: no answer for {patience_s:g} s; check the endpoint in "
                 "diskless.storage.url and the network"
             ) from None
         except (BaseError, OSError) as problem:
@@ -154,6 +188,47 @@ class CloudStore:
         given = [each for each in buffers if len(each)]
         call = obstore.put_async(self._puts, key, given, mode="create", use_multipart=False)
         await self._ask(f"storing object {key}", call, is_put=True)
+
+    async def put_large(self, key: str, source: Source) -> None:
+        """The library's uploads in parts replace what there is: the object is put under a name of
+        its own first, and the store copies it to its name if there is none."""
+        check_key(key, self.url)
+        if source.byte_size <= SMALL_BYTES:
+            await self.put(key, [bytes(piece) async for piece in whole(source)])
+            return
+        incomplete = f"{key}{INCOMPLETE}{uuid.uuid4().hex}"
+        try:
+            await self._upload(incomplete, source)
+            copy = self._copy(incomplete, key)
+            await self._ask(f"storing object {key}", copy, patience_s=COPY_S)
+        except ObjectTaken:
+            if not await holds_large(self, key, source):
+                raise
+        finally:
+            with contextlib.suppress(StorageFault):  # else it goes with its object
+                await self.delete([incomplete])
+
+    async def _upload(self, key: str, source: Source) -> None:
+        call = obstore.put_async(
+            self._streams,
+            key,
+            whole(source),
+            use_multipart=True,
+            chunk_size=PART_BYTES,
+            max_concurrency=PARTS_AT_ONCE,
+        )
+        await self._ask(f"storing object {key}", call, is_put=True, patience_s=UPLOAD_S)
+
+    async def _copy(self, incomplete: str, key: str) -> None:
+        for attempt in range(1, PUT_ATTEMPTS + 1):
+            try:
+                call = obstore.copy_async(self._streams, incomplete, key, overwrite=False)
+                await self._ask(f"storing object {key}", call, patience_s=COPY_S)
+                return
+            except ObjectsAway:
+                if attempt == PUT_ATTEMPTS:
+                    raise
+            await asyncio.sleep(FIRST_PAUSE_S * 2 ** (attempt - 1))
 
     async def read(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[Buffer]:
         """Ranges that lie close together are one request."""

@@ -19,13 +19,20 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TypeVar
 
-from anabranch.core.diskless.objects import Listed, ObjectMissing, ObjectsAway, ObjectTaken
+from anabranch.core.diskless.objects import (
+    Listed,
+    ObjectMissing,
+    ObjectsAway,
+    ObjectTaken,
+    Source,
+)
 from anabranch.core.errors import StorageFault
 from anabranch.core.types import Buffer
 from anabranch.stores.disk import BUFFERS_A_WRITE, NO_SPACE, sync_folder
-from anabranch.stores.objects.existing_object import holds
+from anabranch.stores.objects.existing_object import holds, holds_large, whole
 from anabranch.stores.objects.keys import check_key, short_object
 from anabranch.stores.objects.store_check import check_store
 
@@ -127,9 +134,38 @@ class FolderStore:
 
     def _put(self, key: str, place: str, buffers: Sequence[Buffer]) -> None:
         temporary = os.path.join(self._incoming, uuid.uuid4().hex)
-        folder = os.path.dirname(place)
         try:
             write_synced(temporary, buffers)
+        except OSError:
+            _remove(temporary)
+            raise
+        self._name(key, temporary, place)
+
+    async def put_large(self, key: str, source: Source) -> None:
+        place = self._place(key)
+        temporary = os.path.join(self._incoming, uuid.uuid4().hex)
+        try:
+            await self._write_pieces(temporary, source)
+            await self._run(lambda: self._name(key, temporary, place))
+        except ObjectTaken:
+            if not await holds_large(self, key, source):
+                raise
+        finally:
+            with contextlib.suppress(StorageFault):  # else it goes with the leftovers
+                await self._run(lambda: _remove(temporary))
+
+    async def _write_pieces(self, temporary: str, source: Source) -> None:
+        """Write and sync piece by piece: no call is long, whatever the disk."""
+        size = 0
+        await self._run(partial(write_at, temporary, 0, b""))
+        async for piece in whole(source):
+            await self._run(partial(write_at, temporary, size, piece))
+            size += len(piece)
+
+    def _name(self, key: str, temporary: str, place: str) -> None:
+        """Give what was written and synced its name, unless that is taken."""
+        folder = os.path.dirname(place)
+        try:
             self._make_folder(folder)
             os.link(temporary, place)
         except FileExistsError:
@@ -143,8 +179,7 @@ class FolderStore:
                 ) from None
             raise
         finally:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
+            _remove(temporary)
         sync_folder(folder)
 
     def _make_folder(self, folder: str) -> None:
@@ -223,6 +258,27 @@ class FolderStore:
     async def close(self) -> None:
         """What threads do now ends by itself."""
         self._threads.shutdown(wait=False)
+
+
+def write_at(path: str, position: int, piece: Buffer) -> None:
+    """Write a piece of a file, which is made if need be, and sync it. Raises OSError."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        rest = memoryview(piece)
+        while rest:
+            written = os.pwrite(handle, rest, position)
+            rest, position = rest[written:], position + written
+        os.fsync(handle)
+    except OSError as problem:
+        problem.filename = problem.filename or path
+        raise
+    finally:
+        os.close(handle)
+
+
+def _remove(temporary: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(temporary)
 
 
 def write_synced(path: str, buffers: Sequence[Buffer]) -> None:

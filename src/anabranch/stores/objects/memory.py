@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Sequence
 
-from anabranch.core.diskless.objects import Listed, ObjectMissing, ObjectTaken
+from anabranch.core.diskless.objects import Listed, ObjectMissing, ObjectTaken, Source
 from anabranch.core.types import Buffer
+from anabranch.stores.objects.existing_object import whole
 from anabranch.stores.objects.keys import check_key, short_object
 from anabranch.stores.objects.store_check import check_store
 
@@ -27,6 +28,9 @@ class MemoryStore:
         held = self._objects.setdefault(key, (b"".join(buffers), time.time_ns() // 1_000_000))[0]
         if held != b"".join(buffers):
             raise ObjectTaken(f"{self.url}: object {key} exists")
+
+    async def put_large(self, key: str, source: Source) -> None:
+        await self.put(key, [bytes(piece) async for piece in whole(source)])
 
     async def read(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[Buffer]:
         held = memoryview(self._held(key))
