@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from anabranch.cli.cluster_command import print_table, time_text, turned
+from anabranch.cli.cluster_command import print_table, turned
+from anabranch.client.views.times import time_text
 
 HEADINGS = ("broker", "address", "state", "under-replicated")
 ROWS = [

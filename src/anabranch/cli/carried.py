@@ -6,7 +6,7 @@ such a plan is shown. Rule kept: a plan that stopped says why, and what helps.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -79,7 +79,9 @@ def show(plan: PlanTold, *, as_json: bool) -> None:
     from anabranch.client.carried_plans import state_of
 
     if as_json:
-        print_json(_told(plan))
+        from anabranch.client.views.plans import carried_view
+
+        print_json(carried_view(plan))
         return
     total = plan.waiting + plan.under_way + plan.done + plan.gone
     there, at_start = ("back", "moved still") if plan.backwards else ("done", "waiting")
@@ -101,36 +103,6 @@ def show(plan: PlanTold, *, as_json: bool) -> None:
         print_table(("partition", "from", "to", "state"), rows)
     if state_of(plan) == STOPPED:
         click.echo(f"{REMEDY}.")
-
-
-def _told(plan: PlanTold) -> dict[str, Any]:
-    from anabranch.client.carried_plans import state_of
-
-    return {
-        "plan_id": plan.plan_id,
-        "goal": plan.goal,
-        "made_at_ms": plan.made_at_ms,
-        "state": state_of(plan),
-        "backwards": plan.backwards,
-        "sentence": plan.sentence,
-        "most_at_once": plan.most_at_once,
-        "throttle": plan.throttle if plan.throttle > 0 else None,
-        "waiting": plan.waiting,
-        "under_way": plan.under_way,
-        "done": plan.done,
-        "gone": plan.gone,
-        "cordons": plan.cordons,
-        "moves": [
-            {
-                "topic": each.topic,
-                "partition": each.partition,
-                "from": each.before,
-                "to": each.after,
-                "state": each.sentence,
-            }
-            for each in plan.moves
-        ],
-    }
 
 
 def _ids(row: list[int]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,7 +14,6 @@ from anabranch.cli.cluster_command import (
     print_json,
     print_table,
     tell,
-    time_text,
     timeout_option,
 )
 from anabranch.cli.completion_names import complete_brokers
@@ -59,19 +58,9 @@ def cluster_id(bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
 @json_option
 def describe(bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
     """Show the brokers, the controller, and the size of the brokers' folders."""
+    from anabranch.client.views.cluster import cluster_view
 
-    async def work(cluster: Cluster) -> dict[str, Any]:
-        from anabranch.client.admin import describe_cluster
-        from anabranch.client.overview import controller_of
-
-        found = await describe_cluster(cluster)
-        return {
-            "cluster_id": found.cluster_id,
-            "controller_id": (await controller_of(cluster)).controller_id,
-            "brokers": [await _broker(cluster, each) for each in found.brokers],
-        }
-
-    described = ask(bootstrap, work, timeout_seconds=timeout_seconds)
+    described = ask(bootstrap, cluster_view, timeout_seconds=timeout_seconds)
     if as_json:
         print_json(described)
         return
@@ -96,31 +85,6 @@ def describe(bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
                 f"Broker {each['id']} cannot use {folder}: see its log for the cause, repair the "
                 "folder and restart the broker."
             )
-
-
-async def _broker(cluster: Cluster, broker: Any) -> dict[str, Any]:
-    from anabranch.client.admin import describe_log_dirs
-
-    folders = []
-    if not broker.is_fenced:
-        folders = await describe_log_dirs(cluster, broker.broker_id)
-    sizes = [
-        partition.partition_size
-        for folder in folders
-        for topic in folder.topics
-        for partition in topic.partitions
-    ]
-    return {
-        "id": broker.broker_id,
-        "host": broker.host,
-        "port": broker.port,
-        "rack": broker.rack,
-        "fenced": broker.is_fenced,
-        "log_dirs": [folder.log_dir for folder in folders],
-        "offline_log_dirs": [folder.log_dir for folder in folders if folder.error_code],
-        "partitions": len(sizes),
-        "size_bytes": sum(sizes),
-    }
 
 
 @command.command(epilog="Example: anabranch cluster unregister 4")
@@ -215,9 +179,10 @@ def uncordon(broker_id: int, bootstrap: str, timeout_seconds: float, as_json: bo
 def status(bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
     """Show the active controller, partitions with problems, and recent decisions."""
     from anabranch.client.overview import overview
+    from anabranch.client.views.cluster import remedies, status_view
 
     found = ask(bootstrap, overview, timeout_seconds=timeout_seconds)
-    told = _status(found)
+    told = status_view(found)
     if as_json:
         print_json(told)
         return
@@ -228,15 +193,11 @@ def status(bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
     counts = {**told, "full_folders": len(told["full_folders"])}
     rows = [(key.replace("_", " "), counts[key]) for key in COUNTED]
     print_table(("what", "count"), rows)
-    for sentence in _remedies(told, found):
+    for sentence in remedies(told, found):
         click.echo(sentence)
     if told["reasons"]:
         decided = [(each["at"], each["reason"]) for each in told["reasons"]]
         print_table(("decided", "why"), decided)
-
-
-NEWEST = 10
-"""Decisions that the status shows."""
 
 
 COUNTED = (
@@ -246,105 +207,6 @@ COUNTED = (
 )  # fmt: skip
 
 
-def _status(found: Overview) -> dict[str, Any]:
-    """Everything as one flat object."""
-    from anabranch.client.partitions import Illness
-
-    return {
-        "cluster_id": found.cluster_id,
-        "controller_id": found.controlling.controller_id,
-        "controller_epoch": found.controlling.epoch,
-        "metadata_offset": found.controlling.metadata_offset,
-        "brokers": len(found.brokers),
-        "fenced_brokers": sum(each.is_fenced for each in found.brokers),
-        "topics": found.topics,
-        "partitions": found.partitions,
-        "unavailable": found.ill[Illness.UNAVAILABLE],
-        "unavailable_wait_for": sorted({each for row in found.leaderless.values() for each in row}),
-        "under_min_isr": found.ill[Illness.UNDER_MIN_ISR],
-        "at_min_isr": found.ill[Illness.AT_MIN_ISR],
-        "under_replicated": found.ill[Illness.UNDER_REPLICATED],
-        "missing_replicas": found.missing,
-        "moving": found.moving,
-        "moves_held_up": len(found.held_up),
-        "rack_violations": found.ill[Illness.RACK_VIOLATION],
-        "not_led_by_preferred": found.not_preferred,
-        "full_folders": [
-            {"broker": broker_id, "folder": path}
-            for broker_id, paths in sorted(found.full.items())
-            for path in paths
-        ],
-        "reasons": [
-            {"at": time_text(each.at_ms), "code": each.code, "reason": each.sentence}
-            for each in found.controlling.reasons.newest(NEWEST)
-        ],
-    }
-
-
-def _remedies(told: dict[str, Any], found: Overview) -> list[str]:
-    """What to look at next, the worst first; nothing for a healthy cluster."""
-    said = []
-    if told["unavailable"]:
-        said.append(_leaderless(told, found))
-    elif told["under_min_isr"]:
-        said.append(
-            "acks=all is refused for some partitions: `anabranch topics describe "
-            "--under-min-isr-partitions` names them."
-        )
-    elif told["under_replicated"]:
-        said.append("`anabranch topics describe --under-replicated-partitions` lists those behind.")
-    said += [
-        f"Broker {each['broker']} has no space in {each['folder']}: other brokers lead its "
-        "partitions; free space there, or shorten retention."
-        for each in told["full_folders"]
-    ]
-    if told["missing_replicas"]:
-        said.append(
-            "Some partitions have missing replicas, which the next broker that joins gets: list "
-            "them with `anabranch topics describe --missing-replicas`."
-        )
-    if found.held_up:
-        said.append(_held_up(found))
-    if told["rack_violations"]:
-        said.append(
-            "`anabranch topics describe --rack-violations` lists partitions in fewer racks than "
-            "possible; `anabranch plan racks` proposes moves."
-        )
-    if told["fenced_brokers"]:
-        said.append("A fenced broker is down or starting: see `anabranch cluster brokers`.")
-    if told["not_led_by_preferred"] and not told["under_replicated"]:
-        said.append(
-            "`anabranch partitions elect-leaders --all-topic-partitions` returns leaders to "
-            "preferred replicas."
-        )
-    return said
-
-
-def _leaderless(told: dict[str, Any], found: Overview) -> str:
-    """Whom partitions without a leader wait for, and what names and explains them."""
-    from anabranch.core.controller.partitions.record_holders import awaited
-
-    first = next(iter(found.leaderless))
-    down = told["unavailable_wait_for"]
-    waits = f" and wait for {awaited(down)}" if down else ""
-    return (
-        f"{len(found.leaderless)} partition(s), {first} first, have no leader{waits}: `anabranch "
-        f"topics describe --unavailable-partitions` lists them, `anabranch explain {first}` "
-        "explains one."
-    )
-
-
-def _held_up(found: Overview) -> str:
-    """Whom moves wait for in vain, and what helps."""
-    places = list(found.held_up)
-    down = sorted({each for row in found.held_up.values() for each in row})
-    return (
-        f"{len(places)} partition(s), {places[0]} first, wait for replicas on broker(s) "
-        f"{', '.join(map(str, down))}, which are down: start them; where they will not come back, "
-        f"`anabranch explain {places[0]}` says how a move is taken back."
-    )
-
-
 @command.command(epilog="Example: anabranch cluster brokers")
 @bootstrap_option
 @timeout_option
@@ -352,11 +214,12 @@ def _held_up(found: Overview) -> str:
 def brokers(bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
     """Show the leaderships, replicas and out-of-sync replicas of each broker."""
     from anabranch.client.overview import overview
+    from anabranch.client.views.cluster import broker_view, why_away
 
     found = ask(bootstrap, overview, timeout_seconds=timeout_seconds)
     active = found.controlling.controller_id
     if as_json:
-        print_json([_broker_counts(each, found) for each in found.brokers])
+        print_json([broker_view(each, found) for each in found.brokers])
         return
     print_table(
         ("broker", "address", "rack", "state", "controller", "leaders", "preferred", "replicas",
@@ -371,7 +234,7 @@ def brokers(bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
         ],
     )  # fmt: skip
     for each in found.brokers:
-        if why := _why_away(each, found):
+        if why := why_away(each, found):
             click.echo(why)
 
 
@@ -381,29 +244,3 @@ def _state(each: BrokerCounts, found: Overview) -> str:
     if each.is_cordoned:
         state = f"{state}, cordoned"
     return f"{state}, disk full" if each.broker_id in found.full else state
-
-
-def _why_away(each: BrokerCounts, found: Overview) -> str | None:
-    """What the controller said of a broker that is fenced."""
-    told = found.controlling.reasons.of_broker(each.broker_id) if each.is_fenced else None
-    return None if told is None else f"{time_text(told.at_ms)}  {told.sentence}"
-
-
-def _broker_counts(each: BrokerCounts, found: Overview) -> dict[str, Any]:
-    return {
-        "id": each.broker_id,
-        "host": each.host,
-        "port": each.port,
-        "rack": each.rack,
-        "fenced": each.is_fenced,
-        "cordoned": each.is_cordoned,
-        "full_log_dirs": list(found.full.get(each.broker_id, ())),
-        "active_controller": each.broker_id == found.controlling.controller_id,
-        "leaders": each.leaders,
-        "preferred_leaders": each.preferred,
-        "replicas": each.replicas,
-        "replicas_behind": each.behind,
-        "observers": each.observers,
-        "under_replicated": each.under_replicated,
-        "reason": _why_away(each, found),
-    }

@@ -10,7 +10,6 @@ import re
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -358,15 +357,6 @@ def turned(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int) -
             block = [headings]
         block.append(row)
     yield from aligned(list(zip(*block, strict=True)))
-
-
-def time_text(at_ms: int) -> str:
-    """A time of the wall clock, in UTC, to the second; in milliseconds where the calendar ends."""
-    try:
-        moment = datetime.fromtimestamp(at_ms / 1000, UTC)
-    except (ValueError, OverflowError, OSError):
-        return f"{at_ms} ms"
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def text_of(path: Path) -> str:

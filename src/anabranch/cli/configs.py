@@ -25,14 +25,6 @@ if TYPE_CHECKING:
 
 DEFAULT_SOURCE = 5
 STATIC_SOURCE = 4
-SOURCES = {
-    1: "topic",
-    2: "broker",
-    3: "cluster default",
-    4: "server.properties",
-    5: "default",
-}
-"""DescribeConfigs' numbers in words."""
 
 type_option = click.option(
     "--entity-type", "kind", type=click.Choice(["topics", "brokers"]), required=True,
@@ -83,8 +75,10 @@ def describe(
         for each in sorted(found, key=lambda each: each.name)
         if everything or each.config_source not in (DEFAULT_SOURCE, STATIC_SOURCE)
     ]
+    from anabranch.client.views.configs import SOURCES, setting_view
+
     if as_json:
-        print_json([_as_json(each, documentation=documentation) for each in shown])
+        print_json([setting_view(each, documentation=documentation) for each in shown])
         return
     if not shown:
         click.echo("Nothing was changed; --all shows every setting with its default.")
@@ -109,17 +103,6 @@ def shown_value(entry: Any) -> str:
     if entry.is_sensitive:
         return "(hidden)"
     return "-" if entry.value is None else str(entry.value)
-
-
-def _as_json(entry: Any, *, documentation: bool) -> dict[str, Any]:
-    said = {
-        "name": entry.name,
-        "value": entry.value,
-        "source": SOURCES.get(entry.config_source, str(entry.config_source)),
-        "read_only": entry.read_only,
-        "sensitive": entry.is_sensitive,
-    }
-    return said | ({"documentation": entry.documentation} if documentation else {})
 
 
 def resource_of(kind: str, name: str | None, *, default: bool) -> tuple[Any, str]:

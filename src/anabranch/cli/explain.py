@@ -17,13 +17,11 @@ from anabranch.cli.cluster_command import (
     json_option,
     print_json,
     print_table,
-    time_text,
     timeout_option,
 )
 
 if TYPE_CHECKING:
     from anabranch.client.explanations import Explained
-    from anabranch.core.placement.explanation import ExplainedReplica
 
 
 @click.command("explain", epilog="Example: anabranch explain flights-3")
@@ -44,12 +42,17 @@ def command(place: str, bootstrap: str, timeout_seconds: float, as_json: bool) -
         bootstrap, lambda cluster: explained(cluster, wanted), timeout_seconds=timeout_seconds
     )
     if as_json:
-        print_json(_told(found))
+        from anabranch.client.views.explanations import explanation_view
+
+        print_json(explanation_view(found))
     else:
         _print(found)
 
 
 def _print(found: Explained) -> None:
+    from anabranch.client.views.explanations import replica_state
+    from anabranch.client.views.times import time_text
+
     state = found.state
     leader = f"led by broker {state.leader}" if state.leader >= 0 else "without a leader"
     observed = f", observed by {_ids(state.observers)}" if state.observers else ""
@@ -57,7 +60,7 @@ def _print(found: Explained) -> None:
     if found.no_leader is not None:
         click.echo(f"No leader: {found.no_leader}")
     click.echo("Why here:")
-    rows = [(each.broker_id, each.rack or "-", _state(found, each), each.sentence)
+    rows = [(each.broker_id, each.rack or "-", replica_state(found, each), each.sentence)
             for each in found.explanation.here]  # fmt: skip
     print_table(("broker", "rack", "state", "why"), rows)
     if found.explanation.not_there:
@@ -78,55 +81,9 @@ def _print(found: Explained) -> None:
             click.echo(f"  {time_text(told.at_ms)} {told.sentence}")
 
 
-def _state(found: Explained, here: ExplainedReplica) -> str:
-    """What a replica is now."""
-    if here.broker_id in found.adding:
-        return "coming"
-    if here.broker_id in found.removing:
-        return "leaving"
-    if here.broker_id == found.state.leader:
-        return "leader"
-    if here.broker_id in found.state.isr:
-        return "in sync"
-    return "eligible" if here.broker_id in found.state.eligible else "behind"
-
-
 def _takes(changes: tuple[Any, ...]) -> str:
     return ", and ".join(each.sentence for each in changes) or "-"
 
 
 def _ids(row: tuple[int, ...]) -> str:
     return ", ".join(map(str, row)) or "none"
-
-
-def _told(found: Explained) -> dict[str, Any]:
-    return {
-        "partition": str(found.place),
-        "leader": found.state.leader,
-        "no_leader": found.no_leader,
-        "waits_for": [*found.waits_for],
-        "isr": [*found.state.isr],
-        "observers": [*found.state.observers],
-        "here": [
-            {**each._asdict(), "state": _state(found, each)} for each in found.explanation.here
-        ],
-        "not_there": [
-            {
-                "broker_id": each.broker_id,
-                "rack": each.rack,
-                "sentence": each.sentence,
-                "it_would_take": [
-                    {
-                        "change": str(change.kind),
-                        "broker_id": change.broker_id,
-                        "replicas": change.replicas,
-                        "sentence": change.sentence,
-                    }
-                    for change in each.changes
-                ],
-            }
-            for each in found.explanation.not_there
-        ],
-        "moves": found.moves,
-        "reasons": [told._asdict() for told in found.said],
-    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -32,10 +32,11 @@ LEVEL = re.compile("[0-9]{1,5}")
 def features(bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
     """Show the level of each feature, and the levels that the brokers support."""
     from anabranch.client.features import features_of
+    from anabranch.client.views.features import feature_view
 
     found = ask(bootstrap, features_of, timeout_seconds=timeout_seconds)
     if as_json:
-        print_json([_told(each) for each in found])
+        print_json([feature_view(each) for each in found])
         return
     print_table(
         ("feature", "level", "all support up to", "held back by"),
@@ -49,16 +50,6 @@ def features(bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
             for each in found
         ],
     )
-
-
-def _told(each: Feature) -> dict[str, Any]:
-    return {
-        "feature": each.name,
-        "level": each.level,
-        "newest_common": each.newest_common,
-        "held_back_by": each.holding_back,
-        "supported": {str(broker): list(span) for broker, span in each.supported.items()},
-    }
 
 
 @click.command(epilog="Example: anabranch cluster upgrade --dry-run")
@@ -93,8 +84,12 @@ def upgrade(
     found, steps = ask(bootstrap, work, timeout_seconds=timeout_seconds)
     held = [each for each in found if each.holding_back]
     if as_json:
+        from anabranch.client.views.features import feature_view
+
         raised = [each._asdict() for each in steps]
-        print_json({"dry_run": dry_run, "raised": raised, "held_back": [_told(e) for e in held]})
+        print_json(
+            {"dry_run": dry_run, "raised": raised, "held_back": [feature_view(e) for e in held]}
+        )
         return
     for step in steps:
         would = "would go" if dry_run else "went"

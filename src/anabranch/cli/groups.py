@@ -57,19 +57,16 @@ def list_(bootstrap: str, timeout_seconds: float, state: str | None, as_json: bo
     """
     from anabranch.client import groups
     from anabranch.client.every_broker import said
+    from anabranch.client.views.groups import groups_view
 
     if state is not None and state.lower() not in map(str.lower, STATES):
         raise click.UsageError(f"--state {state!r} is none of {', '.join(STATES)}.")
     found = ask(bootstrap, groups.list_groups, timeout_seconds=timeout_seconds)
-    rows = [
-        (each.group_id, each.group_state, each.protocol_type, each.group_type)
-        for each in found.groups
-        if state is None or each.group_state.lower() == state.lower()
-    ]
+    rows = groups_view(found.groups, state)
     if as_json:
-        print_json([dict(zip(("group", "state", "protocol", "type"), row)) for row in rows])
+        print_json(rows)
     else:
-        print_table(("group", "state", "protocol", "type"), rows)
+        print_table(("group", "state", "protocol", "type"), [tuple(each.values()) for each in rows])
     end_incomplete(
         [f"Groups are missing: {said(fault, name)}" for name, fault in found.missing.items()]
     )
@@ -86,32 +83,16 @@ def describe(
 ) -> None:
     """Show a group's committed offset, lag and member for each partition."""
     from anabranch.client import groups
-    from anabranch.core.coordination.groups.classic.subscription import assigned_partitions
+    from anabranch.client.views.groups import group_view
 
     async def work(cluster: Cluster) -> Any:
         return await groups.progress(cluster, group)
 
     described, rows = ask(bootstrap, work, timeout_seconds=timeout_seconds)
-    told = [
-        {
-            "member": each.member_id,
-            "instance": each.group_instance_id,
-            "client": each.client_id,
-            "host": each.client_host,
-            "partitions": [f"{t}-{i}" for t, i in assigned_partitions(each.member_assignment)],
-        }
-        for each in described.members
-    ]
+    view = group_view(described, rows)
+    told = view["members"]
     if as_json:
-        print_json(
-            {
-                "group": group,
-                "state": described.group_state,
-                "protocol": described.protocol_data,
-                "members": told,
-                "offsets": [{**each._asdict(), "lag": each.lag} for each in rows],
-            }
-        )
+        print_json(view)
         return
     click.echo(f"Group {group}: {described.group_state}, {len(told)} member(s).")
     if members:
@@ -217,9 +198,9 @@ def reset_offsets(
             f"Group {group} has committed no offsets: name its topics with --topic."
         )
     if as_json:
-        names = ("topic", "partition", "from", "to")
-        told = [dict(zip(names, (*place, was, to))) for place, was, to in rows]
-        print_json({"group": group, "executed": execute, "offsets": told})
+        from anabranch.client.views.groups import reset_view
+
+        print_json(reset_view(group, rows, executed=execute))
         return
     print_table(
         ("topic", "partition", "from", "to"),

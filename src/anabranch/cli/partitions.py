@@ -89,7 +89,9 @@ def elect(
 
     outcomes, why = ask(bootstrap, work, timeout_seconds=timeout_seconds)
     if as_json:
-        print_json([_told(each, why) for each in outcomes])
+        from anabranch.client.views.elections import election_view
+
+        print_json([election_view(each, why) for each in outcomes])
     elif not outcomes:
         click.echo(f"No partition needs {'a preferred' if kind == 'preferred' else 'an unclean'} "
             "leader election.")  # fmt: skip
@@ -119,17 +121,6 @@ def _outcome(each: Elected) -> str:
     if each.is_failure:
         return each.code.name
     return "not needed" if each.code else "elected"
-
-
-def _told(each: Elected, why: dict[str, list[str]]) -> dict[str, object]:
-    return {
-        "topic": each.topic,
-        "partition": each.partition,
-        "elected": not each.code,
-        "error": each.code.name if each.is_failure else None,
-        "message": each.sentence if each.is_failure else None,
-        "reasons": why.get(f"{each.topic}-{each.partition}", []) if each.is_failure else [],
-    }
 
 
 def _sentence(failed: list[Elected], why: dict[str, list[str]]) -> str:

@@ -159,7 +159,9 @@ def _make(
     if path is not None and made.moves:
         _write(path, view.cluster_id, made._replace(moves=made.moves[:MOST_MOVES]))
     if as_json:
-        print_json(_told(view.cluster_id, made))
+        from anabranch.client.views.plans import plan_view
+
+        print_json(plan_view(view.cluster_id, made))
     else:
         _print(made)
         _print_what_next(made, path, MOST_MOVES)
@@ -186,19 +188,6 @@ def _write(path: Path, cluster_id: str, made: Plan) -> None:
         path.write_text(write_plan(file), "utf-8")
     except OSError as fault:
         raise click.ClickException(f"{path}: {fault.strerror or fault}") from None
-
-
-def _told(cluster_id: str, made: Plan) -> dict[str, object]:
-    from anabranch.core.placement.plan_file import told_move
-
-    return {
-        "cluster_id": cluster_id,
-        "goal": made.goal,
-        "sentence": made.sentence,
-        "cordons": made.cordons,
-        "moves": [told_move(each) for each in made.moves],
-        "obstacles": [each._asdict() for each in made.obstacles],
-    }
 
 
 def _print(made: Plan) -> None:

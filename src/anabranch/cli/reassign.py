@@ -26,8 +26,6 @@ from anabranch.cli.cluster_command import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from anabranch.client.cluster import Cluster
     from anabranch.client.move_costs import Cost
     from anabranch.client.reassignments import Asked, Progress
@@ -165,7 +163,9 @@ def _generate(
 
     now, proposed = run(work)
     if as_json:
-        print_json({"before": _told(now), "proposed": _told(proposed)})
+        from anabranch.client.views.reassignments import moves_view
+
+        print_json({"before": moves_view(now), "proposed": moves_view(proposed)})
         return
     click.echo("Replicas now:")
     click.echo(write_moves(now))
@@ -198,13 +198,15 @@ def _execute(run: Any, moves: Moves, rate: int | None, holds_factor: bool, as_js
     had, cost, outcomes = run(work)
     failed = [each for each in outcomes if each.code]
     if as_json:
+        from anabranch.client.views.reassignments import moves_view, outcome_view
+
         print_json(
             {
-                "before": _told(had),
+                "before": moves_view(had),
                 "bytes": cost.copied_bytes,
                 "unknown_sizes": cost.unknown,
                 "least_seconds": None if rate is None else cost.seconds(rate),
-                "outcomes": [_outcome(each) for each in outcomes],
+                "outcomes": [outcome_view(each) for each in outcomes],
             }
         )
     elif had:
@@ -261,7 +263,9 @@ def _cancel(run: Any, moves: Moves, keeps_throttle: bool, as_json: bool) -> None
 
     outcomes = run(work)
     if as_json:
-        print_json([_outcome(each) for each in outcomes])
+        from anabranch.client.views.reassignments import outcome_view
+
+        print_json([outcome_view(each) for each in outcomes])
     else:
         done = sum(not each.code for each in outcomes)
         click.echo(f"{done} move(s) cancelled, {len(moves) - len(outcomes)} were not under way.")
@@ -275,18 +279,6 @@ def _fail(failed: list[Asked]) -> None:
         raise click.ClickException(
             f"{first.place} was refused{more}: {first.sentence.rstrip('.')} ({first.code.name})."
         )
-
-
-def _outcome(each: Asked) -> dict[str, object]:
-    failure = each.code.name if each.code else None
-    return {"partition": str(each.place), "error": failure, "message": each.sentence or None}
-
-
-def _told(moves: Mapping[TopicPartition, tuple[int, ...]]) -> list[dict[str, object]]:
-    return [
-        {"topic": place.topic, "partition": place.partition, "replicas": [*row]}
-        for place, row in sorted(moves.items())
-    ]
 
 
 def _ids(row: tuple[int, ...]) -> str:

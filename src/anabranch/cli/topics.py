@@ -28,7 +28,6 @@ from anabranch.cli.replica_placement import placement_of, placement_option
 if TYPE_CHECKING:
     from anabranch.client.admin import NewTopic
     from anabranch.client.cluster import Cluster
-    from anabranch.client.partitions import Topic
 
 F = TypeVar("F", bound=Callable[..., Any])
 LISTS = ("replicas", "isr", "offline")
@@ -40,8 +39,6 @@ CONSTRAINTS_SETTING = "confluent.placement.constraints"
 PLACER_SETTING = "replica.placer.class.name"
 MOST_ROWS = 20
 """Partitions whose replicas are printed for people."""
-TOPIC_SOURCE = 1
-"""DescribeConfigs: the setting was given for the topic itself."""
 
 topic_option = click.option(
     "--topic", required=True, metavar="NAME", help="The topic's name.",
@@ -131,27 +128,17 @@ def _say_created(
     topic: str, found: tuple[NewTopic, dict[int, str]] | None, *, only_checked: bool, as_json: bool
 ) -> None:
     """What was created, or would be, and where; None where the topic was there before."""
-    if found is None:
-        if as_json:
-            absent = ("partitions", "replication_factor", "replica_map", "sharing_racks")
-            print_json({"topic": topic, "created": False, **dict.fromkeys(absent)})
-        else:
-            click.echo(f"Topic {topic} already exists.")
-        return
-    created, racks = found
-    sharing = [index for index, row in enumerate(created.replicas) if shares_rack(row, racks)]
+    from anabranch.client.views.topics import created_view
+
+    created, racks = found or (None, {})
+    view = created_view(topic, created, racks, only_checked=only_checked)
     if as_json:
-        print_json(
-            {
-                "topic": topic,
-                "created": not only_checked,
-                "partitions": created.num_partitions,
-                "replication_factor": created.replication_factor,
-                "replica_map": created.replicas or None,
-                "sharing_racks": sharing,
-            }
-        )
+        print_json(view)
         return
+    if created is None:
+        click.echo(f"Topic {topic} already exists.")
+        return
+    sharing = view["sharing_racks"]
     said = "would be created" if only_checked else "created"
     click.echo(
         f"Topic {topic} {said}: {created.num_partitions} partition(s), replication factor "
@@ -164,12 +151,6 @@ def _say_created(
     if sharing:
         named = ", ".join(map(str, sharing[:MOST_ROWS])) + (", …" if sharing[MOST_ROWS:] else "")
         click.echo(f"{len(sharing)} partition(s) have replicas that share a rack: {named}.")
-
-
-def shares_rack(row: Sequence[int], racks: Mapping[int, str]) -> bool:
-    """Whether two replicas of a partition are in one rack."""
-    known = [rack for each in row if (rack := racks.get(each))]
-    return len(set(known)) < len(known)
 
 
 def _brokers_in_racks(row: Sequence[int], racks: Mapping[int, str]) -> str:
@@ -263,20 +244,9 @@ def describe(
     wanted = [name.replace("_", "-") for name, is_asked in asked.items() if is_asked]
 
     async def work(cluster: Cluster) -> tuple[list[dict[str, Any]], int]:
-        from anabranch.client.overview import why_ill
-        from anabranch.client.partitions import describe_topics
+        from anabranch.client.views.topics import topics_view
 
-        if topic is not None:
-            await cluster.topic(topic)
-        found = await describe_topics(cluster, None if topic is None else [topic])
-        why = await why_ill(found, cluster)
-        told = [(each, _partitions(each, wanted, why)) for each in found]
-        described = [
-            await _described(cluster, each, partitions)
-            for each, partitions in told
-            if partitions or not wanted
-        ]
-        return described, sum(each.shared_racks for each in found)
+        return await topics_view(cluster, topic, wanted)
 
     described, shared = ask(bootstrap, work, timeout_seconds=timeout_seconds)
     if as_json:
@@ -342,64 +312,6 @@ def _row(part: dict[str, Any], lists: Sequence[str]) -> tuple[object, ...]:
     if part["missing_replicas"]:
         texts["replicas"] += f" +{part['missing_replicas']} missing"
     return part["partition"], leader, *texts.values()
-
-
-def _partitions(
-    topic: Topic, wanted: Sequence[str], why: dict[str, list[str]]
-) -> list[dict[str, Any]]:
-    """The partitions to show, each with everything that is wrong with it, and why."""
-    told = []
-    for each in topic.partitions:
-        health = sorted(illness.value for illness in each.illnesses(topic.minimum))
-        if wanted and not set(wanted) & set(health):
-            continue
-        told.append(
-            {
-                "partition": each.partition,
-                "leader": each.leader,
-                "leader_epoch": each.leader_epoch,
-                "replicas": each.placed,
-                "missing_replicas": each.missing,
-                "isr": each.isr,
-                "elr": each.eligible,
-                "last_known_elr": each.last_known_eligible,
-                "observers": each.observers,
-                "adding": () if each.move is None else each.move.adding,
-                "removing": () if each.move is None else each.move.removing,
-                "offline_replicas": [broker_id for broker_id in each.offline if broker_id >= 0],
-                "health": health,
-                "reasons": why.get(f"{topic.name}-{each.partition}", []),
-            }
-        )
-    if topic.diskless is not None:
-        from anabranch.core.api.diskless_view import as_json
-
-        placed = {each["partition"]: each for each in as_json(topic.diskless)["partitions"]}
-        for part in told:
-            part["placement"] = placed.get(part["partition"])
-    return told
-
-
-async def _described(
-    cluster: Cluster, topic: Topic, partitions: list[dict[str, Any]]
-) -> dict[str, Any]:
-    from anabranch.client.admin import ResourceKind, describe_configs
-    from anabranch.core.types import topic_id_text
-
-    configs = await describe_configs(cluster, ResourceKind.TOPIC, topic.name)
-    return {
-        "topic": topic.name,
-        "topic_id": topic_id_text(topic.topic_id),
-        "internal": topic.is_internal,
-        "min_insync_replicas": topic.minimum,
-        "rack_sharing_accepted": topic.shared_racks,
-        "IsDiskless": topic.diskless is not None,
-        "effectiveRF": None if topic.diskless is None else topic.diskless.effective_rf,
-        "configs": {
-            each.name: each.value for each in configs if each.config_source == TOPIC_SOURCE
-        },
-        "partitions": partitions,
-    }
 
 
 @command.command(epilog="Example: anabranch topics alter --topic flights --partitions 12")

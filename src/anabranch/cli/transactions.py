@@ -21,7 +21,6 @@ from anabranch.cli.cluster_command import (
     print_json,
     print_table,
     tell,
-    time_text,
     timeout_option,
 )
 from anabranch.cli.completion_names import complete_topics
@@ -129,6 +128,8 @@ def describe(bootstrap: str, timeout_seconds: float, name: str, as_json: bool) -
     if as_json:
         print_json({**found._asdict(), "partitions": places})
         return
+    from anabranch.client.views.times import time_text
+
     began = "-" if found.start_ms < 0 else time_text(found.start_ms)
     rows = [
         ("state", found.state), ("coordinator", found.coordinator),
@@ -311,6 +312,8 @@ def _print(found: list[Open], *, as_json: bool) -> None:
     if as_json:
         print_json([each._asdict() for each in found])
         return
+    from anabranch.client.views.times import time_text
+
     print_table(
         (
             "topic", "partition", "producer", "epoch", "coordinator epoch", "open since offset",
