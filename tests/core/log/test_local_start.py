@@ -1,6 +1,6 @@
 """A log of which another store holds the older part: where it begins, and where its disk does.
 
-Nothing is copied here: a test says up to where it was (`remote_end_offset`), as whoever copies will.
+Nothing is copied here: a test says up to where it was, as whoever copies will.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from random import Random
 import pytest
 from tests.core.log.support import END, KEY, NOW_MS, TOPIC_ID, append, batch, sync
 
-from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.errors import ApiError, Bug, ErrorCode
 from anabranch.core.log.checkpoints import LOG_STARTS
 from anabranch.core.log.config import LogConfig
 from anabranch.core.log.future_log import FutureLog
@@ -18,9 +18,7 @@ from anabranch.core.log.logs import LogFolder
 from anabranch.core.log.memory_files import MemoryFiles
 
 DAY_MS = 86_400_000
-TIERED = LogConfig(
-    segment_bytes=600, has_remote=True, local_ms=DAY_MS, retention_ms=-1, file_delete_delay_ms=0
-)
+TIERED = LogConfig(segment_bytes=600, has_remote=True, file_delete_delay_ms=0)
 
 
 class World:
@@ -46,19 +44,22 @@ class World:
         for offset in range(first, self.log.end_offset):
             self.written[offset] = (self.epoch, bytes(records))
 
-    def copy(self) -> None:
-        """Some closed segments are in the other store from now on."""
-        ends = [self.log.end_of(each) for each in self.log.segments[:-1]]
-        self.log.remote_end_offset = max(self.log.remote_end_offset, self.random.choice([0, *ends]))
-
-    def retain(self) -> None:
-        before, kept = self.log.local_start_offset, self.log.noted_start_offset
-        self.log.apply_retention(self.now_ms, self.log.end_offset)
-        after = self.log.local_start_offset
-        assert after in (before, *(each.base_offset for each in self.log.segments))
-        if after > before:
-            assert after <= max(self.log.remote_end_offset, self.log.start_offset)
-            assert kept >= self.log.start_offset, "no file tells the log start any more"
+    def drop(self) -> None:
+        """Some segments are in the other store, or lie before the log start."""
+        log, committed = self.log, self.random.choice([self.log.end_offset, 0, 20])
+        offset = self.random.choice([log.end_offset, log.local_start_offset + 5, log.start_offset])
+        before, size_bytes = log.local_start_offset, log.size_bytes
+        if self.random.random() < 0.3:
+            log.apply_retention(self.now_ms + 99 * DAY_MS, committed)
+            offset = log.start_offset
+        else:
+            log.drop_local(offset, self.now_ms, committed)
+        after = log.local_start_offset
+        assert after in (before, *(each.base_offset for each in log.segments))
+        if log.size_bytes < size_bytes:
+            first_base = log.segments[0].base_offset
+            assert first_base <= min(offset, committed)
+            assert log.noted_start_offset >= min(log.start_offset, first_base)
 
     def delete(self) -> None:
         self.log.delete_records_before(self.random.randint(self.start, self.log.end_offset))
@@ -110,7 +111,6 @@ class World:
         before = self.log
         taken = future.take_place(unique="u", now_ms=self.now_ms)
         assert taken.log.start_offset == before.start_offset
-        assert taken.log.remote_end_offset == before.remote_end_offset
         epochs = [taken.log.epochs.epoch_of(each) for each in range(self.start, before.end_offset)]
         assert epochs == [before.epochs.epoch_of(e) for e in range(self.start, before.end_offset)]
         back = FutureLog(taken.log, other, self.folder, unique="v", now_ms=self.now_ms)
@@ -141,7 +141,7 @@ class World:
         assert found is None or found.offset >= log.local_start_offset
 
 
-ACTS = ("append", "append", "append", "copy", "retain", "delete", "cut", "begin_at", "checkpoint",
+ACTS = ("append", "append", "append", "drop", "drop", "delete", "cut", "begin_at", "checkpoint",
         "restart", "move")  # fmt: skip
 
 
@@ -163,24 +163,22 @@ def filled(config: LogConfig = TIERED) -> World:
     return world
 
 
-def test_only_what_another_store_holds_leaves_the_disk() -> None:
-    world = filled()
-    world.now_ms += 9 * DAY_MS
-    log = world.log
-    log.apply_retention(world.now_ms, END)
+def test_what_is_dropped_is_still_of_the_log() -> None:
+    """However old and large a log is: what it is to retain is decided for both parts together."""
+    log = filled().log
+    log.apply_retention(NOW_MS + 99 * DAY_MS, END)
     assert (log.start_offset, log.local_start_offset) == (0, 0)
-    log.remote_end_offset = log.segments[2].base_offset
-    log.apply_retention(world.now_ms, END)
-    assert (log.start_offset, log.local_start_offset) == (0, log.remote_end_offset)
+    offset = log.segments[2].base_offset
+    log.drop_local(offset + 1, NOW_MS, END)
+    assert (log.start_offset, log.local_start_offset) == (0, offset)
+    log.drop_local(END, NOW_MS, END)
+    assert (log.start_offset, log.local_start_offset) == (0, log.segments[0].base_offset)
+    assert len(log.segments) == 1, "the active segment stays"
 
 
-def test_size_on_this_disk_has_its_own_limit() -> None:
-    world = filled(LogConfig(segment_bytes=600, has_remote=True, local_bytes=1500))
-    log = world.log
-    log.remote_end_offset = log.end_offset
-    log.apply_retention(world.now_ms, END)
-    assert 1500 <= log.size_bytes < 2100
-    assert log.start_offset == 0 < log.local_start_offset
+def test_a_log_that_is_all_on_this_disk_drops_nothing() -> None:
+    with pytest.raises(Bug):
+        filled(LogConfig(segment_bytes=600)).log.drop_local(END, NOW_MS, END)
 
 
 def test_a_log_without_another_store_begins_where_its_disk_does() -> None:
@@ -194,11 +192,10 @@ def test_the_checkpoint_has_the_log_start() -> None:
     world = filled()
     log = world.log
     log.delete_records_before(3)
-    log.remote_end_offset = log.segments[3].base_offset
     world.checkpoint()
-    log.apply_retention(world.now_ms + 9 * DAY_MS, END)
-    local = log.local_start_offset
-    assert local == log.remote_end_offset
+    local = log.segments[3].base_offset
+    log.drop_local(local, NOW_MS, END)
+    assert log.local_start_offset == local
     world.folder.checkpoint()
     assert world.files.read(f"/logs/{LOG_STARTS}") == f"0\n1\n{KEY.topic} 0 3\n".encode()
     again = LogFolder(world.files, "/logs").open_log(KEY, TOPIC_ID, TIERED, now_ms=NOW_MS)
@@ -209,12 +206,11 @@ def test_segments_stay_until_a_checkpoint_has_the_log_start() -> None:
     world = filled()
     log = world.log
     log.delete_records_before(3)
-    log.remote_end_offset = log.segments[3].base_offset
-    log.apply_retention(world.now_ms + 9 * DAY_MS, END)
+    log.drop_local(END, NOW_MS, END)
     assert log.local_start_offset == 3
     world.checkpoint()
-    log.apply_retention(world.now_ms + 9 * DAY_MS, END)
-    assert (log.start_offset, log.local_start_offset) == (3, log.remote_end_offset)
+    log.drop_local(END, NOW_MS, END)
+    assert (log.start_offset, log.local_start_offset) == (3, log.segments[0].base_offset)
 
 
 def test_a_log_whose_older_part_may_leave_from_now_on_begins_where_it_did() -> None:

@@ -109,14 +109,13 @@ class World:
         self.tail = self.tiered.older = Stored(self.whole.log)
         config = msgspec.structs.replace(self.whole.log.config, segment_bytes=400)
         self.whole.log.config = config
-        local_bytes = self.random.choice([0, 0, 900])  # some of it is in both parts then
-        self.tiered.log.config = msgspec.structs.replace(
-            config, has_remote=True, local_bytes=local_bytes
-        )
+        self.keeps_some = self.random.random() < 0.3
+        """Whether some of what is copied stays: then it is in both parts."""
+        self.tiered.log.config = msgspec.structs.replace(config, has_remote=True)
         self.epoch = 0
         self.open: dict[int, int] = {}
         self.sequences: dict[int, int] = {}
-        self.remote_answers = self.deleted = 0
+        self.remote_answers = 0
 
     def append(self, **how: Any) -> None:
         timestamp = START_MS + self.random.randrange(10_000)
@@ -158,9 +157,10 @@ class World:
         ends = [each for each in ends if each <= upto]
         if ends:
             end = self.random.choice(ends)
-            self.tail.end_offset = log.remote_end_offset = max(log.remote_end_offset, end)
+            self.tail.end_offset = max(self.tail.end_offset, end)
             log.noted_start_offset = log.start_offset
-            log.apply_retention(START_MS, self.tiered.high_watermark)
+            upto = ends[0] if self.keeps_some else self.tail.end_offset
+            log.drop_local(upto, START_MS, self.tiered.high_watermark)
 
     def forget(self) -> None:
         """As in a copy that began at its leader's local start."""
@@ -170,7 +170,6 @@ class World:
     def delete(self) -> None:
         offset = self.random.randint(self.whole.start_offset, self.whole.high_watermark)
         if self.random.random() < 0.05:
-            self.deleted += 1
             for replica in (self.whole, self.tiered):
                 replica.delete_before(offset)
 
@@ -192,13 +191,15 @@ class World:
             whole, tiered = whole.poll(START_MS, True), tiered.poll(START_MS, True)
         assert tiered == whole
 
-    def fetch(self) -> None:
+    def fetch(self, offset: int = -1, epoch: int | None = None) -> None:
         start, end = self.whole.start_offset, self.whole.end_offset
+        if epoch is None:
+            epoch = self.random.choice([-1, *range(self.epoch + 1)])
         wanted = FetchPartition(
             partition=0,
-            fetch_offset=self.random.randint(max(0, start - 2), end + 1),
+            fetch_offset=offset if offset >= 0 else self.random.randint(max(0, start - 2), end + 1),
             current_leader_epoch=self.random.choice([-1, self.epoch]),
-            last_fetched_epoch=self.random.choice([-1, *range(self.epoch + 1)]),
+            last_fetched_epoch=epoch,
             partition_max_bytes=self.random.choice([1, 150, 300, 1 << 20]),
         )
         topics = [FetchTopic(topic="t", partitions=[wanted])]
@@ -239,7 +240,9 @@ def test_an_older_part_elsewhere_changes_no_answer(seed: int) -> None:
         getattr(world, world.random.choice(ACTS))()
         for _ in range(4):
             getattr(world, world.random.choice(QUESTIONS))()
-    assert world.remote_answers or world.deleted or not world.tiered.local_start_offset
+    for offset in range(world.tiered.start_offset, world.tiered.local_start_offset):
+        world.fetch(offset, epoch=-1)
+        assert world.remote_answers
 
 
 def test_what_no_part_holds_is_out_of_range() -> None:
@@ -247,7 +250,7 @@ def test_what_no_part_holds_is_out_of_range() -> None:
     for _ in range(20):
         world.append()
     world.tier()
-    assert world.tiered.local_start_offset == world.tail.end_offset > 0
+    assert 0 < world.tiered.local_start_offset <= world.tail.end_offset
     world.tiered.older = NO_TAIL
     with pytest.raises(ApiError) as caught:
         world.tiered.read(0, max_bytes=1, upto=END, at_least_one=True)

@@ -10,6 +10,7 @@ from tests.core.replication.peers import PLACE, Peers
 
 from anabranch.core.errors import ErrorCode
 from anabranch.core.log.log import Log
+from anabranch.core.partition.tail import NO_TAIL, NoTail
 from anabranch.core.replication.follower import FollowedPartition
 from anabranch.core.wire.batch import read_header
 from anabranch.core.wire.messages.list_offsets import (
@@ -23,18 +24,15 @@ def tier(peers: Peers, *brokers: int) -> None:
     """Have the partition's older part be in another store."""
     for each in brokers or peers.brokers:
         log = peers[each].replica.log
-        log.config = msgspec.structs.replace(
-            log.config, has_remote=True, local_bytes=0, retention_ms=-1
-        )
+        log.config = msgspec.structs.replace(log.config, has_remote=True)
 
 
 def copied(peers: Peers, broker_id: int) -> None:
     """All that a leader has committed is in the other store, and leaves its disk."""
     log = peers[broker_id].replica.log
     log.roll(0)
-    log.remote_end_offset = peers[broker_id].high_watermark
     log.noted_start_offset = log.start_offset
-    log.apply_retention(0, peers[broker_id].high_watermark)
+    log.drop_local(peers[broker_id].high_watermark, 0, peers[broker_id].high_watermark)
 
 
 def leader_with_a_local_part(peers: Peers) -> None:
@@ -100,6 +98,10 @@ def test_a_follower_whose_log_was_deleted_begins_with_the_whole_log_s_start() ->
     assert log.start_offset < log.local_start_offset
 
 
+class UpTo9(NoTail):
+    end_offset = 9
+
+
 def listed(peers: Peers, timestamp: int) -> int:
     part = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
     topics = [ListOffsetsTopic(name="t", partitions=[part])]
@@ -110,10 +112,11 @@ def listed(peers: Peers, timestamp: int) -> int:
 def test_the_places_of_a_log_that_consumers_ask_for() -> None:
     peers = Peers(1)
     leader_with_a_local_part(peers)
+    peers[1].replica.older = UpTo9()
     earliest, earliest_local, latest_tiered, latest = -2, -4, -5, -1
     places = [listed(peers, each) for each in (earliest, earliest_local, latest_tiered, latest)]
     assert places == [0, 9, 8, 12]
-    peers[1].replica.log.remote_end_offset = 0
+    peers[1].replica.older = NO_TAIL
     assert listed(peers, latest_tiered) == -1
 
 

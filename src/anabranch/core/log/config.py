@@ -10,7 +10,6 @@ import msgspec
 
 LONG_MAX = 2**63 - 1
 INT_MAX = 2**31 - 1
-AS_WHOLE = -2
 
 
 class LogConfig(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -42,21 +41,8 @@ class LogConfig(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     producer_id_expiration_ms: int = 86_400_000
     preallocate: bool = False
     has_remote: bool = False
-    """Whether another store may hold records from before the local part."""
-    local_ms: int = -2
-    """How long a segment stays on this disk once it is copied; -2: as long as `retention_ms`."""
-    local_bytes: int = -2
-    """How much of the log stays on this disk once it is copied; -2: `retention_bytes`."""
-
-    @property
-    def local_retention(self) -> tuple[int, int]:
-        """How long and how much the local disk keeps: milliseconds and bytes, -1 for any."""
-        if not self.has_remote:
-            return self.retention_ms, self.retention_bytes
-        return (
-            self.retention_ms if self.local_ms == AS_WHOLE else self.local_ms,
-            self.retention_bytes if self.local_bytes == AS_WHOLE else self.local_bytes,
-        )
+    """Whether another store may hold records from before the local part. What is retained is then
+    decided for both together (`core.remote`)."""
 
     @property
     def compacted(self) -> bool:

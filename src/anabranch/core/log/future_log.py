@@ -124,7 +124,6 @@ class FutureLog:
             raise SourceFailed(fault) from fault
         log.producers = source.producers
         log.compacted_to = source.compacted_to
-        log.remote_end_offset = source.remote_end_offset
         try:
             self.origin.settle_names()
         except StorageFault as fault:

@@ -234,6 +234,11 @@ class Log(LogState):
         """Drop the oldest segments by time, size and log start; the paths that will be removed."""
         return truncation.apply_retention(self, now_ms, high_watermark)
 
+    def drop_local(self, offset: int, now_ms: int, high_watermark: int) -> list[str]:
+        """Drop the oldest segments that end at or before `offset`, which another store holds; the
+        paths that will be removed. The log still begins for its readers where it did."""
+        return truncation.drop_local(self, offset, now_ms, high_watermark)
+
     def take_due(self, now_ms: int) -> list[str]:
         """Files whose delay (`file.delete.delay.ms`) is over: the caller removes them."""
         return truncation.take_due(self, now_ms)

@@ -47,8 +47,8 @@ class LogState:
     """What a log is: its files, and what is known of them.
 
     `start_offset` is where the log begins for its readers. `local_start_offset` is the first offset
-    that lies here: where `config.has_remote`, what is older may be in another store, which holds
-    everything before `remote_end_offset`; elsewhere both starts are equal.
+    that lies here: where `config.has_remote`, what is older may be in another store; elsewhere both
+    starts are equal.
     `end_offset` is the next offset; `flushed_offset` is the recovery point: everything before it
     was synced. `decided_offset` is where the first transaction began that is open there, or the
     same: no power cut undoes what was decided of records before it. `fault`, once set, is raised by
@@ -83,7 +83,6 @@ class LogState:
         "noted_start_offset",
         "producers",
         "recovery",
-        "remote_end_offset",
         "replaced",
         "room",
         "segments",
@@ -117,7 +116,7 @@ class LogState:
         self.segments: list[Segment] = []
         self.active: Segment | None = None
         self.start_offset = self.local_start_offset = self.end_offset = 0
-        self.remote_end_offset = self.flushed_offset = self.sync_ceiling = 0
+        self.flushed_offset = self.sync_ceiling = 0
         self.noted_start_offset = 0
         """The log start that a checkpoint has. Where another store holds the older part, no file's
         name tells it."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
-from anabranch.core.errors import ApiError, ErrorCode, StorageFault
+from anabranch.core.errors import ApiError, Bug, ErrorCode, StorageFault
 from anabranch.core.log.failed_sync import sync_at_once
 from anabranch.core.log.files import DiskFull
 from anabranch.core.log.lookup import aborted_ranges, newest_timestamp
@@ -152,7 +152,6 @@ def _set_end(log: LogState, end_offset: int) -> None:
     log.end_offset = end_offset
     log.cuts += 1
     log.compacted_to = min(log.compacted_to, end_offset)
-    log.remote_end_offset = min(log.remote_end_offset, end_offset)
     log.flushed_offset = min(log.flushed_offset, end_offset)
     log.sync_ceiling = min(log.sync_ceiling, end_offset)
     log.hints.clear()
@@ -239,9 +238,10 @@ def _raise_local_start(log: LogState, offset: int) -> None:
 
 
 def apply_retention(log: LogState, now_ms: int, high_watermark: int) -> list[str]:
-    """Drop the oldest segments that are expired here; the paths that will be removed later. The log
-    goes on where they ended, but for what another store holds of them. Raises ColdRead where an
-    index has to be made again to tell."""
+    """Drop the oldest segments that are expired; the paths that will be removed later. Raises
+    ColdRead where an index has to be made again to tell."""
+    if log.config.has_remote:
+        return drop_local(log, log.start_offset, now_ms, high_watermark)
     if log.fault is not None or not log.segments:
         return []
     doomed = _expired(log, now_ms, high_watermark)
@@ -249,11 +249,32 @@ def apply_retention(log: LogState, now_ms: int, high_watermark: int) -> list[str
         return []
     if len(doomed) == len(log.segments):
         roll(log, now_ms)
-    first_kept = log.segments[len(doomed)].base_offset
-    if log.config.has_remote:
-        _raise_local_start(log, first_kept)
-    else:
-        raise_start(log, first_kept)
+    raise_start(log, log.segments[len(doomed)].base_offset)
+    return _drop_oldest(log, doomed, now_ms)
+
+
+def drop_local(log: LogState, offset: int, now_ms: int, high_watermark: int) -> list[str]:
+    """Drop the oldest closed segments that end at or before an offset; what lies before it is in
+    another store, or deleted. The paths that will be removed later.
+
+    Segments stay until a checkpoint has the log start, which their names told so far."""
+    if not log.config.has_remote:
+        raise Bug(f"{log.topic_partition} has no remote part")
+    if log.fault is not None:
+        return []
+    doomed = []
+    for segment in log.segments[:-1]:
+        end_offset = log.end_of(segment)
+        is_noted = log.noted_start_offset >= min(log.start_offset, end_offset)
+        if end_offset > min(offset, high_watermark) or not is_noted:
+            break
+        doomed.append(segment)
+    if doomed:
+        _raise_local_start(log, log.segments[len(doomed)].base_offset)
+    return _drop_oldest(log, doomed, now_ms)
+
+
+def _drop_oldest(log: LogState, doomed: list[Segment], now_ms: int) -> list[str]:
     paths: list[str] = []
     for segment in doomed:
         # What stays must outlive what goes, and no younger segment may go first.
@@ -265,37 +286,29 @@ def apply_retention(log: LogState, now_ms: int, high_watermark: int) -> list[str
 
 
 def _expired(log: LogState, now_ms: int, high_watermark: int) -> list[Segment]:
-    """The leading segments that are too old, too much or before the log start, and replicated.
-    Where another store holds the older part, only what is there, or before the log start, may
-    go; and only when a checkpoint has the log start, which the segments' names told so far."""
+    """The leading segments that are too old, too much or before the log start, and replicated."""
     config, expired = log.config, []
-    longest_ms, most_bytes = config.local_retention
-    excess = log.size_bytes - most_bytes if most_bytes >= 0 else 0
+    excess = log.size_bytes - config.retention_bytes if config.retention_bytes >= 0 else 0
     for segment in log.segments:
         end_offset = log.end_of(segment)
         if end_offset > high_watermark or (segment is log.active and segment.size == 0):
             break
-        if config.has_remote and log.noted_start_offset < min(log.start_offset, end_offset):
-            break
         before_start = end_offset <= log.start_offset and segment is not log.active
-        may_go = not config.has_remote or end_offset <= log.remote_end_offset
-        too_much = may_go and config.deletes and most_bytes >= 0 and excess >= segment.size
-        if not (
-            before_start or too_much or (may_go and _too_old(log, segment, now_ms, longest_ms))
-        ):
+        too_much = config.deletes and config.retention_bytes >= 0 and excess >= segment.size
+        if not (before_start or too_much or _too_old(log, segment, now_ms)):
             break
         excess -= segment.size
         expired.append(segment)
     return expired
 
 
-def _too_old(log: LogState, segment: Segment, now_ms: int, longest_ms: int) -> bool:
-    if not log.config.deletes or longest_ms < 0:
+def _too_old(log: LogState, segment: Segment, now_ms: int) -> bool:
+    if not log.config.deletes or log.config.retention_ms < 0:
         return False
     newest = newest_timestamp(log, segment)
     if newest < 0:
         newest = log.files.modified_ms(segment.stem + LOG)
-    return now_ms - newest > longest_ms
+    return now_ms - newest > log.config.retention_ms
 
 
 def _drop(log: LogState, segment: Segment, now_ms: int) -> list[str]:

@@ -42,7 +42,7 @@ class Composite(Partition):
 
     @property
     def remote_end_offset(self) -> int:
-        return self.log.remote_end_offset
+        return self.older.end_offset
 
     @property
     def end_offset(self) -> int:
