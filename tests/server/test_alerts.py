@@ -12,6 +12,8 @@ import confluent_kafka
 import pytest
 import yaml
 from confluent_kafka.admin import AdminClient, NewTopic
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.clients.members import until
 from tests.server.node_kit import ThreadNode
 from tests.server.promql import fires, metrics_of, parsed
@@ -76,12 +78,48 @@ def test_each_rule_fires_on_what_it_is_for_and_not_without(alert):
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="needs Prometheus's promtool")
-def test_prometheus_takes_the_rules():
+@pytest.mark.parametrize(
+    ("words", "file", "told"),
+    [
+        (("check", "rules"), FILE, f"SUCCESS: {len(RULES)} rules found"),
+        (("test", "rules"), Path(__file__).with_name("alert_histories.yml"), "SUCCESS"),
+    ],
+)
+def test_prometheus_takes_the_rules(words, file, told):
+    """Debian has it in the package `prometheus`."""
     done = subprocess.run(
-        ["promtool", "check", "rules", str(FILE)], capture_output=True, text=True, check=False
+        ["promtool", *words, str(file)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"SUCCESS: {len(RULES)} rules found" in done.stdout
+    assert told in done.stdout
+
+
+PLACES = st.tuples(st.sampled_from("gh"), st.sampled_from("tu"), st.integers(0, 1))
+SCRAPES = st.dictionaries(PLACES, st.tuples(st.integers(0, 2), st.integers(0, 3)), max_size=8)
+"""(group, topic, partition) -> lag and committed offset."""
+
+
+@given(SCRAPES, SCRAPES, st.booleans())
+def test_groups_are_stopped_that_have_records_and_commit_nothing(before, now, moved):
+    """Any groups, also such that came meanwhile, or whose coordinator moved to another node."""
+    pages = [
+        {node: "".join(
+            f'kafka_consumergroup_{what}{{consumergroup="{group}",topic="{topic}",'
+            f'partition="{partition}"}} {values[what != "lag"]}\n'
+            for (group, topic, partition), values in scrape.items()
+            for what in ("lag", "current_offset")
+        )}
+        for node, scrape in (("a", before), ("b" if moved else "a", now))
+    ]  # fmt: skip
+    behind, moves = set(), set()
+    for (group, topic, partition), (lag, offset) in now.items():
+        then = None if moved else before.get((group, topic, partition))
+        if lag:
+            behind.add((group, topic))
+        if then is not None and offset != then[1] and (offset > then[1] or offset):
+            moves.add((group, topic))
+    expression = RULES["ConsumerGroupStopped"]["expr"]
+    assert fires(expression, pages[1], before=pages[0], now=NOW) == bool(behind - moves)
 
 
 @pytest.fixture
