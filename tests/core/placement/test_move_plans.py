@@ -196,7 +196,10 @@ def test_filling_up_is_even_and_makes_no_rack_worse(found: Layout, data: st.Data
         (new,) = set(move.after) - set(move.before)
         assert new in joining
         assert worst(found, move.after) <= max(worst(found, move.before), 1)
-    assert fill(Layout(found.sites.values(), found.rows), joining).moves == ()
+    again = fill(Layout(found.sites.values(), found.rows), joining)
+    if all(each.needs != "the same command once this plan is complete" for each in plan.obstacles):
+        assert again.moves == ()
+    assert {each.place for each in again.moves} <= {each.place for each in plan.moves}
 
 
 @given(layouts(), st.integers(1, 6))

@@ -155,9 +155,9 @@ def fill(layout: Layout, broker_ids: Iterable[int]) -> Plan:
     held = layout.by_broker()
     notes: dict[TopicPartition, str] = {}
     for broker_id in (each for each in joining if each not in shut):
-        _take_share(layout, layout.sites[broker_id], share, held, joining, notes)
+        waits = _take_share(layout, layout.sites[broker_id], share, held, joining, notes)
         if layout.replicas[broker_id] < share:
-            obstacles.append(_share_not_reached(layout, broker_id, share))
+            obstacles.append(_share_not_reached(layout, broker_id, share, waits))
     return Plan(goal, tuple(_moves(layout, notes, MoveCause.BROKER_ADDED)), tuple(obstacles))
 
 
@@ -168,20 +168,22 @@ def _take_share(
     held: dict[int, list[TopicPartition]],
     joining: Sequence[int],
     notes: dict[TopicPartition, str],
-) -> None:
-    """Take replicas from whoever carries most, as long as no rack gets worse by it."""
+) -> bool:
+    """Take replicas from the broker that carries most, as long as no rack gets worse by it. Of a
+    partition one replica moves in a plan: answers whether a second one is left for the next."""
+    waits = False
     open_ids = {each.broker_id for each in layout.open_sites(joining)}
     givers = sorted(open_ids & held.keys())
     held = {each: held[each].copy() for each in givers}  # what does not fit here may fit the next
     while layout.replicas[site.broker_id] < share:
         givers = [each for each in givers if layout.replicas[each] > share and held[each]]
         if not givers:
-            return
+            break
         giver = max(givers, key=lambda each: (layout.replicas[each], -each))
         place = held[giver].pop()
         row = layout.rows[place]
         stays = tuple(each for each in row if each != giver)
-        if giver not in row or site.broker_id in row or place in notes:
+        if giver not in row or site.broker_id in row:
             continue
         if not layout.fitting(place, stays, [site]):
             continue
@@ -190,9 +192,13 @@ def _take_share(
             > layout.in_racks(stays)[layout.rack(giver) or ""]
         ):
             continue
+        if place in notes:
+            waits = True
+            continue
         carried = f"broker {giver} carries {layout.replicas[giver]}"
         notes[place] = _because(layout, stays, site, f"{carried}, the share is {share}")
         layout.move(place, _replaced(layout, row, giver, site.broker_id))
+    return waits
 
 
 def mend_racks(layout: Layout) -> Plan:
@@ -417,9 +423,16 @@ def _no_free_rack(place: TopicPartition, rack: str | None) -> Obstacle:
     )
 
 
-def _share_not_reached(layout: Layout, broker_id: int, share: int) -> Obstacle:
+def _share_not_reached(layout: Layout, broker_id: int, share: int, waits: bool) -> Obstacle:
+    what = f"broker {broker_id} with {layout.replicas[broker_id]} of {share} replicas"
+    if waits:
+        return Obstacle(
+            what,
+            "a partition that could give it one moves another replica in this plan",
+            "the same command once this plan is complete",
+        )
     return Obstacle(
-        f"broker {broker_id} with {layout.replicas[broker_id]} of {share} replicas",
+        what,
         "further moves would put two replicas of a partition into one rack, or on the same broker",
         "brokers in more racks",
     )
