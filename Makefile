@@ -1,10 +1,10 @@
 # Each verb is one script and works on a fresh clone by itself. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help demo up test check fuzz sim mutants rehearsals chaos bench compat extras docs clean
+.PHONY: help demo up test test-rest check fuzz sim mutants rehearsals chaos bench compat extras docs clean
 .NOTPARALLEL:
 
 help: ## list the verbs
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 demo: ## 336,776 real records through three brokers, a SIGKILL of a leader, and Spark; SPARK=0 without
 	@scripts/demo
@@ -12,8 +12,11 @@ demo: ## 336,776 real records through three brokers, a SIGKILL of a leader, and 
 up: ## the demo's three brokers, kept serving until Ctrl-C; PORT=… is the first one's port
 	@scripts/up
 
-test: ## the whole test suite
+test: ## the tests of each day: each part on its real path, some ten minutes
 	@scripts/test
+
+test-rest: ## what `make test` leaves out: slow tests, nearly all mutants, more examples
+	@scripts/test-rest
 
 check: ## ruff, mypy --strict, the import rule, the tidy rules
 	@scripts/check

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 
 import pytest
 from hypothesis import settings
@@ -10,7 +11,8 @@ from hypothesis import settings
 from anabranch.server.logs import WATCHERS, TextLines
 
 settings.register_profile("suite", deadline=None)  # a busy machine is no fault of what is tested
-settings.load_profile("suite")
+settings.register_profile("long", deadline=None, max_examples=1_000)  # `make test-rest`
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 
 OWN_FAULTS: list[str] = []
 """What nodes of this process have logged of faults of their own, since it was last looked at."""

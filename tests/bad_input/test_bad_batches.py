@@ -154,6 +154,7 @@ def test_an_unknown_partition(node, client):
     assert code_of(client, "plain", batch(), index=-1) == UNKNOWN_TOPIC
 
 
+@pytest.mark.slow
 def test_a_gap_in_sequence_numbers(node, refused):
     """What fills it may be on its way; it is told when that was waited for."""
     gaps = [sent(5), sent(5, producer=4714, epoch=1)]

@@ -71,6 +71,7 @@ def last(cluster, topic, partition):
         reader.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("days_s", "seconds"), [(DAYS_S, BEATS_S), (-DAYS_S, LONGER_THAN_A_SESSION_S)]
 )

@@ -71,6 +71,7 @@ def everywhere(tmp_path_factory):
     yield from running(tmp_path_factory.mktemp("everywhere"), controller_host="0.0.0.0", **allowed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("listening", ["cluster", "everywhere"])
 @pytest.mark.parametrize("of", [follower_of, ThreeNodes.active])
 def test_a_second_node_with_an_id_that_is_taken(request, tmp_path, of, listening):
@@ -88,6 +89,7 @@ def test_a_second_node_with_an_id_that_is_taken(request, tmp_path, of, listening
     assert cluster.is_well()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of", [follower_of, ThreeNodes.active])
 def test_a_second_node_from_a_copied_folder(cluster, tmp_path, of):
     """The one on the copy goes, and says so; the living one and its controller notice nothing."""
@@ -219,6 +221,7 @@ def test_a_metadata_store_on_a_full_disk(cluster_on_it, small_disk):
     goes_on_after(cluster, "room")
 
 
+@pytest.mark.slow
 def test_a_metadata_store_on_a_read_only_disk(cluster_on_it, small_disk):
     """No node starts, each says why, and with the volume as it was all is there."""
     cluster = cluster_on_it
@@ -280,6 +283,7 @@ def postgres():
     server.remove()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", ["0", "999"])
 def test_a_postgres_store_with_another_schema(tmp_path, postgres, version):
     """Made by an older or a newer program: nothing in it is touched."""

@@ -141,6 +141,7 @@ def test_a_process_on_a_copied_folder_does_not_displace_the_living_broker(pair):
     assert pair.read() == pair.acked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("copied", ["while it ran", "after a stop"])
 def test_a_copy_that_is_older_than_the_broker_replaces_no_record(pair, copied):
     """With the only replica gone, nobody leads until its folder is back or an operator decides."""

@@ -68,6 +68,7 @@ def test_groups_that_cannot_be_listed_are_told(verb, committed, monkeypatch):
     assert partition.startswith("Groups are missing: Partition __consumer_offsets-7 has no leader.")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
 def test_a_consumer_that_is_told_to_end_commits_what_it_printed(verb, committed, end):
     group = f"ends-{end.name}"

@@ -188,6 +188,7 @@ def plan_file(path, **fields) -> str:
     return str(path)
 
 
+@pytest.mark.slow
 def test_a_plan_is_paused_resumed_and_cancelled_while_a_broker_does_not_copy(
     cluster, verb, topic, tmp_path
 ):

@@ -179,6 +179,7 @@ def rates_of(anabranch):
             if each["name"].endswith("replication.throttled.rate")]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_moves_beside_one_of_an_unknown_partition_are_throttled(anabranch, verb, create, moves):
     create("mixed", "1:2")
     path = moves(("mixed", 0, [1, 3]), ("no-such", 0, [1]))

@@ -147,6 +147,7 @@ def planned(bootstrap):
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_r18_a_supervised_cluster_is_rolled_without_a_failed_write(up):
     bootstrap, folder = up
     before = planned(bootstrap)
@@ -164,6 +165,7 @@ def test_r18_brokers_are_restarted_by_a_command_without_a_failed_write(restarted
     assert not set(pids.values()) & {node.process.pid for node in restarted.nodes.values()}
 
 
+@pytest.mark.slow
 def test_nodes_that_are_controllers_only_are_restarted_too(apart):
     create_both(apart.bootstrap)
     until(lambda: len(planned(apart.bootstrap)["order"]) == len(apart.nodes))

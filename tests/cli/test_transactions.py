@@ -172,6 +172,7 @@ def test_a_broker_is_asked_for_its_own_replicas(against):
         )
 
 
+@pytest.mark.slow
 def test_what_a_coordinator_cannot_answer_for_is_named(against):
     """A value of a newer version takes a partition of ids offline: its ids are not "none"."""
     with LocalCluster(config={"transaction.state.log.num.partitions": 1}) as cluster:

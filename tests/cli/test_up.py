@@ -156,6 +156,7 @@ def test_a_signal_at_any_step_of_the_start_ends_it_in_order(tmp_path, brokers, s
     assert not own
 
 
+@pytest.mark.slow
 def test_brokers_end_with_a_supervisor_that_is_killed_and_the_next_one_starts(up, tmp_path):
     first = json.loads(up.stdout.readline())
     children = [psutil.Process(each["pid"]) for each in first["brokers"]]
@@ -171,6 +172,7 @@ def test_brokers_end_with_a_supervisor_that_is_killed_and_the_next_one_starts(up
         assert again.wait(SECONDS) == 0
 
 
+@pytest.mark.slow
 def test_a_node_that_fails_again_and_again_ends_the_cluster_with_its_last_words(up, tmp_path):
     ready = json.loads(up.stdout.readline())
     victim = ready["brokers"][2]
@@ -234,6 +236,7 @@ def test_a_folder_that_cannot_be_made_is_told_so(tmp_path, brokers):
     assert f"Error: --dir {tmp_path}/file/data: Not a directory; name a folder" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_there", [False, True])
 @pytest.mark.parametrize("brokers", ["1", "2"])
 def test_a_start_that_is_refused_leaves_nothing_behind(tmp_path, brokers, is_there):

@@ -177,6 +177,7 @@ def test_consume_prints_what_it_is_asked_for_and_stops(verb):
     refused(verb("consume", "--topic", "shown", "--property", "print.colour=true"), "print.colour")
 
 
+@pytest.mark.slow
 def test_consume_continues_where_its_group_stopped(verb):
     verb("topics", "create", "--topic", "grouped", "--partitions", "2")
     verb("produce", "--topic", "grouped", input="".join(f"r{each}\n" for each in range(9)))
@@ -191,6 +192,7 @@ def test_consume_continues_where_its_group_stopped(verb):
     refused(verb(*words, "--partition", "0"), "--group assigns partitions")
 
 
+@pytest.mark.slow
 def test_a_group_gets_again_what_could_not_be_printed(verb, node):
     verb("topics", "create", "--topic", "unprinted")
     verb("produce", "--topic", "unprinted", input="a\nb\n")
@@ -207,6 +209,7 @@ def test_a_group_gets_again_what_could_not_be_printed(verb, node):
     assert lines(verb(*words, "--timeout", "1")) == ["a", "b"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["too large", "checksum"])
 def test_a_batch_that_cannot_be_read_hides_no_record_of_the_others(verb, monkeypatch, damage):
     """The group's offsets were committed for records of other partitions, which nobody had seen."""
@@ -358,6 +361,7 @@ def test_a_separator_may_be_or_hold_spaces(verb, separator):
     assert (told["key"], told["value"]) == ("key", "some value")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", [None, "growing"])
 @pytest.mark.parametrize("start", ["earliest", "latest"])
 async def test_partitions_that_are_added_are_read_from_their_beginning(
@@ -392,6 +396,7 @@ async def test_partitions_that_are_added_are_read_from_their_beginning(
     assert seen == {(0, b"r0"), (2, b"r2")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", [None, "anew"])
 @pytest.mark.parametrize("start", ["earliest", "latest"])
 async def test_a_topic_that_is_made_again_is_read_from_its_beginning(

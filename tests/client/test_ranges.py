@@ -82,6 +82,7 @@ async def test_reading_goes_on_with_the_next_leader():
             assert found == list(range(300))
 
 
+@pytest.mark.slow
 async def test_a_new_leader_that_does_not_know_yet_what_was_acknowledged_is_waited_for(monkeypatch):
     monkeypatch.setattr(ranges, "GONE_SECONDS", 0)
     with LocalCluster(brokers=3) as local:

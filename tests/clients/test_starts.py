@@ -58,6 +58,7 @@ def still_there(node):
     ]
 
 
+@pytest.mark.slow
 def test_a_used_port_and_the_folder_is_as_it_was(start, stopped, tmp_path):
     other = start(tmp_path / "other").ready()
     before = contents(stopped)
@@ -115,6 +116,7 @@ def store_files(folder):
     return [path for path in folder.iterdir() if path.name.startswith("metadata-store.db")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["default", "elsewhere with a space"])
 @pytest.mark.parametrize("loss", ["lost", "gone back"])
 def test_a_store_that_is_not_the_copys_names_the_command_that_restores_it(

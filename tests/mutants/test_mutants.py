@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import runpy
 import subprocess
 import sys
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.mutants import hunt
@@ -18,12 +19,19 @@ from tests.mutants.table import DIRECTED, MUTANTS
 
 from anabranch.sim.schedule import run_schedule
 
-ALL = os.environ.get("MUTANTS") == "all"
-RUN = DIRECTED if ALL else DIRECTED[::20]
-"""Each takes a process: `make mutants` runs all of them, `make test` every twentieth."""
-SEEDS = sorted({mutant.seed for mutant in MUTANTS})
-CLEAN = SEEDS if ALL else SEEDS[::5]
-"""Without a mutant most are as any other schedule: `make mutants` runs all, `make test` a fifth."""
+
+def sample(found: Sequence[Any], step: int) -> list[Any]:
+    """As parameters; `make test` runs each of them whose number `step` divides."""
+    return [
+        pytest.param(each, marks=[pytest.mark.slow] if number % step else [])
+        for number, each in enumerate(found)
+    ]
+
+
+RUN = sample(DIRECTED, 20)
+"""Each takes a process."""
+CLEAN = sample(sorted({mutant.seed for mutant in MUTANTS}), 5)
+"""Without a mutant most are as any other schedule."""
 
 NEXT = Mutant(
     name="next-offset",

@@ -34,6 +34,7 @@ def session(spark):
     spark.catalog.clearCache()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("session")
 @pytest.mark.parametrize(
     "row", [each for each in ROWS.SPARK_ROWS if "tables" not in each.name], ids=lambda row: row.name

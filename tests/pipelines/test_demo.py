@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from anabranch.cli.demo import mirrored
 from anabranch.cli.demo.acts import create_topic, read_all, send_in_pieces
 from anabranch.cli.demo.flights import Tally, delays_from, flights
@@ -29,6 +31,7 @@ def test_spark_counts_what_was_sent_and_the_table_has_each_record_once(spark, tm
     assert delays_from(kept.delays) == expected.carriers
 
 
+@pytest.mark.slow
 def test_a_group_reads_on_in_the_second_cluster_where_it_was(spark):
     with LocalCluster(brokers=3) as first, LocalCluster() as second:
         create_topic(first.bootstrap_servers, "flights")

@@ -153,6 +153,7 @@ def test_a_diskless_topic_has_no_replicas_to_compare(here, cluster):
     assert "objects" not in {each.place.topic for each in partitions}
 
 
+@pytest.mark.slow
 def test_compacted_replicas_are_compared_by_record_and_key(spark, cluster):
     compact = {"cleanup.policy": "compact"}
     fill(cluster, "compacted", config=compact)
@@ -165,6 +166,7 @@ def test_compacted_replicas_are_compared_by_record_and_key(spark, cluster):
     assert all(3 in each["brokers"] or "3 at" in each["sentence"] for each in rotten.differences)
 
 
+@pytest.mark.slow
 def test_a_compacted_replica_that_goes_away_is_not_called_different(spark, cluster):
     fill(cluster, "compacted-away", config={"cleanup.policy": "compact"}, records=100)
     place = Place("compacted-away", 0)
@@ -174,6 +176,7 @@ def test_a_compacted_replica_that_goes_away_is_not_called_different(spark, clust
     assert (told.kind, told.brokers, found.differing) == (UNREACHABLE, (3,), 0)
 
 
+@pytest.mark.slow
 def test_records_of_aborted_transactions_are_no_difference(spark):
     """One replica has been compacted and the other has not."""
     compact = {
@@ -268,6 +271,7 @@ def test_pieces_have_no_gap_and_no_overlap():
     assert not list(pieces_of("b", partition._replace(until=5), 1_000))
 
 
+@pytest.mark.slow
 def test_a_broker_that_is_away_is_named_and_not_taken_for_equal(spark, cluster):
     fill(cluster, "alone")
     with cluster.kill(3):
@@ -276,6 +280,7 @@ def test_a_broker_that_is_away_is_named_and_not_taken_for_equal(spark, cluster):
     assert [each["brokers"] for each in report.not_compared] == [[3]]
 
 
+@pytest.mark.slow
 def test_a_partition_without_a_leader_keeps_none_from_being_compared(here, cluster):
     cluster.create_topic("headless", partitions=3, replication_factor=1)
     replicas = {cluster.leader("headless", each): each for each in range(3)}

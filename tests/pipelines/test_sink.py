@@ -111,6 +111,7 @@ def test_rows_go_to_the_topic_that_they_name_unless_the_option_names_one(spark, 
     assert len(values(topics.bootstrap, third)) == 20
 
 
+@pytest.mark.slow
 def test_rows_of_the_source_are_written_as_they_were_read(spark, topics, write):
     origin, copy = topics.create(), topics.create()
     topics.fill(origin, 0, 50)
@@ -120,6 +121,7 @@ def test_rows_of_the_source_are_written_as_they_were_read(spark, topics, write):
     assert told == [(b"k%d" % each, b"v%d" % each) for each in range(50)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("columns", "options", "said"),
     [
@@ -153,12 +155,14 @@ def test_a_topic_is_neither_replaced_nor_written_without_saying_append(spark, to
         writer.mode("error").save()
 
 
+@pytest.mark.slow
 def test_a_record_over_the_topics_limit_is_told_with_the_remedy(spark, topics, write):
     topic = topics.create(config={"max.message.bytes": 500})
     with pytest.raises(PySparkException, match=r"Raise the topic's max\.message\.bytes"):
         write(spark.range(1).selectExpr("repeat('x', 900) AS value"), topic)
 
 
+@pytest.mark.slow
 def test_a_leader_is_killed_during_a_write_and_every_row_arrives_once(spark, topics_of):
     settings = {"min.insync.replicas": 2}
     with LocalCluster(brokers=3, config=settings) as cluster:

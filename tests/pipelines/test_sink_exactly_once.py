@@ -88,6 +88,7 @@ def fails_in_one_slot(batches):
         yield batch
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("through", [unharmed, fails_at_first, is_killed_at_first])
 def test_attempts_that_fail_or_are_killed_leave_one_copy(topics, write, through):
     topic = topics.create(partitions=PARTITIONS)
@@ -95,6 +96,7 @@ def test_attempts_that_fail_or_are_killed_leave_one_copy(topics, write, through)
     assert found_in(topics, topic) == EVERY
 
 
+@pytest.mark.slow
 def test_a_write_that_fails_leaves_nothing(topics, write):
     topic = topics.create(partitions=PARTITIONS)
     with pytest.raises(PySparkException, match="this slot fails"):
@@ -103,6 +105,7 @@ def test_a_write_that_fails_leaves_nothing(topics, write):
     assert under_way(topics) == []
 
 
+@pytest.mark.slow
 def test_a_job_that_is_run_again_under_its_name_writes_nothing_twice(topics, write):
     topic = topics.create(partitions=PARTITIONS)
     with pytest.raises(PySparkException, match="this slot fails"):
@@ -114,6 +117,7 @@ def test_a_job_that_is_run_again_under_its_name_writes_nothing_twice(topics, wri
     assert found_in(topics, topic) == sorted(EVERY * 2)
 
 
+@pytest.mark.slow
 def test_killed_workers_of_a_stream_repeat_no_row(spark, topics, tmp_path, write):
     topic = topics.create()
     write_files(tmp_path)

@@ -52,6 +52,7 @@ def test_micro_batches_are_written_and_counted(spark, topics, tmp_path):
     assert written == [LINES] * FILES
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("rows_at_once")
 def test_killed_workers_repeat_at_most_their_micro_batch(spark, topics, tmp_path):
     topic = topics.create()

@@ -319,6 +319,7 @@ def test_a_reading_that_is_given_up_ends_at_once(topics):
     assert not [each for each in threading.enumerate() if each.name == "anabranch-fetch"]
 
 
+@pytest.mark.slow
 def test_a_topic_that_is_deleted_while_it_is_read_is_named(topics, read):
     topic = topics.create()
     topics.fill(topic, 0, 5)
@@ -332,6 +333,7 @@ def test_a_topic_that_is_deleted_while_it_is_read_is_named(topics, read):
     assert "failOnDataLoss" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_corrupt_batch_is_named_or_left_out(topics, read):
     topic = topics.create()
     topics.fill(topic, 0, 30)

@@ -117,6 +117,7 @@ def test_a_java_that_is_too_old_is_named_with_its_version(topics, tmp_path):
     assert "17 or newer" in sentence
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["tables", "scrub"])
 def test_a_python_that_is_not_there_is_told_also_on_this_machine(topics, tmp_path, verb):
     words = [verb, "--topic", topics.create()]
@@ -126,6 +127,7 @@ def test_a_python_that_is_not_there_is_told_also_on_this_machine(topics, tmp_pat
     assert "cannot start the Python /no/python, which PYSPARK_PYTHON names" in sentence
 
 
+@pytest.mark.slow
 def test_a_python_without_packages_is_told_also_on_this_machine(topics, tmp_path):
     bare = tmp_path / "bare"
     bare.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')

@@ -112,6 +112,7 @@ def as_json(progress):
     return json.loads(progress.json) if not isinstance(progress, dict) else progress
 
 
+@pytest.mark.slow
 def test_a_stream_goes_on_where_its_checkpoint_ends(topics, run):
     topic = topics.create(partitions=2)
     topics.fill(topic, 0, 12)
@@ -124,6 +125,7 @@ def test_a_stream_goes_on_where_its_checkpoint_ends(topics, run):
     assert ends(progress)[-1][topic] == {"0": 15, "1": 4}
 
 
+@pytest.mark.slow
 def test_admission_control_bounds_batches_and_ignores_the_least_when_only_now_counts(topics, run):
     topic = topics.create(partitions=2)
     topics.fill(topic, 0, 90)
@@ -139,6 +141,7 @@ def test_admission_control_bounds_batches_and_ignores_the_least_when_only_now_co
     assert lags == [60, 20, 0]
 
 
+@pytest.mark.slow
 def test_partitions_that_are_added_are_read_from_their_beginning(topics, run):
     topic = topics.create()
     topics.fill(topic, 0, 5)
@@ -150,6 +153,7 @@ def test_partitions_that_are_added_are_read_from_their_beginning(topics, run):
     assert run(options)[1] == offsets(0, 0, 5) + offsets(1, 0, 6)
 
 
+@pytest.mark.slow
 def test_a_topic_that_is_created_again_is_told_from_the_first(topics, run):
     topic = topics.create()
     topics.fill(topic, 0, 8)
@@ -167,6 +171,7 @@ def test_a_topic_that_is_created_again_is_told_from_the_first(topics, run):
     assert sorted(rows) == sorted(offsets(0, 0, 8) + offsets(0, 0, 20))
 
 
+@pytest.mark.slow
 def test_a_topic_that_is_deleted_is_named(topics, run):
     topic = topics.create()
     topics.fill(topic, 0, 8)
@@ -179,6 +184,7 @@ def test_a_topic_that_is_deleted_is_named(topics, run):
         run(options)
 
 
+@pytest.mark.slow
 def test_records_deleted_before_they_were_read_are_named(topics, run):
     topic = topics.create()
     topics.fill(topic, 0, 20)
@@ -206,6 +212,7 @@ def asked(topics, work):
     return asyncio.run(connected())
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_another_topic_is_refused(topics, run):
     one, other = topics.create(), topics.create()
     topics.fill(one, 0, 3)
@@ -215,6 +222,7 @@ def test_a_checkpoint_of_another_topic_is_refused(topics, run):
         run(topics.options(other, startingOffsets="earliest"))
 
 
+@pytest.mark.slow
 def test_checkpoints_of_sparks_kafka_source_are_gone_on_from_and_newer_ones_refused(
     topics, run, tmp_path
 ):
@@ -239,6 +247,7 @@ def test_checkpoints_of_sparks_kafka_source_are_gone_on_from_and_newer_ones_refu
         run(options)
 
 
+@pytest.mark.slow
 def test_options_that_are_for_batches_are_refused(topics, stream, tmp_path):
     options = topics.options(topics.create(), endingOffsets="latest")
     query = stream(options).writeStream.format("noop")
@@ -246,6 +255,7 @@ def test_options_that_are_for_batches_are_refused(topics, stream, tmp_path):
         query.option("checkpointLocation", str(tmp_path)).start().processAllAvailable()
 
 
+@pytest.mark.slow
 def test_record_batches_stream_once_each_however_triggers_cut_them(topics, stream, tmp_path, spark):
     topic = topics.create()
     topics.fill(topic, 0, 40, batch=10)
@@ -558,6 +568,7 @@ def test_what_was_read_before_it_was_committed_is_not_cut(topics):
     )
 
 
+@pytest.mark.slow
 def test_a_driver_killed_in_its_first_batch_loses_nothing(topics, run, tmp_path):
     topic = topics.create()
     topics.fill(topic, 0, 5)
@@ -581,6 +592,7 @@ def test_a_driver_killed_in_its_first_batch_loses_nothing(topics, run, tmp_path)
     assert rows == offsets(0, 5, 16)
 
 
+@pytest.mark.slow
 def test_a_killed_python_worker_loses_and_repeats_nothing(topics, stream, tmp_path, spark):
     topic = topics.create()
     topics.fill(topic, 0, 60_000, batch=200, size=400)  # more than is fetched and taken ahead

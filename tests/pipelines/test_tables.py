@@ -106,6 +106,7 @@ def test_rows_that_fit_and_dead_letters_with_their_reasons(spark, job, write_jso
     ]
 
 
+@pytest.mark.slow
 def test_what_follows_a_document_makes_a_dead_letter(spark, job, write_json):
     """Spark alone takes the first document, and drops the rest."""
     one = job()
@@ -141,6 +142,7 @@ def test_numbers_and_keys_are_kept_or_told_as_the_page_says(spark, job, write_js
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_each_line_is_a_row_where_values_are_json_lines(spark, job, write_json):
     for schema in (SCHEMA, None):
         one = job(schema=schema, json_lines=True, table=f"{job().table}-{schema is None}")
@@ -182,6 +184,7 @@ def test_so_is_one_that_a_tinyint_within_a_field_cannot_hold(spark, job, write_j
     ]
 
 
+@pytest.mark.slow
 def test_a_job_goes_on_where_it_stopped(spark, job, write_json):
     one = job(options={"maxOffsetsPerTrigger": "10"})
     write_json(one.topic, *({"id": each} for each in range(25)))
@@ -207,6 +210,7 @@ def test_records_of_aborted_transactions_are_in_no_table(spark, job, write_json)
     assert schema_of_table(one.table).names == ["commits_True", "id"]
 
 
+@pytest.mark.slow
 def test_a_crash_between_the_tables_commit_and_the_checkpoints_adds_nothing_twice(
     spark, job, write_json, tmp_path
 ):
@@ -225,6 +229,7 @@ def test_a_crash_between_the_tables_commit_and_the_checkpoints_adds_nothing_twic
     assert {each.name for each in (tmp_path / "table").glob("*.parquet")} == files
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lacking", ["", "-dead-letters"])
 def test_a_crash_between_the_commits_of_both_tables_loses_nothing(
     spark, job, write_json, tmp_path, lacking
@@ -241,6 +246,7 @@ def test_a_crash_between_the_commits_of_both_tables_loses_nothing(
     assert rows(f"{one.table}-dead-letters", "_offset") == [(1,)]
 
 
+@pytest.mark.slow
 def test_a_schema_that_is_not_given_grows_while_the_job_runs(spark, job, write_json):
     one = job(schema=None, options={"maxOffsetsPerTrigger": "5"})
     write_json(one.topic, {"id": 1, "name": "a"})
@@ -294,6 +300,7 @@ def test_a_schema_that_is_not_given_grows_while_the_job_runs(spark, job, write_j
     )
 
 
+@pytest.mark.slow
 def test_no_record_of_a_growing_table_keeps_it_from_being_read(spark, job, write_json):
     one = job(schema=None)
     write_json(one.topic, {"id": 1}, rb'{"id": 2, "\ud800": 1}')
@@ -368,6 +375,7 @@ def test_a_table_that_rows_cannot_be_added_to_as_they_are_is_refused(
     assert DeltaTable(one.table).version() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gone", ["", "-dead-letters"])
 def test_a_checkpoint_does_not_outlive_its_tables(spark, job, write_json, gone):
     one = job()
@@ -381,6 +389,7 @@ def test_a_checkpoint_does_not_outlive_its_tables(spark, job, write_json, gone):
     assert run(spark, one) == before
 
 
+@pytest.mark.slow
 def test_a_checkpoint_may_lie_hidden_in_its_table(spark, job, write_json):
     one = job()
     one = replace(one, checkpoint=f"{one.table}/_checkpoint")
@@ -394,6 +403,7 @@ def test_a_checkpoint_may_lie_hidden_in_its_table(spark, job, write_json):
     assert rows(one.table, "id") == [(1,), (2,)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["{", "{}", "[]"])
 def test_a_checkpoint_that_names_no_job_is_told(spark, job, write_json, text):
     one = job()

@@ -119,6 +119,7 @@ def test_only_a_workers_closed_connection_is_not_printed(main, printed):
     assert done.stdout == "True\n"
 
 
+@pytest.mark.slow
 def test_a_stream_that_has_ended_leaves_no_traceback(topics):
     topic = topics.create(2)
     topics.fill(topic, 0, 100)

@@ -129,6 +129,7 @@ def test_every_metric_of_the_document_is_on_a_page(watched):
     assert not {each for each in OF_THE_DOCUMENT if f"\n{each}" not in page}
 
 
+@pytest.mark.slow
 def test_a_paused_follower(watched):
     watched.topic("flights", 2, 3, 1, minimum=3)
     watched.window()

@@ -293,6 +293,7 @@ class Kinds:
         return self.kind == "always" or self._chance.random() < 0.5
 
 
+@pytest.mark.for_seconds
 def test_any_fetch_is_answered_with_the_bytes_of_the_log(drawn):
     chance, written, kinds, monkeypatch = drawn
     until, asked = time.monotonic() + seconds(6), 0

@@ -128,6 +128,7 @@ def count_of(batch):
 
 
 @pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.for_seconds
 def test_what_any_produce_brings_is_in_the_log(loop, tmp_path):
     number = seed()
     print(f"ANABRANCH_TEST_SEED={number}")  # noqa: T201 - shown when it fails

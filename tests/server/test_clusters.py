@@ -99,6 +99,7 @@ def content_of(folder: Path) -> dict[str, bytes]:
     return {str(each): each.read_bytes() for each in paths}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_copy", [True, False])
 async def test_a_folder_of_another_cluster_is_left_as_it_was(
     running: Any, tmp_path: Path, has_copy: bool

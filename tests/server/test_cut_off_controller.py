@@ -53,6 +53,7 @@ def acks(cluster):
         writes.stop()
 
 
+@pytest.mark.slow
 def test_a_controller_that_hears_nobody_lets_the_others_elect_while_the_cut_lasts(cluster, acks):
     old = cluster.controller()
     until(lambda: len(acks.times) > 100)

@@ -100,6 +100,7 @@ def two_folders(processes, tmp_path):
     return bootstrap, admin, folder, there
 
 
+@pytest.mark.slow
 def test_leaderships_leave_a_folder_that_is_gone_and_only_they(processes, tmp_path):
     bootstrap, admin, folder, there = two_folders(processes, tmp_path)
     broker_id = int(folder.parent.name)
@@ -148,6 +149,7 @@ def test_a_folder_that_is_gone_is_noticed_though_nobody_writes_there(processes, 
     write_everywhere(bootstrap)
 
 
+@pytest.mark.slow
 def test_a_broker_starts_without_a_folder_that_cannot_be_used(processes, tmp_path):
     bootstrap, admin, folder, there = two_folders(processes, tmp_path)
     broker_id = int(folder.parent.name)

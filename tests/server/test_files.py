@@ -79,6 +79,7 @@ def active_file(path: Path) -> Path:
     return max((path / str(KEY)).glob("*.log"))
 
 
+@pytest.mark.slow
 def test_a_segment_cut_at_every_byte_of_its_last_batches_keeps_what_was_flushed(
     tmp_path: Path,
 ) -> None:

@@ -178,6 +178,7 @@ async def freeze_and_go_on(nodes):
     return codes, joined, await fetched(nodes[second])
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(90)
 async def test_what_waited_at_a_frozen_coordinator_is_refused(tmp_path):
     with running(three_processes(tmp_path, **SETTINGS)) as nodes:

@@ -140,6 +140,7 @@ class Writer:
         )
 
 
+@pytest.mark.slow
 def test_a_full_disk_stalls_nobody_and_its_broker_returns_by_itself(running):
     lists = [[1, 2, 3], [2, 3, 1], [3, 1, 2]] * 2
     admin = running.create("u", *lists)
@@ -169,6 +170,7 @@ def test_a_full_disk_stalls_nobody_and_its_broker_returns_by_itself(running):
     assert "has no space in /" not in running.status()
 
 
+@pytest.mark.slow
 def test_the_metadata_of_a_full_disk_finds_what_is_kept_for_it(running):
     """Another process fills the disk; no record is refused before metadata is."""
     filler = running.small / "filler"

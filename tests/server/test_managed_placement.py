@@ -132,6 +132,7 @@ def racks(tmp_path_factory):
         made.cluster.stop()
 
 
+@pytest.mark.slow
 def test_creation_is_managed_and_whoever_chooses_is_refused(racks):
     for factor in (-1, 1):
         name = racks.create(next(NAMES), factor)
@@ -203,6 +204,7 @@ def test_every_surface_tells_the_same(racks):
     assert "copies no records" in racks.verb("explain", f"{name}-0")
 
 
+@pytest.mark.slow
 def test_a_rack_goes_past_the_threshold_and_comes_back(racks):
     name = racks.create(next(NAMES))
     assert not racks.firing()

@@ -93,6 +93,7 @@ def test_topics_that_come_with_their_first_record_follow_the_same_rule(three):
     assert (sorted(ids[:2]), ids[2:], in_sync) == ([1, 2], [-1], [1, 2])
 
 
+@pytest.mark.slow
 def test_in_a_rolling_restart_no_creation_fails(three):
     brokers = three(ON)
     brokers.nodes[2].start()

@@ -162,6 +162,7 @@ def test_r18_versions_run_side_by_side_until_a_command_raises_the_level(old):
     until(lambda: is_whole(old.bootstrap))
 
 
+@pytest.mark.slow
 def test_r18_a_node_of_the_previous_version_cannot_join_any_more(old):
     create(old)
     for each in IDS:

@@ -81,6 +81,7 @@ def process(tmp_path):
         node.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flush", ["9223372036854775807", "1"])
 def test_a_killed_node_has_every_acknowledged_record(process, tmp_path, flush):
     settings = {"log.flush.interval.messages": flush}

@@ -56,6 +56,7 @@ def test_all_four_scenarios_are_there():
     }
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(LONGEST_SECONDS)
 @pytest.mark.parametrize("name", RUN)
 def test_processes_do_what_was_rehearsed(name):

@@ -126,6 +126,7 @@ def roles(tmp_path, request):
         cluster.close()
 
 
+@pytest.mark.slow
 def test_brokers_learn_their_cluster_and_outlive_a_leader(roles, tmp_path):
     admin = roles.create()
     clusters = {
@@ -147,6 +148,7 @@ def test_brokers_learn_their_cluster_and_outlive_a_leader(roles, tmp_path):
     assert count_of(rest) == len(acks.times)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("roles", [1], indirect=True, ids=["one controller"])
 def test_brokers_find_controllers_that_took_the_place_of_all_that_they_were_given(roles, tmp_path):
     """The metadata names them, also after a restart, when the copy on disk is all that does."""

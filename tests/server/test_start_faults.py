@@ -138,6 +138,7 @@ def waits(folder):
     return [places.index(each) + 1 for each in dict.fromkeys(places)]
 
 
+@pytest.mark.slow
 def test_a_start_that_fails_anywhere_leaves_nothing(folder, waits):
     """By a fault at every other place, and cancelled at those between."""
     before = held(folder)
@@ -148,6 +149,7 @@ def test_a_start_that_fails_anywhere_leaves_nothing(folder, waits):
     assert attempt(folder)[1]
 
 
+@pytest.mark.slow
 def test_a_failed_start_that_is_cancelled_while_it_is_undone_leaves_nothing(folder, waits):
     """As where a cluster gives up, of which every node fails at the same time."""
     before = held(folder)
@@ -160,6 +162,7 @@ def test_a_failed_start_that_is_cancelled_while_it_is_undone_leaves_nothing(fold
             break
 
 
+@pytest.mark.slow
 @pytest.mark.own_faults
 def test_a_part_that_cannot_be_stopped_keeps_no_other_from_it(folder, monkeypatch):
     """Its fault is raised when the folder is free again."""
@@ -193,6 +196,7 @@ async def test_a_stop_that_fails_is_one_line(tmp_path, monkeypatch):
     assert (code, told) == (1, ["the folder is gone"])
 
 
+@pytest.mark.slow
 def test_who_stops_a_node_that_is_being_stopped_waits_for_the_end(folder):
     async def work():
         before = held(folder)

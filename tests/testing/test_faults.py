@@ -128,6 +128,7 @@ def test_a_stop_and_a_crash_end_with_their_block(cluster):
     cluster.wait_in_sync()
 
 
+@pytest.mark.slow
 def test_a_paused_leader_is_replaced_and_follows_when_it_goes_on(cluster):
     leader = topic(cluster)
     with cluster.pause(leader):
@@ -280,6 +281,7 @@ def test_a_slow_disk_slows_down_whoever_waits_for_it(cluster):
         cluster.slow_disk(1, ms=-1)
 
 
+@pytest.mark.slow
 def test_a_full_disk_of_the_leader_loses_nothing(cluster):
     leader = topic(cluster)
     produce(cluster, 3)

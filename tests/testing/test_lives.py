@@ -97,6 +97,7 @@ def test_one_broker_is_killed_and_keeps_its_address_and_its_records(processes, t
         assert offsets(cluster) == (0, 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [False, True])
 def test_a_full_disk_takes_no_record_until_it_heals(processes):
     with LocalCluster(processes=processes) as cluster:
@@ -218,6 +219,7 @@ def test_a_broker_that_still_starts_ends_with_its_test(tmp_path):
             process.kill()
 
 
+@pytest.mark.slow
 def test_brokers_end_with_the_test_that_forgot_them(tmp_path):
     """Also a paused one, and though the test's process was killed."""
     program = """

@@ -318,6 +318,7 @@ def test_a_setting_that_no_topic_has_is_told_at_once(shared):
         shared.create_topic("odd", config={"retention.m": 1})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [False, True])
 def test_no_loop_complains_of_being_closed(tmp_path, processes):
     """Killed, crashed and stopped while clients are connected: standard error stays empty."""

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 README = Path(__file__).resolve().parents[2] / "README.md"
 PLUGIN = "anabranch.testing.pytest_plugin"
 
@@ -26,6 +28,7 @@ def entry_points():
     return {each.name for each in entry_points(group="pytest11")}
 
 
+@pytest.mark.slow
 def test_both_fixtures_serve(tmp_path):
     text = """
 seen = []

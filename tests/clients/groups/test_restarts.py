@@ -15,6 +15,7 @@ RESTARTS = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.slow
 @RESTARTS
 def test_members_go_on_after_a_restart(kind, start, join, group, how):
     node = start()
@@ -43,6 +44,7 @@ def test_members_go_on_after_a_restart(kind, start, join, group, how):
     assert members[0].committed(*of("t", 4)) == dict.fromkeys(of("t", 4), (11, ""))
 
 
+@pytest.mark.slow
 @RESTARTS
 def test_offsets_and_groups_are_there_after_a_restart(kind, start, join, group, how):
     node = start()

@@ -213,6 +213,7 @@ def stage_with_a_log_without_a_name(is_synced):
     return stage
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("leader", "isr", "is_synced", "end_offset"),
     [

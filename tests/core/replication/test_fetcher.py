@@ -48,6 +48,7 @@ def answer(fetcher: Fetcher, session_id: int) -> None:
     fetcher.answered(FetchResponse(session_id=session_id, responses=[]), 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("partitions", "session_id"), [(1, 7), (1 << 20, 0)], ids=["session", "no session"]
 )

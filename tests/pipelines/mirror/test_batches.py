@@ -41,6 +41,7 @@ def packed(part, fit, *, compiled, read_committed=False):
     return found, offsets
 
 
+@pytest.mark.slow
 @given(logs(), FITS, st.integers(0, 20))
 @settings(deadline=None, max_examples=150)
 def test_compiled_and_plain_code_agree_and_begin_where_they_are_told(log, fit, start):

@@ -70,6 +70,7 @@ def lag_of(path, topic):
     return next(each for each in lag["partitions"] if each["topic"] == topic)
 
 
+@pytest.mark.slow
 def test_lag_and_translation(clusters, file):
     topic = clusters.topic(partitions=2)
     clusters.produce(topic, 0, batch(0, 100))
@@ -89,6 +90,7 @@ def test_lag_and_translation(clusters, file):
                                               code=2)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_command_mirrors_and_ends_on_a_signal(clusters, file):
     topic = clusters.topic()
     clusters.produce(topic, 0, batch(0, 1_000))
@@ -111,6 +113,7 @@ def arrived(clusters, topic):
     return []
 
 
+@pytest.mark.slow
 def test_a_signal_ends_a_wave_without_a_trace(clusters, file):
     topic = clusters.topic()
     clusters.produce(topic, 0, batch(0, 100))

@@ -58,6 +58,7 @@ def committed(cluster, group):
     return asyncio.run(work())
 
 
+@pytest.mark.slow
 @MODES
 def test_a_mirror_on_spark(clusters, spark, more):
     topic = clusters.topic(partitions=3, config={"retention.ms": 10**15})
@@ -99,6 +100,7 @@ def test_a_mirror_on_spark(clusters, spark, more):
     assert ("east", topic, 0, 2_004) in positions
 
 
+@pytest.mark.slow
 def test_settings_and_new_partitions_follow(clusters, spark):
     topic = clusters.topic(config={"retention.ms": 10**15, "max.message.bytes": 2_000_000})
     clusters.produce(topic, 0, batch(0, 5))
@@ -116,6 +118,7 @@ def test_settings_and_new_partitions_follow(clusters, spark):
     assert len(clusters.read(clusters.west, f"east.{topic}", 1)) == 3
 
 
+@pytest.mark.slow
 def test_exactly_once_when_the_driver_is_killed_again_and_again(clusters, spark):
     topic = clusters.topic(partitions=2)
     for each in range(4):

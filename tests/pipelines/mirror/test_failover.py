@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from tests.pipelines.mirror.test_command import file as file  # noqa: PLC0414 - a fixture
 from tests.pipelines.mirror.test_command import verb
 from tests.pipelines.mirror.test_driver import commit, committed
@@ -44,6 +45,7 @@ def test_a_planned_failover_reads_nothing_again_and_skips_nothing(clusters, file
     assert [(each["partition"], each["records"]) for each in plan["ahead"]] == [(0, 3)]
 
 
+@pytest.mark.slow
 def test_without_the_source_the_last_checkpoints_count(clusters, file, spark):
     from tests.pipelines.mirror.test_driver import run
 
@@ -73,6 +75,7 @@ def test_groups_go_back_to_where_they_have_read(clusters, file):
     assert committed(clusters.east, group)[topic, 0] == 70
 
 
+@pytest.mark.slow
 def test_under_the_same_names_only_what_is_new_comes_back(clusters, file):
     topic = clusters.topic()
     clusters.produce(topic, 0, batch(0, 100))

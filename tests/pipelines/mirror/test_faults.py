@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from tests.pipelines.mirror.conftest import TwoClusters
 from tests.pipelines.mirror.test_flows import until
 from tests.pipelines.mirror.test_slot import EXACTLY_ONCE, MODES, batch, mirror, seen
@@ -36,6 +37,7 @@ def recreate(clusters, cluster, topic, partitions=1):
     cluster.create_topic(topic, partitions=partitions, config={"retention.ms": -1})
 
 
+@pytest.mark.slow
 @MODES
 def test_a_topic_made_again_at_the_source_follows_the_old_records(clusters, more):
     topic = clusters.topic()
@@ -51,6 +53,7 @@ def test_a_topic_made_again_at_the_source_follows_the_old_records(clusters, more
     assert answer.notes == [] and answer.records == 0
 
 
+@pytest.mark.slow
 @MODES
 def test_a_topic_made_again_on_the_target_is_mirrored_again(clusters, more):
     topic = clusters.topic()
@@ -62,6 +65,7 @@ def test_a_topic_made_again_on_the_target_is_mirrored_again(clusters, more):
     assert len(clusters.read(clusters.west, f"east.{topic}")) == 50
 
 
+@pytest.mark.slow
 def test_retention_that_overtook_is_told_with_its_offsets(clusters):
     topic = clusters.topic()
     clusters.produce(topic, 0, batch(0, 20))
@@ -74,6 +78,7 @@ def test_retention_that_overtook_is_told_with_its_offsets(clusters):
     assert values == [b"v%d" % each for each in (*range(20), *range(30, 40))]
 
 
+@pytest.mark.slow
 @MODES
 def test_a_record_beyond_the_targets_limit_stops_its_partition_only(clusters, more):
     topic = clusters.topic(partitions=2)
@@ -95,6 +100,7 @@ def test_a_record_beyond_the_targets_limit_stops_its_partition_only(clusters, mo
     assert [each.value for each in clusters.read(clusters.west, f"east.{topic}", 0)] == [b"small"]
 
 
+@pytest.mark.slow
 @MODES
 def test_what_the_target_refuses_stops_its_partition_only(clusters, more):
     topic, other = clusters.topic(), clusters.topic()
@@ -130,6 +136,7 @@ def test_a_batch_beyond_the_limit_is_cut(clusters):
     assert len(clusters.read(clusters.west, f"east.{topic}")) == 500
 
 
+@pytest.mark.slow
 def test_a_topic_that_goes_meanwhile_stops_alone(clusters):
     topic, other = clusters.topic(), clusters.topic()
     clusters.produce(topic, 0, batch(0, 10))
@@ -146,6 +153,7 @@ def test_a_topic_that_goes_meanwhile_stops_alone(clusters):
     )
 
 
+@pytest.mark.slow
 def test_a_second_mirror_with_the_same_name_fences_the_first(clusters):
     topic = clusters.topic()
     clusters.produce(topic, 0, batch(0, 100))
@@ -168,6 +176,7 @@ def test_a_second_mirror_with_the_same_name_fences_the_first(clusters):
     assert values == [b"v%d" % each for each in range(150)]
 
 
+@pytest.mark.slow
 def test_records_that_the_source_lost_are_told_and_what_came_instead_is_mirrored(clusters):
     config = {"unclean.leader.election.enable": "true", "min.insync.replicas": 1}
     with LocalCluster(brokers=2, processes=True, config=config) as east:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 
+import pytest
 from tests.pipelines.mirror.test_driver import commit, committed, run
 from tests.pipelines.mirror.test_slot import batch, mirror, seen
 
 
+@pytest.mark.slow
 def test_active_active_brings_each_record_to_the_other_side_once(clusters, spark):
     topic = clusters.topic()
     clusters.west.create_topic(topic, partitions=1, config={"retention.ms": -1})
@@ -27,6 +29,7 @@ def test_active_active_brings_each_record_to_the_other_side_once(clusters, spark
         assert not [each for each in names if each.count(".") > 1 and topic in each]
 
 
+@pytest.mark.slow
 def test_a_group_is_followed_within_a_second_or_so(clusters, spark):
     topic = clusters.topic()
     clusters.produce(topic, 0, batch(0, 100))
@@ -63,6 +66,7 @@ def until(condition):
         time.sleep(0.1)
 
 
+@pytest.mark.slow
 def test_groups_that_have_members_on_the_target_are_left_alone(clusters, spark):
     import confluent_kafka
 
@@ -84,6 +88,7 @@ def test_groups_that_have_members_on_the_target_are_left_alone(clusters, spark):
     assert committed(clusters.west, group).get((f"east.{topic}", 0), -1) != 50
 
 
+@pytest.mark.slow
 def test_a_cluster_that_is_away_stops_its_own_flows_only(clusters, spark):
     topic = clusters.topic()
     clusters.produce(topic, 0, batch(0, 10))

@@ -12,6 +12,7 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
 from tests.pipelines.mirror.test_command import file as file  # noqa: PLC0414 - a fixture
 from tests.pipelines.mirror.test_slot import EXACTLY_ONCE, batch
 
@@ -110,6 +111,7 @@ def wait_for_progress(clusters, topic, producing):
     until(lambda: ends(clusters, topic) > before or not producing.is_alive())
 
 
+@pytest.mark.slow
 def test_each_record_comes_once_whatever_is_killed(clusters, file):
     topic = clusters.topic(partitions=2)
     path = file(topics=topic, **{"wave.seconds": "4"}, **EXACTLY_ONCE)

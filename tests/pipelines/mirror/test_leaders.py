@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+import pytest
 from tests.pipelines.mirror.conftest import TwoClusters
 from tests.pipelines.mirror.test_slot import EXACTLY_ONCE, batch, mirror
 
@@ -13,6 +14,7 @@ CONFIG = {"min.insync.replicas": 2, "transaction.state.log.replication.factor": 
 CHUNKS = 60
 
 
+@pytest.mark.slow
 def test_each_record_comes_once_when_leaders_are_killed():
     with (
         LocalCluster(brokers=3, processes=True, config=CONFIG) as east,

@@ -57,6 +57,7 @@ async def place(tmp_path):
     await coordinator.close()
 
 
+@pytest.mark.slow
 async def test_an_object_of_a_dead_broker_goes_after_its_lease_and_the_grace(place):
     kept = await place.writer.write((RIVER, 1))
     left = (await place.writer.put((RIVER, 1))).object_key

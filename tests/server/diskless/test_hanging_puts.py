@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from confluent_kafka.admin import AdminClient
 from tests.server.diskless.test_three_brokers import make, read, write
 
@@ -13,6 +14,7 @@ from anabranch.testing import LocalCluster
 HANGING = 3
 
 
+@pytest.mark.slow
 async def test_batches_are_acknowledged_though_puts_hang_for_ever(monkeypatch):
     put, hung, ended = FolderStore.put, set(), []
 

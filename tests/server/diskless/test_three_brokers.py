@@ -233,6 +233,7 @@ def wait_for(holds):
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 def test_an_idempotent_producer_goes_on_in_a_topic_that_was_made_again(cluster, admin):
     """It keeps its sequence numbers, which the new topic has never seen."""
     make(admin, "again")

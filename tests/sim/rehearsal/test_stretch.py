@@ -12,6 +12,7 @@ ROWS, LOSSES = SCRIPT["ROWS"], SCRIPT["LOSSES"]
 TABLE = SCRIPT["MARKED"].search(SCRIPT["PAGE"].read_text())[2].splitlines()[2:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", range(len(ROWS)), ids=lambda at: "-".join(map(str, ROWS[at])))
 def test_a_row_of_the_page_is_what_rehearsals_show(row):
     shown = [each.strip() for each in TABLE[row].strip("|").split("|")]

@@ -240,6 +240,7 @@ async def test_a_commit_of_which_nothing_is_left_is_no_reason(empty_database: st
     await on.close()
 
 
+@pytest.mark.slow
 async def test_numbers_that_were_given_are_exactly_known_after_a_server_was_killed(
     empty_database: str, postgres: Any
 ) -> None:

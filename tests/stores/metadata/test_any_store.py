@@ -274,6 +274,7 @@ class Controllers:
 STEPS = ("take 1", "take 2", "append 1", "append 2", "put back")
 
 
+@pytest.mark.slow
 async def test_no_backup_lets_two_append_under_one_epoch(store: MetadataStore, url: str) -> None:
     """Every sequence of three steps between two controllers: a store that is put back gives an epoch
     again, and who had it before must not append beside who has it now."""

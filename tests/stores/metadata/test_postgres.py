@@ -34,6 +34,7 @@ async def test_a_server_that_is_away_or_refuses_is_one_line_without_the_password
         assert "not-the-password" not in str(told.value)
 
 
+@pytest.mark.slow
 async def test_a_start_waits_for_a_server_that_is_away_and_not_for_one_that_refuses(
     postgres: Any,
 ) -> None:
