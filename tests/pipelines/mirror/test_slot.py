@@ -26,8 +26,9 @@ def batch(first, count, **more):
 
 
 def mirror(clusters, topic, more, *, seconds=2.0, slots=1, flow=0, during=None):
-    """Mirror one topic for a wave; the answers."""
-    config = clusters.config(**{"topics": topic, **more})
+    """Mirror one topic for a wave, without the heartbeats of other tests; the answers."""
+    alone = {"topics": topic, "heartbeats.replication.enabled": "false"}
+    config = clusters.config(**{**alone, **more})
 
     async def work():
         state = FlowState(config.flows[flow], print)
