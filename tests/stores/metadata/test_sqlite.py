@@ -47,7 +47,7 @@ async def test_a_file_is_named_by_its_whole_path(path, tmp_path, monkeypatch):
 
 
 FROZEN = """
-import asyncio, os, signal, sys
+import asyncio, os, signal, sys, time
 from contextlib import contextmanager
 from anabranch.core.metadata.store import StoredBatch
 from anabranch.stores.metadata.sqlite import SqliteStore
@@ -64,6 +64,7 @@ class FreezesInItsAppend(SqliteStore):
     def _end(self):
         if self.begin == sys.argv[2]:
             os.kill(os.getpid(), signal.SIGSTOP)
+            time.sleep(0.5)  # this thread may run on until the signal has reached it
         return super()._end()
 
 async def main():
