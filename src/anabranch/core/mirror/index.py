@@ -43,6 +43,8 @@ _KEY_END = Struct(">iq")
 _INT16 = Struct(">h")
 _HEAD = Struct(">hb16s16si")
 MOST_VARINT_BYTES = 10
+NOWHERE = 1 << 63
+"""Behind every offset."""
 
 
 class IndexRun(NamedTuple):
@@ -187,6 +189,8 @@ class PartitionIndex:
     def __init__(self) -> None:
         self._runs: list[IndexRun] = []
         self._begins = False
+        self._first_downstream = NOWHERE
+        """Of the first run that was added, though later copies may have replaced it."""
         self._again: PartitionIndex | None = None
         """The new copies, while they have not come as far."""
 
@@ -213,6 +217,7 @@ class PartitionIndex:
     def add(self, run: IndexRun, *, begins: bool = False) -> None:
         """A run was mirrored, later than all others."""
         self._begins = self._begins or (begins and not self._runs)
+        self._first_downstream = min(self._first_downstream, run.downstream)
         if self._again is None and run.upstream >= self.upstream_end:
             self._append(run)
             return
@@ -248,7 +253,7 @@ class PartitionIndex:
         at = bisect_right(self._runs, offset, key=attrgetter("upstream")) - 1
         if at < 0:
             first = self._runs[0]
-            is_whole = self._begins or first.downstream <= log_start
+            is_whole = self._begins or self._first_downstream <= log_start
             return max(first.downstream, log_start) if is_whole else None
         run = self._runs[at]
         if offset < run.upstream_end:
