@@ -247,7 +247,7 @@ class Node:
         self.batches.append(batch)
         delta = self.controller.advance(records, batch.end_offset - 1)
         self.controller.log.extend(batch)
-        self.broker.changed.add(METADATA_KEY)
+        self.broker.changed[METADATA_KEY] = None
         self._follow(self.image, delta)
 
     def decide(self, body: Any, version: int | None = None) -> Any:
@@ -274,7 +274,7 @@ class Node:
         for replica in plan.drop:
             broker.partitions.drop(replica)
             self.folder.delete_log(replica.topic_partition, unique="x", now_ms=self.now_ms)
-            broker.changed.add(replica.topic_partition)
+            broker.changed[replica.topic_partition] = None
         broker.image = image
         if delta is not None and any(kind == RESOURCE_BROKER for kind, _ in delta.changed_configs):
             broker.config = self.controller.static_config.with_dynamic(
@@ -289,11 +289,11 @@ class Node:
                 replica.take_config(config)
         for replica, state in plan.update:
             replica.take_state(state)
-            broker.changed.add(replica.topic_partition)
+            broker.changed[replica.topic_partition] = None
         for assignment in plan.create:
             if len(self.folder.logs) < MOST_PARTITIONS:
                 self._host(assignment)
-        broker.changed.add(METADATA)
+        broker.changed[METADATA] = None
         if delta is not None and delta.deleted_topics:
             gone = {topic.name for topic in delta.deleted_topics}
             offsets.topics_deleted(broker.groups, gone, self.now_ms)
@@ -318,7 +318,7 @@ class Node:
         )
         replica.take_state(state)
         self.broker.partitions.host(replica)
-        self.broker.changed.add(place)
+        self.broker.changed[place] = None
 
     def restart(self, *, clean: bool) -> None:
         """Stop in order or die, and open the same files again. Sessions and groups are gone."""
@@ -369,7 +369,7 @@ class Node:
                 continue
             target = replica.log.sync_target()
             if target is not None and replica.synced(target[0]):
-                broker.changed.add(place)
+                broker.changed[place] = None
 
     def pass_time(self, milliseconds: int) -> None:
         """Move both clocks, and do what timers do."""

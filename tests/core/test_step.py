@@ -24,6 +24,7 @@ class Noted(Performer):
     def __init__(self, left, **leaves):
         self.left, self.leaves, self.acts = left, leaves, []
         left.ready = [self for _ in left.ready]
+        left.due.performs("machine", self.perform)
 
     def flush(self):
         self.note("send")
@@ -53,13 +54,10 @@ class Noted(Performer):
     def grant(self, wish):
         self.note("grant", wish.message)
 
-    def arm(self):
-        self.note("arm")
-
 
 def full_mailbox():
     left = Mailbox()
-    left.changed.add("key")
+    left.changed["key"] = None
     left.ready.append(SILENT)
     left.faults.append((None, StorageFault("gone")))
     left.unsynced.add(PLACE)
@@ -74,17 +72,28 @@ def test_everything_is_done_once_and_in_order():
     drain(left, performer)
     assert performer.acts == [
         ("wake", ["key"]), "send", "faults", "sync", "load",
-        "perform", ("grant", "create"), "arm",
+        "perform", ("grant", "create"),
     ]  # fmt: skip
-    functions = {"woken_by", "arriving_bytes"}
-    assert not any(getattr(left, name) for name in set(Mailbox.__slots__) - functions)
+    others = {"woken_by", "arriving_bytes", "due"}
+    assert not any(getattr(left, name) for name in set(Mailbox.__slots__) - others)
+    assert not left.due.marked
 
 
-def test_nothing_left_still_performs_and_arms():
-    """Machines may have effects although no key has changed."""
+def test_a_machine_is_performed_although_no_key_has_changed_and_never_when_it_is_idle():
     performer = Noted(Mailbox())
     drain(performer.left, performer)
-    assert performer.acts == ["perform", "arm"]
+    assert performer.acts == ["perform"]
+    drain(performer.left, performer)
+    assert performer.acts == ["perform"]
+
+
+def test_keys_are_told_in_the_order_in_which_they_came():
+    left = Mailbox()
+    performer = Noted(left)
+    for key in ("b", "c", "a", "b"):
+        left.changed[key] = None
+    drain(left, performer)
+    assert performer.acts[0] == ("wake", ["b", "c", "a"])
 
 
 @pytest.mark.parametrize("act", ["wake", "send", "faults", "sync", "perform", "grant"])
@@ -98,13 +107,14 @@ def test_what_an_act_leaves_belongs_to_the_same_step(act, name, what):
 
     def leave():
         box = getattr(left, name)
-        box.add(what) if isinstance(into, set) else box.append(what)
+        if isinstance(into, dict):
+            box[what] = None
+        else:
+            box.add(what) if isinstance(into, set) else box.append(what)
 
     performer = Noted(left, **{act: leave})
     drain(left, performer)
     assert not getattr(left, name)
-    assert performer.acts[-1] == "arm"
-    assert performer.acts.count("arm") == 1
     assert not performer.leaves
 
 
@@ -112,12 +122,12 @@ def test_a_drain_within_a_drain_leaves_it_to_the_outer_one():
     left = full_mailbox()
 
     def again():
-        left.changed.add("more")
+        left.changed["more"] = None
         drain(left, performer)
 
     performer = Noted(left, sync=again)
     drain(left, performer)
-    assert performer.acts.count("arm") == 1
+    assert performer.acts.count("perform") == 1
     assert ("wake", ["more"]) in performer.acts
 
 
@@ -131,13 +141,13 @@ def test_a_drain_that_failed_may_be_followed_by_another():
     with pytest.raises(RuntimeError):
         drain(left, performer)
     drain(left, performer)
-    assert performer.acts[-1] == "arm"
+    assert performer.acts[-2:] == ["perform", ("grant", "create")]
 
 
 def test_what_hangs_on_a_key_is_woken_with_it():
     left = Mailbox()
     left.woken_by = lambda keys: [*keys, "hangs on it"]
-    left.changed.add("key")
+    left.changed["key"] = None
     performer = Noted(left)
     drain(left, performer)
     assert performer.acts[0] == ("wake", ["key", "hangs on it"])

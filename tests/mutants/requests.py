@@ -118,7 +118,7 @@ MUTANTS = (
         name="acts-end-the-step",
         rule="work created by an action at the end of a step is done in the same step",
         module="anabranch.core.step",
-        old="""            if not (changed or left.ready or faults or unsynced):
+        old="""            if not (changed or left.ready or faults or unsynced or due):
                 break""",
         new="""            break""",
         seed=NO_SCHEDULE,

@@ -262,7 +262,7 @@ MUTANTS = (
         name="next-transaction-waits-its-time-out",
         rule="a request that waits for the end of a transaction is answered when it ends",
         module=f"{TRANSACTIONS}.shard",
-        old="            self._broker.changed.add(Changed(transactional_id))\n",
+        old="            self._broker.changed[Changed(transactional_id)] = None\n",
         new="",
         seed=NO_SCHEDULE,
         caught_by=f"{TRANSACTION_TESTS}/test_coordinator.py"

@@ -707,7 +707,7 @@ async def test_requests_that_wait_leave_room_for_what_they_wait_for(serve):
     def wait(node, request, now_ms):
         answer = echo(node, request, now_ms)
         if offset_of(answer) == 5:
-            node.changed.add("key")
+            node.changed["key"] = None
             return answer
         request.body.topic_data = []
         return Wait(("key",), now_ms + 60_000, lambda _now, _expired: answer)

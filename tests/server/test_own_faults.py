@@ -64,7 +64,7 @@ async def test_an_answer_that_a_bug_keeps_from_being_sent_ends_its_connection_an
     def wait_or_wake(world, request, now_ms):
         if request.connection_id == 1:
             return Wait(("key",), now_ms + 60_000, lambda *_when: ApiVersionsResponse())
-        world.changed.add("key")
+        world.changed["key"] = None
         return ApiVersionsResponse()
 
     monkeypatch.setattr(Link, "send", send)

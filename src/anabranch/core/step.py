@@ -15,15 +15,16 @@ this, in the manner of etcd/raft's Ready:
         broker.wall_ms, broker.steady_ms = the clocks
         match run(broker, event, broker.wall_ms):
             case Wait() as wait: park it under wait.keys until wait.deadline_ms
-            case Cold() as cold: read all cold.reads, then broker.changed.add(cold)
+            case Cold() as cold: read all cold.reads, then broker.changed[cold] = None
             case Propose() as decision: append decision.result.records, then answer
             case Forward(): ask the active controller, then answer
             case message: answer
         drain(broker.mailbox, performer)
 
 Rules kept: the order within a round is fixed, so that two runs of the same events are the same run;
-what a round leaves is done in the next; a drain inside a drain does nothing, since the outer one
-goes on. Not here: sockets, disks, threads, clocks.
+what a round leaves is done in the next; a machine is asked for its effects and its next deadline
+when it has marked itself (`core.node.due`); a drain inside a drain does nothing, since the outer
+one goes on. Not here: sockets, disks, threads, clocks.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from anabranch.core.errors import Bug
+from anabranch.core.node.due import Due
 
 if TYPE_CHECKING:
     from anabranch.core.errors import StorageFault
@@ -74,6 +76,7 @@ class Mailbox:
     __slots__ = (
         "arriving_bytes",
         "changed",
+        "due",
         "faults",
         "is_crowded",
         "is_draining",
@@ -85,9 +88,12 @@ class Mailbox:
         "woken_by",
     )
 
-    def __init__(self, changed: set[Hashable] | None = None) -> None:
-        self.changed: set[Hashable] = set() if changed is None else changed
-        """Keys whose waits may now be over: a TopicPartition, or what a Wait was parked under."""
+    def __init__(self) -> None:
+        self.changed: dict[Hashable, None] = {}
+        """Keys whose waits may now be over: a TopicPartition, or what a Wait was parked under. They
+        are told in the order in which they came, so that two runs of the same events are alike."""
+        self.due = Due()
+        """Machines that have something to be done."""
         self.ready: list[Connection] = []
         """Connections that have something to send."""
         self.faults: list[tuple[Any, StorageFault]] = []
@@ -155,14 +161,8 @@ class Performer(ABC):
     def load_groups(self) -> None:
         """See that what is in `to_load` is done, now or after the step."""
 
-    def perform(self) -> None:
-        """Do the effects of the machines (`take_effects`), in order."""
-
     def grant(self, wish: Wish) -> None:
         """Send a wish."""
-
-    def arm(self) -> None:
-        """Set timers to the next deadlines: of waits, groups and replication."""
 
 
 def drain(left: Mailbox, performer: Performer) -> None:
@@ -170,7 +170,7 @@ def drain(left: Mailbox, performer: Performer) -> None:
     if left.is_draining:
         return
     left.is_draining = True
-    changed, faults, unsynced = left.changed, left.faults, left.unsynced
+    changed, faults, unsynced, due = left.changed, left.faults, left.unsynced, left.due.marked
     try:
         while True:
             if changed:
@@ -189,11 +189,11 @@ def drain(left: Mailbox, performer: Performer) -> None:
                 performer.load_groups()
             if changed or left.ready or faults or unsynced:
                 continue
-            performer.perform()
+            if due:
+                left.due.perform()
             while left.wishes:
                 performer.grant(left.wishes.pop())
-            if not (changed or left.ready or faults or unsynced):
+            if not (changed or left.ready or faults or unsynced or due):
                 break
     finally:
         left.is_draining = False
-    performer.arm()

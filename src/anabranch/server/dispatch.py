@@ -31,6 +31,7 @@ from anabranch.core.broker.gate import Quotas, Session, Verdict, admit, charge, 
 from anabranch.core.diskless.reads import FarRead
 from anabranch.core.errors import ErrorCode, ProtocolError, error_code_of
 from anabranch.core.log.files import ColdRead
+from anabranch.core.node.due import WAITS
 from anabranch.core.node.turns import TURN_NS
 from anabranch.core.outcome import Cold, Forward, Hangup, NoAnswer, Propose, Wait
 from anabranch.core.request import Request
@@ -190,8 +191,9 @@ class Dispatcher(Performer):
     ) -> None:
         self.role = role
         self.world = world
-        self.purgatory = Purgatory()
+        self.purgatory = Purgatory(mailbox.due.marker(WAITS))
         self.mailbox = mailbox
+        mailbox.due.performs(WAITS, self._arm)
         self.quotas: Quotas | None = None
         self.settle: Callable[[], None] = partial(drain, mailbox, self)
         """Ends a step."""
@@ -291,7 +293,7 @@ class Dispatcher(Performer):
 
     def wake(self, *keys: Any) -> None:
         """Something changed outside of a request: a step of its own."""
-        self.mailbox.changed.update(keys)
+        self.mailbox.changed.update(dict.fromkeys(keys))
         self.begin()
         self.settle()
 
@@ -465,7 +467,7 @@ class Dispatcher(Performer):
     def _brought(self, slot: Slot, cold: Cold) -> None:
         """All that had to be asked for elsewhere is there, in the midst of a step."""
         if not slot.is_done:
-            self.mailbox.changed.add(cold)
+            self.mailbox.changed[cold] = None
 
     def _warmed(self, slot: Slot, cold: Cold, future: asyncio.Future[Any]) -> None:
         """All of its bytes are there, or never will be: a key has changed, as after any other
@@ -553,7 +555,7 @@ class Dispatcher(Performer):
 
     # Time.
 
-    def arm(self) -> None:
+    def _arm(self) -> None:
         """One timer for all who wait."""
         deadline = self.purgatory.next_deadline()
         if deadline is None:

@@ -58,7 +58,7 @@ class GroupShell:
             self._loading = asyncio.get_running_loop().create_task(self._load())
 
     def arm(self) -> None:
-        """Ring at the coordinator's next deadline."""
+        """Ring at the coordinators' next deadline; called when it may be an earlier one."""
         due_ms = self._broker.groups.timers.next_due_ms()
         if due_ms is None or (self._timer is not None and due_ms >= self._due_ms):
             return

@@ -141,7 +141,7 @@ class PeerShell:
         self._stopping = False
 
     def perform(self) -> None:
-        """Send what is to be asked; called at the end of every step."""
+        """Send what is to be asked; called when `broker.peers` has marked itself."""
         for ask in self._broker.peers.take_effects():
             post = Post(
                 ask.message, None, partial(self._ended, ask), ask.timeout_ms, ask.most_version

@@ -26,6 +26,14 @@ from anabranch.core.errors import Bug
 from anabranch.core.log.incarnations import FolderNotes, previous_broker_epoch
 from anabranch.core.metadata.following.effects import Act
 from anabranch.core.metadata.image import MetadataImage
+from anabranch.core.node.due import (
+    COORDINATORS,
+    DISKLESS,
+    LATE,
+    PEERS,
+    REFUSALS,
+    REPLICATION,
+)
 from anabranch.core.outcome import Propose
 from anabranch.core.replication.partitions import Partitions
 from anabranch.core.request import Request
@@ -126,6 +134,7 @@ class BrokerRole:
         self.diskless = DisklessShell(
             self.broker, self.dispatcher.begin, self.dispatcher.settle, node.memory.read_on
         )
+        self._perform_what_is_due()
         self.partitions = PartitionShell(self.broker, node.files, config.log_dirs, clock_ms=wall_ms)
         self.broker.partitions.offline_folders |= held.unusable.keys()
         self.broker.partitions.directory_ids = held.directories
@@ -240,7 +249,7 @@ class BrokerRole:
             self.registration.folders_changed()
 
     def _registered(self, broker_epoch: int) -> None:
-        self.broker.broker_epoch = broker_epoch
+        self.broker.registered(broker_epoch)
         self.diskless.registered()
         self.on_registered(broker_epoch)
 
@@ -295,6 +304,24 @@ class BrokerRole:
         finally:
             wish.done()
 
+    def _perform_what_is_due(self) -> None:
+        """Say who performs what the broker's machines want done, in this order."""
+        due = self.broker.mailbox.due
+        due.performs(REPLICATION, self.replicating.perform)
+        due.performs(PEERS, self.peers.perform)
+        due.performs(DISKLESS, self.diskless.perform)
+        due.performs(LATE, self._say_late)
+        due.performs(REFUSALS, self._say_refusals)
+        due.performs(COORDINATORS, self.groups.arm)
+
+    def _say_late(self) -> None:
+        for late in self.broker.transactions.upkeep.take_said():
+            say_late(late)
+
+    def _say_refusals(self) -> None:
+        for refusal in self.broker.refusals.take_said():
+            say_refusal(refusal)
+
     def _identity(self) -> tuple[int, int]:
         return self.broker.broker_id, self.broker.broker_epoch
 
@@ -324,25 +351,8 @@ class BrokerDispatcher(Dispatcher):
     def load_groups(self) -> None:
         self._broker_role.groups.load()
 
-    def perform(self) -> None:
-        self._broker_role.replicating.perform()
-        self._broker_role.peers.perform()
-        self._broker_role.diskless.perform()
-        upkeep, refusals = self.world.transactions.upkeep, self.world.refusals
-        if upkeep.said:
-            for late in upkeep.take_said():
-                say_late(late)
-        if refusals.said:
-            for refusal in refusals.take_said():
-                say_refusal(refusal)
-
     def grant(self, wish: Wish) -> None:
         self._broker_role.grant(wish)
-
-    def arm(self) -> None:
-        """Groups have a timer of their own, replication has set its own."""
-        Dispatcher.arm(self)
-        self._broker_role.groups.arm()
 
 
 class ControllerDispatcher(Dispatcher):

@@ -23,8 +23,8 @@ from anabranch.core.metadata.store import Lease
 from anabranch.core.outcome import Propose
 from anabranch.core.types import NEVER_MS
 from anabranch.core.wire.metadata_records import MetadataRecord
+from anabranch.sim.alarm import Alarm
 from anabranch.sim.diskless_rows import RowsPerformer
-from anabranch.sim.keys import Alarm
 from anabranch.sim.liveness_probe import Dial, dial
 from anabranch.sim.store_calls import carry_out
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.core.broker.directory_assignments import DirectoryAssignments, Tell
 from anabranch.core.broker.hosting.effects import TellHosted, TellUnusable
 from anabranch.core.types import NEVER_MS
-from anabranch.sim.keys import Alarm
+from anabranch.sim.alarm import Alarm
 
 if TYPE_CHECKING:
     from anabranch.core.metadata.image import MetadataDelta, MetadataImage

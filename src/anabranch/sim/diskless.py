@@ -10,6 +10,7 @@ kept: nothing is decided here. Not here: garbage, retention, rows (`diskless_upk
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from anabranch.core.diskless import effects as does
@@ -138,7 +139,7 @@ class DisklessPerformer:
         self._rang_us = self.world.now_us
         if self._rings > MOST_RINGS:
             raise AssertionError(f"{self.name}: what is due at {self._timer_ms} ms stays due")
-        self._step(lambda: None)
+        self._step(self.machine.ring)
 
     # Reads.
 
@@ -147,7 +148,7 @@ class DisklessPerformer:
         warmed, asked = apart(cold.reads)
         for read in warmed:
             read.warm()
-        self.broker.bringers.bring(asked, lambda: self.broker.changed.add(cold))
+        self.broker.bringers.bring(asked, partial(self.broker.changed.setdefault, cold))
 
     # Calls.
 

@@ -260,7 +260,6 @@ class HostingPerformer:
         except StorageFault as problem:
             fault = problem
         self.node.begin()
-        self.node.touch_replication()
         self._answer(events.SyncEnded(asked, fault))
         self._tell_touched()
         self.node.settle()

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from anabranch.core.access.authorize import AllowAll
 from anabranch.core.access.principal import ANONYMOUS
@@ -28,21 +28,21 @@ from anabranch.core.errors import ErrorCode, error_code_of
 from anabranch.core.log.incarnations import previous_broker_epoch
 from anabranch.core.metadata.features import SUPPORTED_FEATURES
 from anabranch.core.metadata.image import MetadataDelta, MetadataImage
+from anabranch.core.node.due import COORDINATORS, DISKLESS, PEERS, REPLICATION, WAITS
 from anabranch.core.outcome import Cold, Forward, Hangup, NoAnswer, Propose, Wait
 from anabranch.core.replication.partitions import Partitions
 from anabranch.core.request import Request
-from anabranch.core.step import Mailbox, Performer, Wish, drain
+from anabranch.core.step import Performer, Wish, drain
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.messages import API_KEYS
 from anabranch.core.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
-from anabranch.core.wire.messages.fetch import FetchRequest
+from anabranch.sim.alarm import Alarm
 from anabranch.sim.controller import ControllerShell
 from anabranch.sim.controller_link import ControllerLink
 from anabranch.sim.directory_assignments import AssignmentPerformer
 from anabranch.sim.diskless import DisklessPerformer
 from anabranch.sim.diskless_upkeep import Upkeep
 from anabranch.sim.hosting import HostingPerformer
-from anabranch.sim.keys import Alarm, Keys
 from anabranch.sim.machine import Machine
 from anabranch.sim.metadata_log import MetadataFollower
 from anabranch.sim.peers import PeerPerformer
@@ -59,8 +59,8 @@ if TYPE_CHECKING:
     from anabranch.core.settings.broker import BrokerConfig
     from anabranch.sim.registrant import Registrant, Surroundings
 
-FETCH, HEARTBEAT = FetchRequest.api_key, BrokerHeartbeatRequest.api_key
-"""Requests that do more to a node than its handlers do."""
+HEARTBEAT = BrokerHeartbeatRequest.api_key
+"""It does more to a node than its handler does."""
 LISTENER = "PLAINTEXT"
 BOOT_US = (20_000, 60_000)
 """From the start of a process until it speaks."""
@@ -161,7 +161,6 @@ class SimNode(Machine, Performer):
     def _make_life(self) -> None:
         name = self.name
         self.is_serving = self.listens = False
-        self._parked = 0
         ids = ProducerIdPerformer(self).machine
         self.now_ms = self.world.now_ms
         self.broker = Broker(
@@ -177,10 +176,10 @@ class SimNode(Machine, Performer):
             ),
             authorizer=AllowAll(),
             allocate_producer_id=ids.take,
-            mailbox=Mailbox(cast("set[Hashable]", Keys())),
             random=self.world.random(f"{name}/ids"),
         )
-        self.purgatory = Purgatory()
+        due = self.broker.mailbox.due
+        self.purgatory = Purgatory(due.marker(WAITS))
         self.controller_purgatory = Purgatory()
         self.hosting = HostingPerformer(self)
         self.follower = MetadataFollower(self)
@@ -197,12 +196,18 @@ class SimNode(Machine, Performer):
         self.asking = PeerPerformer(self)
         remotes = self.cluster.remotes
         self.diskless = None if remotes is None else DisklessPerformer(self, remotes)
+        due.performs(REPLICATION, self.replicating.perform)
+        due.performs(PEERS, self.asking.perform)
+        if self.diskless is not None:
+            due.performs(DISKLESS, self.diskless.perform)
         deadline = self.purgatory.next_deadline
         self._waits_alarm = Alarm(self.world, self, deadline, self._waits_are_over)
         deadline = self.controller_purgatory.next_deadline
         self._controller_alarm = Alarm(self.world, self, deadline, self._controller_waits_are_over)
-        due = self.broker.groups.timers.next_due_ms
-        self._groups_alarm = Alarm(self.world, self, due, self._groups_are_due)
+        deadline = self.broker.groups.timers.next_due_ms
+        self._groups_alarm = Alarm(self.world, self, deadline, self._groups_are_due)
+        due.performs(WAITS, self._waits_alarm.set)
+        due.performs(COORDINATORS, self._groups_alarm.set)
 
     def _boot(self) -> None:
         if not self.follower.is_open:
@@ -218,8 +223,7 @@ class SimNode(Machine, Performer):
         self.later(self.config.offsets_retention_check_interval_ms, self._expire_offsets)
 
     def registered(self, broker_epoch: int) -> None:
-        self.broker.broker_epoch = broker_epoch
-        self.replicating.touch()
+        self.broker.registered(broker_epoch)
         if self.diskless is not None:
             self.diskless.registered()
         self.follower.registered(broker_epoch)
@@ -244,9 +248,6 @@ class SimNode(Machine, Performer):
 
     def tell_of_folders(self, effect: TellHosted | TellUnusable) -> None:
         self.telling.tell(effect)
-
-    def touch_replication(self) -> None:
-        self.replicating.touch()
 
     def on_committed(self, image: MetadataImage, delta: MetadataDelta) -> None:
         self.controller_shell.follow(image, delta)
@@ -294,8 +295,7 @@ class SimNode(Machine, Performer):
         self.telling.follow(image, published)
         touched = self.hosting.publish(moved)
         broker.take_image(delta, published, self.now_ms)
-        if touched or delta.changed_brokers:  # recorded seeds have it so: a server looks at few
-            self.replicating.follow_states(None if delta.changed_brokers else touched)
+        self.replicating.follow_states(None if delta.changed_brokers else touched)
         self.settle()
         self.session.metadata_moved()
 
@@ -319,9 +319,7 @@ class SimNode(Machine, Performer):
         now_ms = self.now_ms if to_broker else self.steady_ms
         if not to_broker:
             self.controller_shell.look_at_lease()
-        if call.api_key == FETCH:
-            self.replicating.touch()
-        elif call.api_key == HEARTBEAT:
+        if call.api_key == HEARTBEAT:
             self.controller_shell.heard(call.source, call.body.broker_id, call.body.broker_epoch)
         outcome: Any
         try:
@@ -350,7 +348,7 @@ class SimNode(Machine, Performer):
                 return
             for read in outcome.reads:
                 read.warm()
-            self.broker.changed.add(outcome)
+            self.broker.changed[outcome] = None
         elif isinstance(outcome, Propose):
             self.controller_shell.submit(outcome, lambda later: self._resolve(call, request, later))
         elif isinstance(outcome, Forward):
@@ -408,26 +406,13 @@ class SimNode(Machine, Performer):
     def load_groups(self) -> None:
         self.broker.groups.load(self.now_ms)
 
-    def perform(self) -> None:
-        self.replicating.perform()
-        self.asking.perform()
-        if self.diskless is not None:
-            self.diskless.perform()
-
     def grant(self, wish: Wish) -> None:
         self.link.send(wish.message, partial(_granted, wish))
-
-    def arm(self) -> None:
-        if self.purgatory.parked_total != self._parked:
-            self._parked = self.purgatory.parked_total
-            self._waits_alarm.set()
-        self._groups_alarm.set()
 
     def _waits_are_over(self) -> None:
         self.begin()
         self.purgatory.expire(self.world.steady_ms, self.now_ms)
         self.settle()
-        self._waits_alarm.set()
 
     def _controller_waits_are_over(self) -> None:
         steady_ms = self.world.steady_ms

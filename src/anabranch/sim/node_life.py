@@ -68,10 +68,6 @@ class NodeLife(Registrant):
         """The controller is to hear where a replica lies, or that some cannot serve."""
 
     @abstractmethod
-    def touch_replication(self) -> None:
-        """This step may leave something for replication to send."""
-
-    @abstractmethod
     def later(self, delay_ms: int, action: Callable[[], None]) -> None:
         """Do something in this life when that much time has gone by."""
 

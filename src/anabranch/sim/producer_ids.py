@@ -33,5 +33,5 @@ class ProducerIdPerformer:
             self.node.later(ASK_AGAIN_MS, self.machine.ask)
             return
         self.node.begin()
-        self.node.broker.changed.add(PRODUCER_IDS)
+        self.node.broker.changed[PRODUCER_IDS] = None
         self.node.settle()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.core.replication.effects import SendAlterPartition, SendFetch
 from anabranch.core.types import TopicPartition
-from anabranch.sim.keys import Alarm
+from anabranch.sim.alarm import Alarm
 
 if TYPE_CHECKING:
     from anabranch.sim.node_life import NodeLife
@@ -26,23 +26,14 @@ class ReplicationPerformer:
         self.node = node
         self.world = node.world
         self.replication = node.broker.replication
-        self._is_touched = True
         self._alarm = Alarm(node.world, node, self._due_ms, self._tick)
-
-    def touch(self) -> None:
-        """A step may have left something to be sent: the next `perform` looks."""
-        self._is_touched = True
 
     def follow_states(self, places: Sequence[TopicPartition] | None) -> None:
         """The state of these partitions (None: of all) changed."""
-        self._is_touched = True
         self.replication.follow_states(places, self.world.steady_ms)
 
     def perform(self) -> None:
-        """Do what replication wants done by now, if anything touched it."""
-        if not self._is_touched:
-            return
-        self._is_touched = False
+        """Do what replication wants done by now; called when it has marked itself."""
         for effect in self.replication.take_effects():
             if isinstance(effect, SendFetch):
                 self._fetch(effect)
@@ -54,7 +45,6 @@ class ReplicationPerformer:
         return self.replication.next_tick_ms
 
     def _tick(self) -> None:
-        self._is_touched = True
         self.node.begin()
         self.replication.tick(self.world.steady_ms)
         self.node.settle()
@@ -63,7 +53,6 @@ class ReplicationPerformer:
         node = self.node
 
         def answered(answer: Any) -> None:
-            self._is_touched = True
             node.begin()
             if answer is None:
                 self.replication.fetch_failed(effect, self.world.steady_ms)
@@ -80,7 +69,6 @@ class ReplicationPerformer:
         node = self.node
 
         def answered(answer: Any) -> None:
-            self._is_touched = True
             node.begin()
             if answer is None:
                 self.replication.alter_failed(effect, self.world.steady_ms)

@@ -31,7 +31,7 @@ from anabranch.core.broker.registration.requests import Identity
 from anabranch.core.log.incarnations import FolderNotes
 from anabranch.core.step import InOrder
 from anabranch.core.types import NEVER_MS
-from anabranch.sim.keys import Alarm
+from anabranch.sim.alarm import Alarm
 
 if TYPE_CHECKING:
     from anabranch.sim.registrant import Registrant

@@ -163,10 +163,10 @@ class InMemoryNode(Performer):
         for replica in plan.drop:
             broker.partitions.drop(replica)
             self.folder.delete_log(replica.topic_partition, unique="x", now_ms=self.now_ms)
-            broker.changed.add(replica.topic_partition)
+            broker.changed[replica.topic_partition] = None
         for replica, state in plan.update:
             replica.take_state(state)
-            broker.changed.add(replica.topic_partition)
+            broker.changed[replica.topic_partition] = None
         for place, topic_id, state in plan.create:
             config = effective_topic_config(broker.image, place.topic, broker.config)
             log = self.folder.create_log(

@@ -254,7 +254,7 @@ def test_acks_are_waited_for_after_the_coordinator():
     acknowledged = world.node.poll(wait)
     assert isinstance(acknowledged, Wait)
     world.node.replica().follower_fetched(2, 1)
-    world.broker.changed.add(world.node.replica().topic_partition)
+    world.broker.changed[world.node.replica().topic_partition] = None
     assert codes(world.node.poll(acknowledged)) == [0]
 
 

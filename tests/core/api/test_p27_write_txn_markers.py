@@ -58,7 +58,7 @@ def test_a_marker_is_answered_when_every_replica_has_it():
     again = world.end(version=2)
     assert isinstance(again, Wait), "it is in the log, and may yet be lost"
     world.node.replica().follower_fetched(2, 1)
-    world.broker.changed.add(world.node.replica().topic_partition)
+    world.broker.changed[world.node.replica().topic_partition] = None
     assert [marked(world.node.poll(each)) for each in (wait, again)] == [0, 0]
     wait = world.end(epoch=1)
     assert marked(world.node.expire(wait)) == ErrorCode.REQUEST_TIMED_OUT

@@ -120,7 +120,7 @@ def test_a_produce_request_waits_for_offsets_that_come_late(node, acks):
         assert isinstance(wait, Wait)
         assert node.poll(wait) is None
     node.replica().commit()
-    node.broker.changed.add(PLACE)
+    node.broker.changed[PLACE] = None
     answers = [node.poll(each).responses[0].partition_responses[0] for each in (first, second)]
     assert [(each.error_code, each.base_offset) for each in answers] == [(0, 0), (0, 2)]
 

@@ -30,6 +30,7 @@ from anabranch.core.metadata.image import (
     PartitionImage,
     TopicImage,
 )
+from anabranch.core.node.due import REPLICATION
 from anabranch.core.outcome import Wait
 from anabranch.core.replication.effects import SendAlterPartition, SendFetch
 from anabranch.core.replication.partitions import Partitions
@@ -85,6 +86,7 @@ class Peer(Performer):
             allocate_producer_id=lambda: None,
             random=Random(self.broker_id),
         )
+        self.broker.mailbox.due.performs(REPLICATION, self.perform)
         self.clock()
 
     def clock(self) -> None:
@@ -122,7 +124,7 @@ class Peer(Performer):
             replica.take_state(state)
             broker.partitions.host(replica)
             touched.append(place)
-        broker.changed.update(touched)
+        broker.changed.update(dict.fromkeys(touched))
         broker.replication.follow_states(touched, broker.steady_ms)
         self.finish()
 
@@ -144,7 +146,8 @@ class Peer(Performer):
             elif replica is not None:
                 target = replica.log.sync_target()
                 if target is not None and replica.synced(target[0]):
-                    broker.changed.add(place)
+                    broker.changed[place] = None
+                broker.replication.log_synced()
 
     def take_faults(self) -> None:
         """A test looks at them."""

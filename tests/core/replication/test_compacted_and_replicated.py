@@ -100,7 +100,7 @@ class World:
         leader = self.peers[self.leader_id]
         leader.clock()
         found = leader.replica.append(records, required_acks=1, now_ms=self.now_ms, client=client)
-        leader.broker.changed.add(PLACE)
+        leader.broker.changed[PLACE] = None
         leader.finish()
         self.copy()
         return found.first_offset
@@ -130,7 +130,7 @@ class World:
         self.start = self.random.randint(self.start, leader.high_watermark)
         leader.replica.log.delete_records_before(self.start)
         leader.replica.log.apply_retention(self.now_ms, leader.high_watermark)
-        leader.broker.changed.add(PLACE)
+        leader.broker.changed[PLACE] = None
         leader.finish()
         self.copy()
 

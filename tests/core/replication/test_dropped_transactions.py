@@ -73,7 +73,7 @@ class History:
             now_ms=leader.broker.wall_ms,
             client=not ends,
         )
-        leader.broker.changed.add(PLACE)
+        leader.broker.changed[PLACE] = None
         leader.finish()
         self.entries.append(Entry(found.first_offset, found.last_offset, producer, epoch, sequence))
 
@@ -108,7 +108,7 @@ class History:
             log.roll(peer.broker.wall_ms)
         log.delete_records_before(max(log.start_offset, high_watermark - kept))
         log.apply_retention(peer.broker.wall_ms, high_watermark)
-        peer.broker.changed.add(PLACE)
+        peer.broker.changed[PLACE] = None
         peer.finish()
 
     def elect(self) -> None:

@@ -93,7 +93,7 @@ class History:
         leader = self.peers[1]
         leader.clock()
         leader.replica.append(records, required_acks=1, now_ms=self.now_ms, client=client)
-        leader.broker.changed.add(PLACE)
+        leader.broker.changed[PLACE] = None
         leader.finish()
 
     def leave(self) -> None:

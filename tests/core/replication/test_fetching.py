@@ -166,7 +166,7 @@ def test_why_a_partition_is_not_copied_again_is_told_again():
     lead = peers[1].replica
     for _ in range(2):
         take_offline(peers[1].broker.partitions, lead)
-        peers[1].broker.changed.add(PLACE)
+        peers[1].broker.changed[PLACE] = None
         peers[1].finish()
         deliver_fetch_of(peers, 2)
         peers.wait(1000)
@@ -301,7 +301,7 @@ def test_a_log_start_that_a_follower_had_to_drop_is_told_again():
     peers[1].produce(2)
     peers.run(4)
     peers[1].replica.log.delete_records_before(1)
-    peers[1].broker.changed.add(PLACE)
+    peers[1].broker.changed[PLACE] = None
     peers[1].finish()
     peers.change(leader=1)
     peers.publish(2)
@@ -427,7 +427,7 @@ def test_a_log_start_that_moved_is_told_sooner_than_a_high_watermark():
     peers[1].produce(1)
     effect, box = taken(peers, effect, box)
     peers[1].replica.log.delete_records_before(1)
-    peers[1].broker.changed.add(PLACE)
+    peers[1].broker.changed[PLACE] = None
     peers.wait(0)
     peers.wait(5)
     assert marks_in(box) == {0: (1, False)}
@@ -522,7 +522,7 @@ def test_a_mark_that_is_due_while_no_fetch_waits_is_told_though_its_partition_ch
     peers[1].produce(1)
     effect, box = taken(peers, effect, box)
     peers[1].produce(1, index=1)
-    peers[1].broker.changed.add(PLACE)
+    peers[1].broker.changed[PLACE] = None
     peers[1].finish()
     peers.wait(60)
     _, answer = taken(peers, effect, box)

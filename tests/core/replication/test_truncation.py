@@ -191,7 +191,7 @@ def test_the_log_start_follows_the_leader_s():
         peers[1].produce(2)
         peers.run(3)
     peers[1].replica.log.delete_records_before(4)
-    peers[1].broker.changed.add(PLACE)
+    peers[1].broker.changed[PLACE] = None
     peers.run(2)
     assert [peers[each].replica.log.start_offset for each in (1, 2, 3)] == [4, 4, 4]
     peers.run(1)

@@ -26,6 +26,7 @@ from anabranch.core.diskless.broker import Diskless
 from anabranch.core.log.files import Bringer
 from anabranch.core.log.held_up import HeldUp
 from anabranch.core.metadata.image import CLUSTER_DEFAULT, RESOURCE_BROKER
+from anabranch.core.node.due import PEERS, REFUSALS
 from anabranch.core.partition.bringers import Bringers
 from anabranch.core.replication.replication import Replication
 from anabranch.core.step import Mailbox, Wish
@@ -81,7 +82,7 @@ class Broker:
     allocate_producer_id: Callable[[], int | None]
     mailbox: Mailbox = field(default_factory=Mailbox)
     """What steps leave. Four parts of it have short names here."""
-    changed: set[Hashable] = field(init=False)
+    changed: dict[Hashable, None] = field(init=False)
     unsynced: set[TopicPartition] = field(init=False)
     faults: list[tuple[Replica, StorageFault]] = field(init=False)
     wishes: list[Wish] = field(init=False)
@@ -110,12 +111,12 @@ class Broker:
     """The consumer groups that this broker coordinates."""
     transactions: TransactionCoordinator = field(init=False)
     """The transactional ids that this broker coordinates."""
-    refusals: Refusals = field(default_factory=Refusals)
+    refusals: Refusals = field(init=False)
     """Of producers and places, that the log is to name."""
     replication: Replication = field(init=False)
     """What this broker copies from leaders, and the in-sync replicas of what it leads."""
 
-    peers: Peers = field(default_factory=Peers)
+    peers: Peers = field(init=False)
     """What this broker's machines ask of other brokers."""
     verifier: Verifier = field(init=False)
     """Transactions that coordinators are asked about before records of theirs are appended."""
@@ -131,12 +132,19 @@ class Broker:
         self.changed, self.unsynced = left.changed, left.unsynced
         self.faults, self.wishes = left.faults, left.wishes
         left.woken_by = self.woken_by
+        self.peers = Peers(left.due.marker(PEERS))
+        self.refusals = Refusals(left.due.marker(REFUSALS))
         self.groups = GroupCoordinator(self)
         self.transactions = TransactionCoordinator(self)
         self.replication = Replication(self)
         self.verifier = Verifier(self, self.groups.after)
         self.diskless = self.partitions.elsewhere = Diskless(self)
         self.bringers.register(Bringer.DISKLESS, self.diskless.bring)
+
+    def registered(self, broker_epoch: int) -> None:
+        """The controller gave this process its epoch, the first one or another."""
+        self.broker_epoch = broker_epoch
+        self.replication.registered()
 
     def next_producer_id(self) -> int | None:
         """See `allocate_producer_id`."""
@@ -164,7 +172,7 @@ class Broker:
         """Act on `image`, once its logs follow it. `delta` is what the last batch changed,
         `published` what changed since this broker acted on an image, None for everything."""
         self.diskless.follow(self.image, published)
-        self.changed.add(METADATA)
+        self.changed[METADATA] = None
         self.groups.take_delta(delta, now_ms)
         for topic in delta.deleted_topics:
             if self.image.topic(topic.name) is None:

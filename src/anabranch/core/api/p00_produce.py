@@ -215,7 +215,7 @@ def _append(
     ticket = replica.append(records, required_acks=acks, now_ms=now_ms)
     _take(answer, ticket)
     place = replica.topic_partition
-    broker.changed.add(place)
+    broker.changed[place] = None
     if replica.needs_sync(now_ms):
         broker.unsynced.add(place)
     if acks:

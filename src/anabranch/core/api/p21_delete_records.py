@@ -161,7 +161,7 @@ def _delete(
         )
     if offset > partition.start_offset:
         partition.delete_before(offset)
-        broker.changed.add(partition.topic_partition)
+        broker.changed[partition.topic_partition] = None
     return partition, offset
 
 

@@ -156,7 +156,7 @@ def _append(broker: Broker, replica: Partition, batch: bytearray, now_ms: int) -
     except StorageFault as fault:
         replica.failed(fault, broker.mailbox)
         raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(fault)) from fault
-    broker.changed.add(replica.topic_partition)
+    broker.changed[replica.topic_partition] = None
     if replica.needs_sync(now_ms):
         broker.unsynced.add(replica.topic_partition)
 

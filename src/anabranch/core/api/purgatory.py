@@ -15,6 +15,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any
 
 from anabranch.core.errors import Bug
+from anabranch.core.node.due import Mark, unmarked
 from anabranch.core.outcome import Cold, Wait
 
 DEAD_ENTRIES_KEPT = 4096
@@ -43,9 +44,11 @@ class Parked:
 
 
 class Purgatory:
-    """All waiting requests of one role of a node."""
+    """All waiting requests of one role of a node. `mark` is called when `next_deadline` may be an
+    earlier one, and when some have expired."""
 
-    def __init__(self) -> None:
+    def __init__(self, mark: Mark = unmarked) -> None:
+        self._mark = mark
         self._by_key: dict[Hashable, dict[Parked, None]] = {}
         self._heap: list[tuple[float, int, Parked]] = []
         self._sequence = 0
@@ -73,6 +76,8 @@ class Purgatory:
         self._sequence += 1
         self.parked_total += 1
         deadline = steady_ms + (wait.deadline_ms - now_ms)
+        if not self._heap or deadline < self._heap[0][0]:
+            self._mark()
         heappush(self._heap, (deadline, self._sequence, parked))
         return parked
 
@@ -100,6 +105,7 @@ class Purgatory:
     ) -> None:
         """Answer those whose deadline has come, at least one and as long as there is time: a fetch
         looks once more at all its partitions. The others stay due."""
+        self._mark()
         while self._heap and self._heap[0][0] <= steady_ms:
             parked = self._heap[0][2]
             if parked.is_done:

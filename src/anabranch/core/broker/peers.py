@@ -20,6 +20,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from anabranch.core.node.due import Mark, unmarked
+
 MOST_UNDER_WAY = 1_000
 """Asks of one broker that have not ended. A machine has one under way for each broker and purpose;
 this is the limit for what one does wrong, and for a broker that answers nothing."""
@@ -50,7 +52,8 @@ class Ask:
 class Peers:
     """What this broker asks of others."""
 
-    def __init__(self) -> None:
+    def __init__(self, mark: Mark = unmarked) -> None:
+        self._mark = mark
         self._asks: list[Ask] = []
         self._asks_last: dict[Callable[[], None], None] = {}
         self._under_way: Counter[int] = Counter()
@@ -70,6 +73,7 @@ class Peers:
         if self._under_way[broker_id] >= MOST_UNDER_WAY:
             return False
         self._under_way[broker_id] += 1
+        self._mark()
         self._asks.append(Ask(broker_id, lane, message, told, timeout_ms, most_version))
         return True
 
@@ -77,6 +81,7 @@ class Peers:
         """Have `ask` called once at the end of this step, after its answers have left: one message
         then says all that the step has brought."""
         self._asks_last[ask] = None
+        self._mark()
 
     def take_effects(self) -> list[Ask]:
         """What is to be sent, in order; the shell answers for each with `answered`."""

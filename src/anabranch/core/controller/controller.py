@@ -100,7 +100,7 @@ class Controller:
         """Whether the store has confirmed the lease since: then it went back."""
         self.history = History()
         """Why the newest decisions were made: the shell that reads the log fills it."""
-        self.changed: set[Hashable] = set()
+        self.changed: dict[Hashable, None] = {}
         self._default_topic: Sequence[Any] | None = None
         self._next_tick_ms = 0
 
@@ -145,7 +145,7 @@ class Controller:
     def resign(self) -> None:
         """Stop deciding. What was planned and not committed is forgotten with the state."""
         self.active = False
-        self.changed.add(METADATA_KEY)
+        self.changed[METADATA_KEY] = None
 
     def advance(self, records: Sequence[MetadataRecord], last_offset: int) -> MetadataDelta:
         """Plan on: apply records whose append is under way."""

@@ -20,7 +20,7 @@ class Answer:
 
     __slots__ = ("_changed", "is_waited_for", "message")
 
-    def __init__(self, changed: set[Hashable]) -> None:
+    def __init__(self, changed: dict[Hashable, None]) -> None:
         self.message: Any = None
         self.is_waited_for = False
         self._changed = changed
@@ -30,7 +30,7 @@ class Answer:
         if self.message is None:
             self.message = message
             if self.is_waited_for:
-                self._changed.add(self)
+                self._changed[self] = None
 
     def wait(
         self,

@@ -26,7 +26,7 @@ class Host(Protocol):
     image: MetadataImage
     partitions: Partitions
     mailbox: Mailbox
-    changed: set[Hashable]
+    changed: dict[Hashable, None]
     unsynced: set[TopicPartition]
     faults: list[tuple[Any, StorageFault]]
     peers: Peers

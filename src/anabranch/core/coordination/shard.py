@@ -124,7 +124,7 @@ class Shard:
     def _append(self, batch: bytearray, now_ms: int) -> None:
         replica = self.replica
         replica.append(batch, required_acks=ACKS_ALL, now_ms=now_ms, client=False)
-        self._broker.changed.add(self.place)
+        self._broker.changed[self.place] = None
         if replica.needs_sync(now_ms):
             self._broker.unsynced.add(self.place)
 

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from typing import TypeAlias
 
+from anabranch.core.node.due import Mark, unmarked
+
 Action: TypeAlias = Callable[[int], None]
 """Called with the wall clock's milliseconds."""
 
@@ -33,9 +35,11 @@ class Timer:
 
 
 class Timers:
-    """All deadlines of one coordinator."""
+    """All deadlines of one broker's coordinators. `mark` is called when `next_due_ms` may be an
+    earlier one, and after a run."""
 
-    def __init__(self) -> None:
+    def __init__(self, mark: Mark = unmarked) -> None:
+        self._mark = mark
         self._heap: list[tuple[int, int, Timer]] = []
         self._sequence = 0
         self._swept_at = DEAD_ENTRIES_KEPT
@@ -49,6 +53,8 @@ class Timers:
         self._sequence += 1
         if len(self._heap) >= self._swept_at:
             self._sweep()
+        if not self._heap or due_ms < self._heap[0][0]:
+            self._mark()
         heappush(self._heap, (due_ms, self._sequence, timer))
         return timer
 
@@ -66,6 +72,7 @@ class Timers:
     def run(self, steady_ms: int, now_ms: int) -> None:
         """Run what is due; what its actions plan is for the next run, even if due at once."""
         last = self._sequence
+        self._mark()
         while (due := self.next_due_ms()) is not None and due <= steady_ms:
             if self._heap[0][1] > last:
                 return

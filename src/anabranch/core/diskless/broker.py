@@ -2,7 +2,7 @@
 
     step:  handlers append and read; answered(effect, result, now_ms); changed, watch_opened, tick
     after: for effect in take_effects(): make the call, in a task; later: a step with `answered`
-    timer: tick(now_ms) at next_tick_ms
+    timer: a step with ring() at next_tick_ms
 
 What a call raised is handed to `answered` in place of a result when it is a StorageFault; any other
 exception is a bug of the caller. Requests that wait for reads are handed to `bring`, with the
@@ -62,6 +62,7 @@ from anabranch.core.diskless.topics import is_diskless
 from anabranch.core.diskless.writer import DisklessWriter, Identity, Upload
 from anabranch.core.errors import ErrorCode, StorageFault
 from anabranch.core.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC
+from anabranch.core.node.due import DISKLESS
 from anabranch.core.types import NEVER_MS
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class Node(Protocol):
     image: MetadataImage
     steady_ms: int
     mailbox: Mailbox
-    changed: set[Hashable]
+    changed: dict[Hashable, None]
 
 
 class Diskless:
@@ -114,6 +115,7 @@ class Diskless:
     def __init__(self, broker: Node) -> None:
         config = broker.config
         self._broker = broker
+        self._mark = broker.mailbox.due.marker(DISKLESS)
         self.broker_id = broker.broker_id
         self.is_on = False
         """Whether the shell performs effects. Until then nothing is taken."""
@@ -226,14 +228,16 @@ class Diskless:
             self.coordinates.forget(partition.key)
             self._to_delete.pop(partition.key, None)
             self._missed.discard(partition.key)
+            self._mark()
             held = self._rowless.pop(partition, ())
             self.writing.drop(held, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            self._broker.changed.add(partition.topic_partition)
+            self._broker.changed[partition.topic_partition] = None
 
     # What the shell says.
 
     def start(self, *, interval_ms: int) -> None:
         """Effects are performed from now on."""
+        self._mark()
         self.is_on, self.trouble = True, ""
         self.writing.interval_ms = interval_ms
 
@@ -244,6 +248,7 @@ class Diskless:
     def refuse(self, fault: OlderCopy, now_ms: int) -> None:
         """The coordinator is not asked any more as long as this process lives: what waits for it
         fails, so that clients go elsewhere and nothing stays in memory."""
+        self._mark()
         if self.older is not None:
             return
         self.older = fault
@@ -255,6 +260,7 @@ class Diskless:
 
     def registered(self, cluster_id: str, broker_epoch: int, now_ms: int) -> None:
         """The coordinator knows this process by its broker epoch."""
+        self._mark()
         self.why_deposed = ""
         self.writing.registered(Identity(cluster_id, self.broker_id, broker_epoch), now_ms)
 
@@ -262,6 +268,7 @@ class Diskless:
         """The coordinator knows a newer epoch of this broker. What waits under this one would wait
         in vain and fails, so that clients go elsewhere; reads go on. When the controller has given
         this process another epoch meanwhile, batches wait for that one's admission."""
+        self._mark()
         if broker_epoch != self._broker.broker_epoch:
             return
         self.why_deposed = why
@@ -274,15 +281,21 @@ class Diskless:
     def bring(self, reads: Iterable[FarRead], done: Callable[[], None]) -> None:
         """Have asked for what a request lacks; `done` is called in the step in which it is there,
         or has failed."""
+        self._mark()
         self.reading.bring(reads, done)
 
     def read_ahead(self, wanted: BytesOf) -> None:
         """Bring in what a reader will ask for next."""
+        self._mark()
         if not any(self._bad.get(object_key) for object_key, _, _ in wanted.ranges):
             self.reading.bring([FarRead(wanted)], _nothing)
 
+    def ring(self) -> None:
+        """The time of `next_tick_ms` has come: this step's effects have what is due."""
+        self._mark()
+
     def take_effects(self) -> Sequence[Effect]:
-        """What is to be done after this step."""
+        """What is to be done after this step, with what is due by now."""
         if not self.is_on:
             return ()
         self.tick(self.now_ms)
@@ -300,7 +313,7 @@ class Diskless:
         return due_ms
 
     def tick(self, now_ms: int) -> None:
-        """Do what is due. It is called at the end of each step, too."""
+        """Do what is due."""
         self.writing.tick(now_ms)
         if self._to_delete and not self._deleting:
             self._deleting = dict(islice(self._to_delete.items(), MOST_DELETED))
@@ -320,6 +333,7 @@ class Diskless:
 
     def answered(self, effect: Effect, result: Any, now_ms: int) -> None:
         """A call has ended: what it gave, or the StorageFault that it raised."""
+        self._mark()
         if isinstance(result, ObjectTaken):
             self.refuse(name_taken(result), now_ms)
         if isinstance(effect, _WRITES):
@@ -360,6 +374,7 @@ class Diskless:
 
     def changed(self, changes: Sequence[Change]) -> None:
         """Partitions moved, by whatever broker."""
+        self._mark()
         self.note_changes(changes)
         for key, state, runs in changes:
             partition = self.by_key.get(key)
@@ -375,6 +390,7 @@ class Diskless:
     def measured(self, keys: Sequence[LogKey], states: Sequence[LogState | None]) -> None:
         """Where partitions stand, asked every so often: how far behind this broker is, and the end
         of that, should a watch that seems to go tell nothing."""
+        self._mark()
         self.lags.told(keys, states)
         for key, state in zip(keys, states, strict=True):
             partition = self.by_key.get(key)
@@ -385,6 +401,7 @@ class Diskless:
         """Something may be missed from now on, or the watch could not be opened; after how many
         milliseconds it is opened again. What is known of committed records stays true, and is
         served: nothing is concluded from what is not known."""
+        self._mark()
         if not self.is_watching:
             return WATCH_PAUSE_MS
         self.is_watching = False
@@ -392,6 +409,7 @@ class Diskless:
 
     def watch_opened(self) -> None:
         """What moves is told again: ask for all that was known."""
+        self._mark()
         self.is_watching, self._watching_since_ms = True, self.now_ms
         self._missed, self._missed_since = set(self.by_key), self.reading.count()
         self.coordinates.clear()
@@ -401,6 +419,7 @@ class Diskless:
 
     def append(self, ticket: DisklessTicket) -> None:
         """Take a batch; it waits until its partition has a row."""
+        self._mark()
         partition = self.by_key[ticket.key]
         if partition.state is not None:
             self.writing.append(ticket, self.now_ms)
@@ -432,17 +451,19 @@ class Diskless:
             self._take(partition, LogState(start, runs[-1].end_offset, size))
 
     def _settled(self, ticket: DisklessTicket) -> None:
-        self._broker.changed.add(ticket.place)
+        self._broker.changed[ticket.place] = None
 
     # What partitions say.
 
     def delete_before(self, key: LogKey, offset: int) -> None:
         """Raise a partition's start, in time."""
+        self._mark()
         if max(self._deleting.get(key, -1), self._to_delete.get(key, -1)) < offset:
             self._to_delete[key] = offset
 
     def damaged(self, damage: Damaged) -> None:
         """What was read is not what was written: read it anew in a while."""
+        self._mark()
         self.blocks.forget(damage.object_key)
         self._complain(damage.object_key, str(damage), DAMAGED_MS)
 
@@ -457,6 +478,7 @@ class Diskless:
             del self._bad[object_key]
             return ""
         self.coordinates.forget(key)  # its records may lie elsewhere, or be deleted
+        self._mark()
         self.reading.want_states((key,))
         return why
 
@@ -535,7 +557,7 @@ class Diskless:
                 continue
             if state is not None:
                 self._take(partition, state)
-            self._broker.changed.add(partition.topic_partition)
+            self._broker.changed[partition.topic_partition] = None
 
     def _take(self, partition: DisklessPartition, state: LogState) -> None:
         """A partition's state was told."""
@@ -546,7 +568,7 @@ class Diskless:
         if partition.start_offset > start_offset:  # no watch may tell it, or notes were lost
             self.note_changes([Change(partition.key, partition.state)])
         self.coordinates.trim(partition.key, partition.state.start_offset)
-        self._broker.changed.add(partition.topic_partition)
+        self._broker.changed[partition.topic_partition] = None
         if was_rowless:
             self.writing.admit(self._rowless.pop(partition, ()))
 
@@ -556,7 +578,7 @@ class Diskless:
         self.coordinates.forget(partition.key)
         why = f"{partition.topic_partition} is being created or deleted: try again."
         partition.refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER, why, self.now_ms + ABSENT_MS)
-        self._broker.changed.add(partition.topic_partition)
+        self._broker.changed[partition.topic_partition] = None
 
     def _refuse(self, keys: Iterable[LogKey], fault: StorageFault, now_ms: int) -> None:
         for key in keys:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from anabranch.core.replication.partitions import Partitions
     from anabranch.core.replication.replica import Replica
     from anabranch.core.settings.broker import BrokerConfig
+    from anabranch.core.step import Mailbox
     from anabranch.core.types import TopicPartition
 
 
@@ -44,7 +45,8 @@ class Host(Protocol):
     config: BrokerConfig
     image: MetadataImage
     partitions: Partitions
-    changed: set[Hashable]
+    mailbox: Mailbox
+    changed: dict[Hashable, None]
     unsynced: set[TopicPartition]
     faults: list[tuple[Replica, StorageFault]]
     steady_ms: int

@@ -6,7 +6,8 @@ kept: the shell decides nothing and may lose any answer; a step costs what it to
 broker may host many partitions. What happened to partitions is left in `broker.changed`,
 `broker.unsynced` and `broker.faults`, as request handlers leave it.
 
-Call `take_effects` after every step, also after a sync round. `now_ms` is the steady clock.
+Whoever steps it calls `take_effects` when it has marked itself (`core.node.due`). `now_ms` is the
+steady clock.
 Source: Kafka's ReplicaManager and AbstractFetcherThread; the shape is etcd/raft's. Not here: one
 partition's rules (`in_sync`, `follower`), sessions (`fetcher`), opening and closing logs.
 """
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.metadata.image import RECOVERING
+from anabranch.core.node.due import REPLICATION
 from anabranch.core.replication.calls import Calls
 from anabranch.core.replication.controller_requests import ControllerRequests
 from anabranch.core.replication.effects import (
@@ -55,6 +57,7 @@ class Replication:
 
     def __init__(self, broker: Host) -> None:
         self._broker = broker
+        self._mark = broker.mailbox.due.marker(REPLICATION)
         self._now_ms = 0
         self._followed: dict[TopicPartition, tuple[FollowedPartition, Fetcher]] = {}
         self._fetchers: dict[tuple[int, int], Fetcher] = {}
@@ -84,6 +87,7 @@ class Replication:
         After `Replica.take_state`, and after a replica was hosted, dropped or taken offline.
         """
         self._now_ms = now_ms
+        self._mark()
         partitions = self._broker.partitions
         if places is None:
             hosted = [replica.topic_partition for replica in partitions]
@@ -159,6 +163,7 @@ class Replication:
         if fetcher is None:
             return
         self._now_ms = now_ms
+        self._mark()
         if self._broker.suspects:
             self._broker.suspects.answered(effect.leader_id)
         code = fetcher.answered(response, now_ms)
@@ -174,6 +179,7 @@ class Replication:
         fetcher = self._sender(effect)
         if fetcher is not None:
             self._now_ms = now_ms
+            self._mark()
             fetcher.begin_anew()
             fetcher.retry_ms = now_ms + self._broker.config.replica_fetch_backoff_ms
             leader = self._broker.image.brokers.get(effect.leader_id)
@@ -199,7 +205,7 @@ class Replication:
         if replica.log.end_offset < end_offset:
             self._note_cut(following, end_offset)
         if replica.high_watermark != high_watermark:
-            self._broker.changed.add(replica.topic_partition)
+            self._broker.changed[replica.topic_partition] = None
         if replica.is_throttled_follower and answer.records:
             size_bytes = len(answer.records)
             self.follower_throttle.record(size_bytes, self._now_ms, self._broker.config)
@@ -300,7 +306,7 @@ class Replication:
             broker_epoch=broker_epoch,
             start_offset=start_offset,
         ) or (known_start != start_offset):
-            broker.changed.add(replica.topic_partition)
+            broker.changed[replica.topic_partition] = None
         if follower_id not in replica.in_sync_replicas:
             if may_join(replica, follower, broker.image):
                 self._propose(replica, (*replica.in_sync_replicas, follower_id))
@@ -324,6 +330,7 @@ class Replication:
     def _propose(self, replica: Replica, isr: tuple[int, ...], lags: tuple[Lag, ...] = ()) -> None:
         propose(replica, isr, self._broker.broker_epoch, lags)
         self._asking.propose(replica)
+        self._mark()
 
     def _shrink(self) -> None:
         """Propose to take out followers that lag, of every partition that has some in sync."""
@@ -340,6 +347,7 @@ class Replication:
     def ask_whether_leading(self, replica: Replica) -> int:
         """Have the controller say whether this broker still leads a partition. Returns the number
         of the question that is meant: see `Replica.confirmed`. Whoever waits asks again."""
+        self._mark()
         return self._asking.doubt(replica)
 
     def altered(
@@ -348,6 +356,7 @@ class Replication:
         """The controller has answered."""
         if effect is not self._altering:
             return
+        self._mark()
         if response.error_code:
             self.alter_failed(effect, now_ms)
             return
@@ -364,7 +373,7 @@ class Replication:
             if answer is not None:
                 if confirms(replica, proposal, answer):
                     replica.confirmed = effect.number
-                    self._broker.changed.add(replica.topic_partition)
+                    self._broker.changed[replica.topic_partition] = None
                 verdict = settle(replica, proposal, answer)
                 if answer.error_code == ErrorCode.NONE:  # the metadata may have told it already
                     self.isr_expands += proposal.growth > 0
@@ -380,12 +389,13 @@ class Replication:
             self._asking.propose(replica)
             self._alter_retry_ms = self._now_ms + ALTER_RETRY_MS
         elif replica.advance() or verdict is Verdict.COMMITTED:
-            self._broker.changed.add(replica.topic_partition)
+            self._broker.changed[replica.topic_partition] = None
 
     def alter_failed(self, effect: SendAlterPartition, now_ms: int) -> None:
         """The controller did not answer: ask again for what is still wanted."""
         if effect is not self._altering:
             return
+        self._mark()
         self._now_ms = now_ms
         self._altering = None
         for replica, proposal in effect.proposals:
@@ -393,25 +403,35 @@ class Replication:
                 self._asking.propose(replica)
                 self.isr_failures += 1
             else:
-                self._broker.changed.add(replica.topic_partition)  # who waits for it asks again
+                self._broker.changed[replica.topic_partition] = None  # who waits for it asks again
         self._alter_retry_ms = now_ms + ALTER_RETRY_MS
 
     # Time and effects.
+
+    def registered(self) -> None:
+        """The broker has another epoch, perhaps its first: see `take_effects`."""
+        self._mark()
+
+    def log_synced(self) -> None:
+        """A sync round of some log has ended: a fetch may have waited for it."""
+        self._mark()
 
     def remind(self, key: Hashable, due_ms: int) -> None:
         """Say that `key` has changed when the steady clock reaches `due_ms`."""
         self._reminders[key] = due_ms
         self._remind_ms = min(self._remind_ms, due_ms)
+        self._mark()
 
     def _remind(self, now_ms: int) -> None:
         for key in [each for each, due_ms in self._reminders.items() if due_ms <= now_ms]:
             del self._reminders[key]
-            self._broker.changed.add(key)
+            self._broker.changed[key] = None
         self._remind_ms = min(self._reminders.values(), default=NEVER_MS)
 
     def tick(self, now_ms: int) -> None:
         """Do what is due."""
         self._now_ms = now_ms
+        self._mark()
         while self._delayed and self._delayed[0][0] <= now_ms:
             _, _, following, fetcher = heappop(self._delayed)
             if self._followed.get(following.replica.topic_partition) == (following, fetcher):
@@ -424,7 +444,7 @@ class Replication:
         if self._shrink_ms <= now_ms:
             self._shrink()
         if self._calls.due_ms <= now_ms:
-            self._broker.changed.update(self._broker.fetch_sessions.called(now_ms))
+            self._broker.changed.update(dict.fromkeys(self._broker.fetch_sessions.called(now_ms)))
             self._calls.made(now_ms)
         if self._remind_ms <= now_ms:
             self._remind(now_ms)

@@ -128,7 +128,7 @@ class DisklessShell:
         return {} if self._upkeep is None else self._upkeep.statistics()
 
     def perform(self) -> None:
-        """Make the calls that are wanted; called at the end of every step."""
+        """Make the calls that are wanted; called when `broker.diskless` has marked itself."""
         if self._stores is None or self._stopping:
             return
         machine = self._machine
@@ -265,7 +265,7 @@ class DisklessShell:
 
     def _ring(self) -> None:
         self._timer, self._due_ms = None, NEVER_MS
-        self._step(lambda _: None)  # the end of a step does what is due
+        self._step(lambda _: self._machine.ring())
 
     # Beside the calls.
 

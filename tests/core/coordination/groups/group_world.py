@@ -118,7 +118,7 @@ class GroupWorld(Performer):
         others = [each for each in replica.in_sync_replicas if each != self.broker.broker_id]
         moved = [replica.follower_fetched(each, replica.log.end_offset) for each in others]
         if any(moved):
-            self.broker.changed.add(replica.topic_partition)
+            self.broker.changed[replica.topic_partition] = None
         return any(moved)
 
     def restart(self) -> None:

@@ -259,7 +259,7 @@ def test_alone_in_sync_a_new_coordinator_waits_until_what_it_read_is_flushed():
     assert box == [] and replica.high_watermark == 0
     for _ in range(2):
         world.node.sync(OFFSETS_TOPIC)
-        world.broker.changed.add(replica.topic_partition)
+        world.broker.changed[replica.topic_partition] = None
         world.wake()
     assert box[0].groups[0].topics[0].partitions[0].committed_offset == 7
 
@@ -665,7 +665,7 @@ def test_the_first_question_creates_the_topic_and_waits_for_it():
     world.ask(FindCoordinatorRequest(coordinator_keys=["h"]), 4)
     assert len(world.wishes) == 1
     world.node.topic(OFFSETS_TOPIC, 50)
-    world.broker.changed.add("metadata")
+    world.broker.changed["metadata"] = None
     world.wake()
     assert box[0].coordinators[0].error_code == NONE
 

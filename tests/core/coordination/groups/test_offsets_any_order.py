@@ -157,7 +157,7 @@ class Committing(RuleBasedStateMachine):
     def replicate_one_record(self):
         replica = self.replica
         replica.follower_fetched(2, min(replica.high_watermark + 1, replica.log.end_offset))
-        self.world.broker.changed.add(replica.topic_partition)
+        self.world.broker.changed[replica.topic_partition] = None
         self.world.wake()
 
     @rule(isr=st.sampled_from([(1, 2), (1, 2), (1,)]))

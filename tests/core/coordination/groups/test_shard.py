@@ -45,7 +45,7 @@ def cut_and_grow(world, to_offset: int) -> None:
         batch = build_batch([record._replace(offset=offset)], base_offset=offset, leader_epoch=1)
         replica.log.append_as_follower(batch, now_ms=world.node.now_ms)
     replica.copied(to_offset, 0)
-    world.broker.changed.add(TopicPartition(OFFSETS_TOPIC, index))
+    world.broker.changed[TopicPartition(OFFSETS_TOPIC, index)] = None
 
 
 def take_back(world) -> None:
@@ -116,7 +116,7 @@ def test_a_commit_is_refused_when_its_partition_goes_offline() -> None:
     box = world.commit({0: 7})
     index = partition_of("g", world.broker.image, world.broker.config)
     take_offline(world.broker.partitions, world.node.replica(OFFSETS_TOPIC, index))
-    world.broker.changed.add(TopicPartition(OFFSETS_TOPIC, index))
+    world.broker.changed[TopicPartition(OFFSETS_TOPIC, index)] = None
     world.wake()
     assert code_of(box) == ErrorCode.NOT_COORDINATOR
 
@@ -177,7 +177,7 @@ def test_while_assignments_are_awaited_it_hears_so_once_a_record_of_now_is_commi
     index = partition_of("g", world.broker.image, world.broker.config)
     replica = world.node.replica(OFFSETS_TOPIC, index)
     replica.follower_fetched(2, replica.log.end_offset - 1)
-    world.broker.changed.add(TopicPartition(OFFSETS_TOPIC, index))
+    world.broker.changed[TopicPartition(OFFSETS_TOPIC, index)] = None
     world.wake()
     assert assigned[0].assignment == b"all"
     assert box == []

@@ -16,6 +16,7 @@ from anabranch.core.coordination.groups import offsets
 from anabranch.core.coordination.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.core.coordination.internal_topics import java_hash
 from anabranch.core.errors import ErrorCode
+from anabranch.core.node.due import PEERS
 from anabranch.core.outcome import Wait
 from anabranch.core.wire.messages.delete_groups import DeleteGroupsRequest
 from anabranch.core.wire.messages.offset_delete import (
@@ -59,6 +60,7 @@ class World(GroupWorld):
         self.node.topic("__transaction_state", 1)
         self.said = ErrorCode.NONE
         self.questions: list[Any] = []
+        self.broker.mailbox.due.performs(PEERS, self.perform)
 
     def perform(self) -> None:
         for ask in self.broker.peers.take_effects():

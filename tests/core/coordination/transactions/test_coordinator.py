@@ -103,7 +103,7 @@ def test_a_group_that_no_client_has_looked_for_gets_its_topic(world):
     assert [code_of(each) for each in late] == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
     world.waits = later
     world.node.topic(OFFSETS_TOPIC, 3)
-    world.broker.changed.add(METADATA)
+    world.broker.changed[METADATA] = None
     world.settle()
     assert [code_of(each) for each in told] == [NONE]
     assert world.state() == "Ongoing"
@@ -432,7 +432,7 @@ def test_who_asks_before_there_are_producer_ids_waits(world):
     box = world.init()
     assert box == []
     world.node.producer_ids = iter((77,))
-    world.broker.changed.add("producer-ids")
+    world.broker.changed["producer-ids"] = None
     world.settle()
     assert (box[0].error_code, box[0].producer_id) == (NONE, 77)
 

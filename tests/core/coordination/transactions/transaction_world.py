@@ -12,6 +12,7 @@ from tests.core.api.in_memory_node import InMemoryNode
 
 from anabranch.core.coordination.transactions.topic import TRANSACTION_TOPIC
 from anabranch.core.errors import ErrorCode
+from anabranch.core.node.due import PEERS
 from anabranch.core.outcome import Wait
 from anabranch.core.step import Performer, Wish, drain
 from anabranch.core.types import TopicPartition
@@ -102,6 +103,7 @@ class TransactionWorld(Performer):
         self.asks: list[Any] = []
         self.wishes: list[Wish] = []
         self.markers: dict[TopicPartition, list[Marker]] = {}
+        self.broker.mailbox.due.performs(PEERS, self.perform)
 
     @property
     def coordinator(self) -> Any:
@@ -186,7 +188,7 @@ class TransactionWorld(Performer):
         others = [each for each in replica.in_sync_replicas if each != self.broker.broker_id]
         moved = [replica.follower_fetched(each, replica.log.end_offset) for each in others]
         if any(moved):
-            self.broker.changed.add(replica.topic_partition)
+            self.broker.changed[replica.topic_partition] = None
         return any(moved)
 
     def restart(self) -> None:
@@ -195,14 +197,14 @@ class TransactionWorld(Performer):
         self.broker.transactions.__init__(self.broker)
         self.waits.clear()
         self.asks.clear()
-        self.broker.peers.__init__()
+        self.broker.peers.__init__(self.broker.mailbox.due.marker(PEERS))
         self.follow()
 
     def move_away(self) -> None:
         """Another broker leads every partition of ids."""
         for index in range(2):
             self.node.change(TRANSACTION_TOPIC, index, leader=2, leader_epoch=5)
-            self.broker.changed.add(TopicPartition(TRANSACTION_TOPIC, index))
+            self.broker.changed[TopicPartition(TRANSACTION_TOPIC, index)] = None
         self.follow()
 
     # Markers.

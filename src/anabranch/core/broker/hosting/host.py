@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from anabranch.core.types import TopicPartition
 
 
+class Copying(Protocol):
+    """What copies logs: see `core.replication.replication`."""
+
+    def log_synced(self) -> None:
+        """A sync round of some log has ended."""
+
+
 class Host(Protocol):
     """One broker: see `core.api.context.Broker`."""
 
@@ -25,6 +32,10 @@ class Host(Protocol):
     config: BrokerConfig
     image: MetadataImage
     partitions: Partitions
-    changed: set[Hashable]
+    changed: dict[Hashable, None]
     unsynced: set[TopicPartition]
     faults: list[tuple[Replica, StorageFault]]
+
+    @property
+    def replication(self) -> Copying:
+        """What this broker copies from leaders."""

@@ -234,7 +234,7 @@ class Hosting:
         is_cleaning = self.cleaner.is_cleaning(replica.topic_partition)
         try:
             if look_after(replica.log, wall_ms, replica.high_watermark, is_cleaning=is_cleaning):
-                self._broker.changed.add(replica.topic_partition)
+                self._broker.changed[replica.topic_partition] = None
         except StorageFault as fault:
             self._broker.faults.append((replica, fault))
         except ColdRead as cold:
@@ -331,7 +331,7 @@ class Hosting:
         ):
             self._configure(replica, image)
             if replica.advance():
-                self._broker.changed.add(replica.topic_partition)
+                self._broker.changed[replica.topic_partition] = None
             yield
         for assignment in sorted(plan.create, key=lambda each: each.topic_partition):
             if self.is_stopping:

@@ -435,7 +435,7 @@ class Logs:
 
     def touch(self, place: TopicPartition) -> None:
         """Requests and replication follow."""
-        self._broker.changed.add(place)
+        self._broker.changed[place] = None
         self.touched.append(place)
 
     def report_rot(self, place: TopicPartition, fault: CorruptLog) -> None:

@@ -77,13 +77,14 @@ class Syncs:
         replica, place = asked.replica, asked.replica.topic_partition
         was = self._states.get(place, State.IDLE)
         self._step(place, Event.ENDED)
+        self._broker.replication.log_synced()
         if was is State.AGAIN:
             self._broker.unsynced.add(place)
         if fault is not None:  # the files of a replica that is not hosted any more may be gone
             is_hosted = self._broker.partitions.get(*place) is replica
             return fault if is_hosted else None
         if replica.synced(asked.end_offset):
-            self._broker.changed.add(place)
+            self._broker.changed[place] = None
         return None
 
     def _step(self, place: TopicPartition, event: Event) -> State:

@@ -26,6 +26,7 @@ from anabranch.core.coordination.sliced import begun
 from anabranch.core.coordination.timers import Action, Timer, Timers
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.metadata.image import EMPTY
+from anabranch.core.node.due import COORDINATORS
 
 if TYPE_CHECKING:
     from anabranch.core.coordination.host import Host
@@ -44,7 +45,7 @@ class GroupCoordinator:
         self.to_load: list[Any] = broker.mailbox.to_load
         """Work of every coordinator that is done in slices, or by `load` at once."""
         self.to_load.clear()
-        self.timers = Timers()
+        self.timers = Timers(broker.mailbox.due.marker(COORDINATORS))
         self.rebalances_total = 0
         self.commits_total = 0
         self.expired_offsets_total = 0

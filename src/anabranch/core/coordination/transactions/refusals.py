@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from anabranch.core.errors import ERRORS, ErrorCode
+from anabranch.core.node.due import Mark, unmarked
 
 if TYPE_CHECKING:
     from anabranch.core.request import Request
@@ -58,7 +59,8 @@ class Refusal(NamedTuple):
 class Refusals:
     """Those of one broker. Calls are for the loop's thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, mark: Mark = unmarked) -> None:
+        self._mark = mark
         self.said: list[Refusal] = []
         self._unsaid = 0
         self._since_ms = 0
@@ -94,6 +96,7 @@ class Refusals:
             )
         )  # fmt: skip
         self._unsaid = 0
+        self._mark()
 
     def take_said(self) -> list[Refusal]:
         """What is to be written into the log, once."""

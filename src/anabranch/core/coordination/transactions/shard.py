@@ -72,7 +72,7 @@ class TransactionShard(Shard):
         def effect(now_ms: int) -> None:
             del self.pending[transactional_id]
             self._set(transactional_id, after)
-            self._broker.changed.add(Changed(transactional_id))
+            self._broker.changed[Changed(transactional_id)] = None
             then(after, now_ms)
 
         version = server_version(self._broker.image)
@@ -93,7 +93,7 @@ class TransactionShard(Shard):
             for name in transactional_ids:
                 del self.pending[name]
                 del self.transactions[name]
-                self._broker.changed.add(Changed(name))
+                self._broker.changed[Changed(name)] = None
             then(len(transactional_ids))
 
         for name in transactional_ids:

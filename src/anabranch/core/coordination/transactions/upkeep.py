@@ -16,6 +16,7 @@ from anabranch.core.coordination.transactions.refusals import shortened
 from anabranch.core.coordination.transactions.shard import TransactionShard, server_version
 from anabranch.core.coordination.transactions.transaction import Transaction, fenced
 from anabranch.core.errors import ApiError
+from anabranch.core.node.due import LATE
 
 if TYPE_CHECKING:
     from anabranch.core.coordination.host import Host
@@ -44,6 +45,7 @@ class Upkeep:
     def __init__(self, broker: Host, shards: Mapping[int, TransactionShard], abort: Abort) -> None:
         self.timed_out_total = 0
         self.expired_total = 0
+        self._mark = broker.mailbox.due.marker(LATE)
         self.said: list[Late] = []
         """What the shell has yet to write into its log."""
         self._broker = broker
@@ -100,6 +102,7 @@ class Upkeep:
         if len(self.said) < MOST_SAID:
             lasted_ms = now_ms - transaction.started_ms
             self.said.append(Late(shortened(name), transaction, lasted_ms, 0))
+            self._mark()
         else:
             last = self.said[-1]
             self.said[-1] = last._replace(unsaid=last.unsaid + 1)

@@ -68,7 +68,7 @@ class VerifierHost(Protocol):
     image: MetadataImage
     config: BrokerConfig
     steady_ms: int
-    changed: set[Hashable]
+    changed: dict[Hashable, None]
     peers: Peers
 
 
@@ -319,7 +319,7 @@ class Verifier:
         if verification.code is None:
             verification.code = code
             self.failures_total += code is not ErrorCode.NONE
-            self._broker.changed.add(verification)
+            self._broker.changed[verification] = None
         if self._open.get(verification.key) is verification:
             del self._open[verification.key]
 

@@ -1,34 +1,13 @@
-"""Two small things that a simulated node needs: keys in the order in which they came, and an alarm.
-
-`Keys` stands where a broker keeps the set of what has changed: sets of text have another order in
-each process of Python, and whoever waits must be woken in the same order in every run.
-"""
+"""An alarm of a simulated node: one timer for a deadline that moves about."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from anabranch.sim.processes import Process, Timer
     from anabranch.sim.world import World
-
-
-class Keys(dict[Hashable, None]):
-    """As much of a set as brokers use, in the order in which keys were added."""
-
-    def add(self, key: Hashable) -> None:
-        """Add a key; one that is there keeps its place."""
-        self[key] = None
-
-    def update(self, keys: Iterable[Hashable]) -> None:  # type: ignore[override]
-        """Add some keys."""
-        for key in keys:
-            self[key] = None
-
-    def discard(self, key: Hashable) -> None:
-        """Take a key out; it may be absent."""
-        self.pop(key, None)
 
 
 class Alarm:
