@@ -62,7 +62,7 @@ class Session(Performer):
     # Requests.
 
     def frame(self, frame: bytes) -> None:
-        """What the dispatcher does with a frame."""
+        """What `Requests` does with a frame."""
         buffer = memoryview(bytearray(frame))
         try:
             api_key, version, correlation_id = PEEK(buffer)

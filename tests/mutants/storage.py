@@ -176,8 +176,8 @@ MUTANTS = (
         name="lent-answers-overtake",
         rule="an answer that is sent past the transport waits for what the transport has to send",
         module="anabranch.server.link",
-        old="        if self._transport.get_write_buffer_size():\n            return None\n",
-        new="",
+        old="if not self.lends or self._transport.get_write_buffer_size():",
+        new="if not self.lends:",
         seed=NO_SCHEDULE,
         caught_by="tests/server/test_loan_sender.py"
         "::test_what_the_transport_has_yet_to_send_is_not_overtaken",

@@ -24,7 +24,7 @@ async def serve():
 
     async def start(*handlers, **changed):
         service = Service({each.api_key: each for each in handlers}, **changed)
-        service.dispatcher.own_faults.watch(asyncio.get_running_loop())
+        service.serving.own_faults.watch(asyncio.get_running_loop())
         service.port = await service.acceptor.bind("127.0.0.1", 0)
         services.append(service)
         return service

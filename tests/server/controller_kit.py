@@ -28,7 +28,7 @@ from anabranch.server.listener import Acceptor
 from anabranch.server.metadata_log import MetadataFollower
 from anabranch.server.receive_memory import ReceiveMemory
 from anabranch.server.registration import Registration, new_identity
-from anabranch.server.roles import ControllerDispatcher, ControllerSide
+from anabranch.server.roles import ControllerRequestShell, ControllerSide
 from anabranch.stores.metadata.sqlite import SqliteStore
 
 CLUSTER = "test-cluster"
@@ -69,17 +69,15 @@ class Host:
             self.node_id, cluster_id, self.store, self.config,
             on_changed=side.changed, on_stop=self.sentences.append,
         )  # fmt: skip
-        self.dispatcher = ControllerDispatcher(self.shell.controller, handlers(), side)
-        side.attach(self.shell, self.dispatcher)
+        self.serving = ControllerRequestShell(self.shell.controller, handlers(), side)
+        side.attach(self.shell, self.serving)
         await self.listen()
         await self.shell.start()
         return self
 
     async def listen(self) -> None:
         """Accept connections, on the port of before if there was one."""
-        self.acceptor = Acceptor(
-            "CONTROLLER", self.dispatcher, ReceiveMemory(), lambda: self.config
-        )
+        self.acceptor = Acceptor("CONTROLLER", self.serving, ReceiveMemory(), lambda: self.config)
         self.port = await self.acceptor.bind("127.0.0.1", self.port)
 
     async def hang_up(self) -> None:
@@ -91,7 +89,7 @@ class Host:
         """Give the lease back and let go of everything."""
         await self.shell.stop()
         await self.hang_up()
-        await self.dispatcher.stop()
+        await self.serving.stop()
         await self.store.close()
 
     async def commit(self, *records: MetadataRecord) -> None:

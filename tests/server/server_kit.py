@@ -1,4 +1,4 @@
-"""A dispatcher with handlers of the test's own, on a real loopback socket."""
+"""Requests with handlers of the test's own, on a real loopback socket."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from anabranch.core.api.handler import Handler
 from anabranch.core.step import Mailbox
 from anabranch.core.wire.frame import frame_request, read_response
 from anabranch.core.wire.messages import API_KEYS
-from anabranch.server.dispatch import Dispatcher
 from anabranch.server.listener import Acceptor
 from anabranch.server.receive_memory import ReceiveMemory
+from anabranch.server.request_shell import RequestShell
 
 SECONDS = 20
 
@@ -74,17 +74,22 @@ class Client:
 
 
 class Service:
-    """A dispatcher and its listener; `connect` gives clients."""
+    """The requests of a role and their listener; `connect` gives clients."""
 
     def __init__(self, handlers, **changed):
         self.shell = Shell()
         self.mailbox = Mailbox()
         self.changed = self.mailbox.changed
         self.world = SimpleNamespace(changed=self.changed)
-        self.dispatcher = Dispatcher("broker", self.world, handlers, self.shell, self.mailbox)
+        self.serving = RequestShell(
+            "broker", self.world, handlers, self.mailbox,
+            submit=lambda proposal: self.shell.submit(proposal),
+            pass_on=lambda frame, request: self.shell.forward(frame, request),
+        )  # fmt: skip
+        self.requests = self.serving.requests
         self.memory = ReceiveMemory(changed.pop("queued_max_request_bytes", -1))
         settings = limits(**changed)
-        self.acceptor = Acceptor("TEST", self.dispatcher, self.memory, lambda: settings)
+        self.acceptor = Acceptor("TEST", self.serving, self.memory, lambda: settings)
         self.port = 0
         self.clients = []
 
@@ -97,7 +102,7 @@ class Service:
         for writer in self.clients:
             writer.close()
         self.acceptor.stop_accepting()
-        await self.dispatcher.stop()
+        await self.serving.stop()
         await self.acceptor.drain(0)
 
 

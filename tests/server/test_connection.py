@@ -15,6 +15,7 @@ from server_kit import SECONDS, eventually, handler
 
 from anabranch.core.controller.result import Result
 from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.node.channel import QUEUED_HIGH_BYTES
 from anabranch.core.outcome import Hangup, NoAnswer, Propose, Wait
 from anabranch.core.wire.frame import frame_request
 from anabranch.core.wire.messages.describe_cluster import (
@@ -29,7 +30,6 @@ from anabranch.core.wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from anabranch.server.connection import QUEUED_HIGH_BYTES
 from anabranch.server.listener import BAD_LINES_A_SECOND
 from anabranch.server.receive_memory import SHARED_BUFFER_BYTES
 
@@ -107,8 +107,8 @@ async def test_what_a_client_sent_before_it_left_is_run(serve, size):
     service = await serve(handler(0, run_without_answer))
     client = await service.connect()
     client.send(0, produce(b"x"), VERSION)
-    await eventually(lambda: service.dispatcher.routes)
-    (route,) = service.dispatcher.routes
+    await eventually(lambda: service.requests.routes)
+    (route,) = service.requests.routes
     for number in range(200):
         client.send(number, produce(b"x" * size, acks=0), VERSION)
     client.writer.close()
@@ -149,11 +149,9 @@ async def test_an_answer_waits_for_the_ones_before_it(serve):
     client = await service.connect()
     for number, size in enumerate([1, 2, 3]):
         client.send(number, produce(b"x" * size), VERSION)
-    await eventually(
-        lambda: service.dispatcher.routes and service.dispatcher.routes[0].requests == 3
-    )
+    await eventually(lambda: service.requests.routes and service.requests.routes[0].requests == 3)
     ready["answer"] = parked[0]
-    service.dispatcher.wake("key")
+    service.serving.wake("key")
     got = [await client.answer(0, VERSION) for _ in range(3)]
     assert [(number, offset_of(answer)) for number, answer in got] == [(0, 1), (1, 2), (2, 3)]
 
@@ -169,7 +167,7 @@ async def test_a_deadline_answers(serve):
     client = await service.connect()
     client.send(5, produce(b"abc"), VERSION)
     assert (await client.answer(0, VERSION))[0] == 5
-    assert len(service.dispatcher.purgatory) == 0
+    assert len(service.requests.purgatory) == 0
 
 
 async def test_a_decision_holds_up_what_comes_behind_it(serve):
@@ -212,10 +210,12 @@ async def test_a_wait_that_says_so_holds_up_what_comes_behind_it(serve):
     client = await service.connect()
     client.send(1, DescribeClusterRequest(), 0)
     client.send(2, produce(b"x"), VERSION)
-    await eventually(lambda: len(ran) > 1 or any(each._queue for each in connections(service)))
+    await eventually(
+        lambda: len(ran) > 1 or any(each.channel._queue for each in connections(service))
+    )
     assert ran == ["slow"]
     ready["answer"] = DescribeClusterResponse(cluster_id="c")
-    service.dispatcher.wake("key")
+    service.serving.wake("key")
     assert (await client.answer(60, 0))[1].cluster_id == "c"
     assert (await client.answer(0, VERSION))[0] == 2
 
@@ -353,7 +353,7 @@ async def test_a_silent_connection_is_let_go(serve):
 def reads(service):
     """Whether the one connection takes requests from its socket."""
     [connection] = service.acceptor.connections
-    return connection._reading
+    return connection.channel._reading
 
 
 async def test_a_slow_reader_is_bounded(serve):
@@ -371,7 +371,7 @@ async def test_a_slow_reader_is_bounded(serve):
     await eventually(lambda: not reads(service))
     held = service.acceptor.statistics()["unsent_bytes"]
     assert held < 8 * size
-    assert service.dispatcher.routes[0].requests < 3000
+    assert service.requests.routes[0].requests < 3000
     client.writer.transport.resume_reading()
     for number in range(3000):
         assert (await client.answer(60, 0))[0] == number
@@ -389,9 +389,9 @@ async def test_requests_that_wait_are_bounded(serve):
     for number in range(100):
         client.send(number, produce(b"x" * 1_000_000), VERSION)
     await eventually(lambda: not reads(service))
-    assert service.dispatcher.routes[0].requests < 25
+    assert service.requests.routes[0].requests < 25
     go.append(True)
-    service.dispatcher.wake("key")
+    service.serving.wake("key")
     for number in range(100):
         assert (await client.answer(0, VERSION))[0] == number
 
@@ -402,16 +402,16 @@ async def test_a_lost_client_is_forgotten(serve):
     )
     client = await service.connect()
     client.send(1, produce(b"x"), VERSION)
-    await eventually(lambda: len(service.dispatcher.purgatory) == 1)
+    await eventually(lambda: len(service.requests.purgatory) == 1)
     client.writer.close()
-    await eventually(lambda: len(service.dispatcher.purgatory) == 0)
+    await eventually(lambda: len(service.requests.purgatory) == 0)
     assert not service.acceptor.connections
 
 
 async def test_a_listener_whose_handlers_are_told_another_clock_sweeps_only_the_idle(serve):
     """The controller's handlers are told the steady clock; idleness has one of its own."""
     service = await serve(handler(0, echo), connections_max_idle_ms=60_000)
-    service.dispatcher.begin = lambda: setattr(service.dispatcher, "now_ms", 1000)
+    service.serving.begin = lambda: setattr(service.requests, "now_ms", 1000)
     client = await service.connect()
     client.send(1, produce(b"x"), VERSION)
     await client.answer(0, VERSION)
@@ -441,12 +441,12 @@ async def test_answers_that_wait_for_an_earlier_one_are_bounded_in_bytes(serve):
     [connection] = service.acceptor.connections
     await eventually(
         lambda: (
-            not connection.has_runnable
-            and (len(ran) + len(connection._queue) == 1000 or not reads(service))
+            not connection.channel.has_runnable
+            and (len(ran) + len(connection.channel._queue) == 1000 or not reads(service))
         )
     )
     assert 100 < len(ran) < 200  # 4 MiB of answers of 30 kB each
-    service.dispatcher.wake("key")
+    service.serving.wake("key")
     for number in range(1001):
         assert (await client.answer(0, VERSION))[0] == number
     assert ran == [b"%d" % number for number in range(1, 1001)]
@@ -461,15 +461,15 @@ async def test_faults_found_at_the_end_of_a_step_wake_who_waits(serve):
     service = await serve(handler(0, parked))
     client = await service.connect()
     client.send(1, produce(b"x"), VERSION)
-    await eventually(lambda: len(service.dispatcher.purgatory) == 1)
+    await eventually(lambda: len(service.requests.purgatory) == 1)
 
     def find_a_fault():
         service.mailbox.unsynced.clear()
-        service.dispatcher.wake("key")
+        service.serving.wake("key")
 
-    service.dispatcher.sync_logs = find_a_fault
+    service.serving.sync_logs = find_a_fault
     service.mailbox.unsynced.add("log")
-    service.dispatcher.wake()
+    service.serving.wake()
     assert (await client.answer(0, VERSION))[0] == 1
 
 
@@ -492,10 +492,10 @@ async def test_one_connection_may_not_wait_for_more_than_it_can_be_given(serve):
     await eventually(lambda: 7 in ran and len(ran) == 3)
     assert sorted(ran) == [0, 1, 7]
     go.append(True)
-    service.dispatcher.wake("key")
+    service.serving.wake("key")
     for number in range(100):
         assert (await client.answer(0, VERSION))[0] == number
-    assert all(each.promised_bytes == 0 for each in service.acceptor.connections)
+    assert all(each.channel.promised_bytes == 0 for each in service.acceptor.connections)
 
 
 @pytest.mark.own_faults
@@ -510,8 +510,8 @@ async def test_small_requests_that_queue_are_bounded_in_number(serve):
     for number in range(20_000):
         client.send(number, produce(b"x"), VERSION)
     connection = next(iter(service.acceptor.connections))
-    await eventually(lambda: not connection._reading)
-    assert len(connection._queue) < 2 * 2048 + SHARED_BUFFER_BYTES // 50
+    await eventually(lambda: not connection.channel._reading)
+    assert len(connection.channel._queue) < 2 * 2048 + SHARED_BUFFER_BYTES // 50
 
 
 async def test_the_log_is_not_filled_by_whoever_sends_rubbish(serve, caplog):
@@ -581,7 +581,7 @@ async def test_who_brings_more_than_there_is_room_for_is_not_read_until_there_is
     assert handled == [0, 0, 1, 9, 10]
     assert service.memory.held_bytes < 1000, "not even a part of a large frame was received"
     leaving.writer.close()
-    service.memory.read_on()
+    service.serving.read_on()
     for size in (6, 5):
         assert offset_of((await client.answer(0, VERSION))[1]) == size
     assert offset_of((await same.answer(0, VERSION))[1]) == MEGABYTE
@@ -609,11 +609,11 @@ async def test_what_waits_for_a_store_is_bounded_for_all_connections_not_for_eac
     await eventually(lambda: connections(service))
     (connection,) = connections(service)
     if is_stored_later:
-        await eventually(lambda: connection.received_requests == count)
-        assert connection._reading
+        await eventually(lambda: connection.channel.received_requests == count)
+        assert connection.channel._reading
     else:
-        await eventually(lambda: not connection._reading)
-        assert connection.received_requests * MEGABYTE < QUEUED_HIGH_BYTES + 2 * MEGABYTE
+        await eventually(lambda: not connection.channel._reading)
+        assert connection.channel.received_requests * MEGABYTE < QUEUED_HIGH_BYTES + 2 * MEGABYTE
 
 
 async def test_of_those_that_are_read_again_the_first_may_take_all_room(serve):
@@ -634,9 +634,9 @@ async def test_of_those_that_are_read_again_the_first_may_take_all_room(serve):
         client.writer.write(b"".join(frame_of(number, produce(b"x")) for number in range(60)))
     for client in clients:
         await client.answer(0, VERSION)
-    await eventually(lambda: all(len(each._queue) == 59 for each in connections(service)))
+    await eventually(lambda: all(len(each.channel._queue) == 59 for each in connections(service)))
     for count in range(4, 64):
-        service.memory.read_on()
+        service.serving.read_on()
         await eventually(lambda count=count: len(handled) == count)
         await asyncio.sleep(0)
         assert len(handled) == count
@@ -716,7 +716,7 @@ async def test_requests_that_wait_leave_room_for_what_they_wait_for(serve):
     clients = [await service.connect() for _ in range(10)]
     for client in clients:
         client.send(1, produce(b"x" * MEGABYTE), VERSION)
-    await eventually(lambda: len(service.dispatcher.purgatory) == 10)
+    await eventually(lambda: len(service.requests.purgatory) == 10)
     assert service.memory.held_bytes == 0
     assert service.memory.pool.made < 4
     other = await service.connect()
@@ -738,7 +738,7 @@ async def test_what_queues_behind_a_decision_is_held(serve):
             client.send(number, produce(b"x" * 50_000), VERSION)
     await eventually(lambda: all(each._waits_for_memory for each in connections(service)))
     assert service.memory.held_bytes < MEGABYTE + len(clients) * 2 * SHARED_BUFFER_BYTES
-    while sum(len(each._queue) for each in connections(service)) or service.shell.proposals:
+    while sum(len(each.channel._queue) for each in connections(service)) or service.shell.proposals:
         proposals, service.shell.proposals = service.shell.proposals, []
         for proposal, future in proposals:
             future.set_result(proposal.result.response)

@@ -15,6 +15,7 @@ from anabranch.core.access.principal import ANONYMOUS, Principal
 from anabranch.core.broker.gate import Charge, Session, SessionEvent
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.log.files import ColdRead
+from anabranch.core.node.channel import Channel
 from anabranch.core.outcome import Cold, Forward, Wait
 from anabranch.core.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from anabranch.core.wire.messages.describe_cluster import (
@@ -24,8 +25,7 @@ from anabranch.core.wire.messages.describe_cluster import (
 from anabranch.core.wire.messages.metadata import MetadataRequest
 from anabranch.core.wire.messages.produce import ProduceRequest, ProduceResponse
 from anabranch.server.clocks import steady_ms
-from anabranch.server.connection import Connection
-from anabranch.server.dispatch import WARM_THREADS
+from anabranch.server.warmer import WARM_THREADS
 
 
 def cluster(name="c"):
@@ -50,7 +50,7 @@ async def test_an_answer_that_others_wait_for_is_sent_before_the_next_is_looked_
     serve, monkeypatch, is_urgent
 ):
     """A follower copies while the leader reads for the next one."""
-    told, send = [], Connection._send
+    told, send = [], Channel._send
 
     def sends(connection):
         told.append("sent")
@@ -63,7 +63,7 @@ async def test_an_answer_that_others_wait_for_is_sent_before_the_next_is_looked_
     both_wait = asyncio.Event()
 
     def parked(_node, _request, now_ms):
-        if len(service.dispatcher.purgatory) == 1:
+        if len(service.requests.purgatory) == 1:
             both_wait.set()
         return Wait(("news",), now_ms + 60_000, poll, is_urgent=is_urgent)
 
@@ -72,8 +72,8 @@ async def test_an_answer_that_others_wait_for_is_sent_before_the_next_is_looked_
     for client in clients:
         client.send(1, DescribeClusterRequest(), 0)
     await both_wait.wait()
-    monkeypatch.setattr(Connection, "_send", sends)
-    service.dispatcher.wake("news")
+    monkeypatch.setattr(Channel, "_send", sends)
+    service.serving.wake("news")
     at_the_end = ["looked at", "looked at", "sent", "sent"]
     assert told == (["looked at", "sent"] * 2 if is_urgent else at_the_end)
     for client in clients:
@@ -127,7 +127,7 @@ async def test_all_cold_ranges_are_brought_in_before_the_handler_goes_on(serve):
     assert (await client.answer(60, 0))[0] == 1
     assert seen == [50]
     assert sorted(position for _, position, _ in file.threads) == list(range(50))
-    assert service.dispatcher.cold_reads_total == 50
+    assert service.requests.cold_reads_total == 50
 
 
 async def test_who_lacks_what_a_thread_brings_already_waits_for_the_same(serve):
@@ -149,7 +149,7 @@ async def test_who_lacks_what_a_thread_brings_already_waits_for_the_same(serve):
     others = [await service.connect() for _ in range(3)]
     for each in others:
         each.send(2, DescribeClusterRequest(), 0)
-    while service.dispatcher.cold_reads_total < 4:  # noqa: ASYNC110
+    while service.requests.cold_reads_total < 4:  # noqa: ASYNC110
         await asyncio.sleep(0)
     goes_on.set()
     assert [(await each.answer(60, 0))[0] for each in (first, *others)] == [1, 2, 2, 2]
@@ -200,7 +200,7 @@ async def test_a_fault_is_answered_where_there_is_room(serve, fault, code):
     client = await service.connect()
     client.send(1, DescribeClusterRequest(), 0)
     assert (await client.answer(60, 0))[1].error_code == code
-    assert service.dispatcher.faults_total == (code == ErrorCode.UNKNOWN_SERVER_ERROR)
+    assert service.requests.faults_total == (code == ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 @pytest.mark.own_faults
@@ -221,7 +221,7 @@ async def test_an_answer_that_cannot_be_encoded_is_a_fault(serve):
     client.send(1, DescribeClusterRequest(), 0)
     answer = (await client.answer(60, 0))[1]
     assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
-    assert service.dispatcher.faults_total == 1
+    assert service.requests.faults_total == 1
 
 
 async def test_a_session_that_is_not_open_gets_only_what_opens_one(serve):
@@ -234,7 +234,7 @@ async def test_a_session_that_is_not_open_gets_only_what_opens_one(serve):
     client.send(1, ApiVersionsRequest(), 0)
     await client.answer(18, 0)
     (connection,) = service.acceptor.connections
-    session = connection.session = Session(ANONYMOUS, is_restricted=True)
+    session = connection.channel.session = Session(ANONYMOUS, is_restricted=True)
     client.send(2, ApiVersionsRequest(), 0)
     assert (await client.answer(18, 0))[0] == 2
     session.accept(Principal("User", "alice"))
@@ -264,7 +264,7 @@ async def two_clients(service):
     muted = await service.connect()
     await eventually(lambda: service.acceptor.connections)
     (connection,) = service.acceptor.connections
-    connection.session = Session(MUTED)
+    connection.channel.session = Session(MUTED)
     return muted, await service.connect(), connection
 
 
@@ -280,11 +280,11 @@ async def test_a_muted_connection_is_answered_after_its_mute_and_in_order(serve,
         return cluster()
 
     service = await serve(handler(60, run))
-    quotas = service.dispatcher.quotas = Rest(MUTED, 100)
+    quotas = service.requests.quotas = Rest(MUTED, 100)
     muted, other, connection = await two_clients(service)
     muted.send(1, DescribeClusterRequest(), 0)
     assert (await muted.answer(60, 0))[0] == 1
-    until_ms = connection.session.muted_until_ms
+    until_ms = connection.channel.session.muted_until_ms
     quotas.rest_ms = 0
     muted.send(2, DescribeClusterRequest(), 0)
     muted.send(3, DescribeClusterRequest(), 0)
@@ -296,7 +296,7 @@ async def test_a_muted_connection_is_answered_after_its_mute_and_in_order(serve,
     assert list(times) == [1, 2, 3]
     assert times[1] < until_ms <= times[2] <= times[3]
     assert [each[1] for each in ran if each[0] != "muted" or each[1] == 2] == [4, 2]
-    assert (service.memory.held_bytes, connection.received_requests) == (0, 3)
+    assert (service.memory.held_bytes, connection.channel.received_requests) == (0, 3)
     assert quotas.charged == [
         (name, Charge.REQUEST, 1) for name in ("muted", ANONYMOUS.name, "muted", "muted")
     ]
@@ -304,15 +304,15 @@ async def test_a_muted_connection_is_answered_after_its_mute_and_in_order(serve,
 
 async def test_a_muted_connection_that_ends_leaves_nothing(serve):
     service = await serve(handler(60, lambda _n, _r, _t: cluster()))
-    service.dispatcher.quotas = Rest(MUTED, 60_000)
+    service.requests.quotas = Rest(MUTED, 60_000)
     muted, _other, connection = await two_clients(service)
     for number in (1, 2, 3):
         muted.send(number, DescribeClusterRequest(), 0)
     assert (await muted.answer(60, 0))[0] == 1
-    await eventually(lambda: len(service.dispatcher.purgatory) == 1)
+    await eventually(lambda: len(service.requests.purgatory) == 1)
     muted.writer.close()
     await eventually(lambda: connection not in service.acceptor.connections)
-    assert (len(service.dispatcher.purgatory), service.memory.held_bytes) == (0, 0)
+    assert (len(service.requests.purgatory), service.memory.held_bytes) == (0, 0)
 
 
 async def test_records_are_charged_by_their_bytes(serve):
@@ -325,7 +325,7 @@ async def test_records_are_charged_by_their_bytes(serve):
         ),
         replace(handler(60, lambda _n, _r, _t: cluster("c" * 500)), charge=Charge.FETCH),
     )
-    quotas = service.dispatcher.quotas = Rest(MUTED, 0)
+    quotas = service.requests.quotas = Rest(MUTED, 0)
     client = await service.connect()
     client.send(1, ProduceRequest(transactional_id="t" * 300, topic_data=[]), 9)
     await client.answer(0, 9)
@@ -337,7 +337,7 @@ async def test_records_are_charged_by_their_bytes(serve):
 
 
 async def test_what_comes_while_the_node_stops_waits_for_nothing(serve):
-    """Another listener of the dispatcher may still read while the first is drained."""
+    """Another listener of the role may still read while the first is drained."""
 
     def long_poll(_node, _request, now_ms):
         return Wait((), now_ms + 600_000, lambda _now, _expired: cluster())
@@ -345,8 +345,8 @@ async def test_what_comes_while_the_node_stops_waits_for_nothing(serve):
     service = await serve(handler(60, long_poll))
     client = await service.connect()
     client.send(1, DescribeClusterRequest(), 0)
-    await eventually(lambda: len(service.dispatcher.purgatory) == 1)
-    await service.dispatcher.stop()
+    await eventually(lambda: len(service.requests.purgatory) == 1)
+    await service.serving.stop()
     assert (await client.answer(60, 0))[0] == 1
     client.send(2, DescribeClusterRequest(), 0)
     assert (await client.answer(60, 0))[0] == 2
@@ -354,13 +354,13 @@ async def test_what_comes_while_the_node_stops_waits_for_nothing(serve):
 
 async def test_no_quota_holds_up_the_end(serve):
     service = await serve(handler(60, lambda _n, _r, _t: cluster()))
-    service.dispatcher.quotas = Rest(MUTED, 600_000)
+    service.requests.quotas = Rest(MUTED, 600_000)
     muted, _other, _connection = await two_clients(service)
     for number in (1, 2, 3):
         muted.send(number, DescribeClusterRequest(), 0)
     assert (await muted.answer(60, 0))[0] == 1
-    await eventually(lambda: len(service.dispatcher.purgatory) == 1)
-    await service.dispatcher.stop()
+    await eventually(lambda: len(service.requests.purgatory) == 1)
+    await service.serving.stop()
     assert [(await muted.answer(60, 0))[0] for _ in range(2)] == [2, 3]
 
 
@@ -377,7 +377,7 @@ async def test_a_forwarded_request_is_hung_up_when_the_node_stops(serve):
     client = await service.connect()
     client.send(1, DescribeClusterRequest(), 0)
     await is_under_way.wait()
-    await service.dispatcher.stop()
+    await service.serving.stop()
     assert await client.ended()
 
 
@@ -398,9 +398,9 @@ async def test_a_read_that_is_queued_when_the_node_stops_is_hung_up(serve):
     try:
         for count, client in enumerate(clients, start=1):
             client.send(1, DescribeClusterRequest(), 0)
-            await eventually(lambda: service.dispatcher.cold_reads_total == count)  # noqa: B023
+            await eventually(lambda: service.requests.cold_reads_total == count)  # noqa: B023
         await eventually(lambda: len(file.threads) == WARM_THREADS)
-        await service.dispatcher.stop()
+        await service.serving.stop()
         for client in clients[WARM_THREADS:]:
             assert await client.ended()
     finally:

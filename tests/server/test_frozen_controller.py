@@ -70,7 +70,7 @@ def fetch(offset: int, max_wait_ms: int = 0) -> FetchRequest:
 
 
 def fetches(host: Host) -> int:
-    return sum(each.requests for each in host.dispatcher.routes if each.name == "Fetch")
+    return sum(each.requests for each in host.serving.requests.routes if each.name == "Fetch")
 
 
 def is_refused(answer: Any) -> bool:
@@ -128,7 +128,7 @@ async def test_who_waits_there_is_told_as_well(first: Host) -> None:
     connection = await Connection.open("127.0.0.1", first.port)
     end = first.shell.controller.log.end_offset
     waiting = asyncio.ensure_future(connection.send(fetch(end, max_wait_ms=200)))
-    await eventually(lambda: first.dispatcher.purgatory.parked_total)
+    await eventually(lambda: first.serving.requests.purgatory.parked_total)
     sleeps(first)
     assert is_refused(await waiting)
     await connection.close()

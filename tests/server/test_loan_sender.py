@@ -76,7 +76,7 @@ async def received(client, number, file, parts, version=VERSION):
 
 def sender_of(service):
     [connection] = service.acceptor.connections
-    return connection._link._sender
+    return connection.link._sender
 
 
 async def stalled(service):
@@ -147,7 +147,7 @@ async def test_a_slow_reader_costs_no_memory(serve, file, lender):
     [connection] = service.acceptor.connections
     assert 0 < left <= service.acceptor.statistics()["unsent_bytes"]
     assert connection._transport.get_write_buffer_size() == 0
-    assert service.dispatcher.routes[0].requests == 1  # the others wait for their turn
+    assert service.requests.routes[0].requests == 1  # the others wait for their turn
     client.reader._limit = 1 << 24
     client.writer.transport.resume_reading()
     for number in range(20):
@@ -197,7 +197,7 @@ async def test_a_part_that_cannot_be_sent_ends_the_connection(serve, tmp_path, l
             await client.frame()
     await eventually(lambda: not service.acceptor.connections)
     assert lender.count == 0
-    assert service.dispatcher.own_faults.counts["connection"] == 1
+    assert service.serving.own_faults.counts["connection"] == 1
 
 
 @pytest.mark.own_faults
@@ -240,7 +240,7 @@ async def test_a_hangup_comes_after_what_is_on_its_way(serve, file, lender):
     ask(client, 1)
     await stalled(service)
     [connection] = service.acceptor.connections
-    connection.hang_up("on purpose")
+    connection.channel.hang_up("on purpose")
     client.writer.transport.resume_reading()
     await received(client, 1, file, [(0, SIZE)])
     assert await client.ended()
@@ -249,7 +249,7 @@ async def test_a_hangup_comes_after_what_is_on_its_way(serve, file, lender):
 async def asked(service, client, number, which):
     """Ask, and wait until the request was run."""
     ask(client, number, which)
-    await eventually(lambda: sum(each.requests for each in service.dispatcher.routes) > number)
+    await eventually(lambda: sum(each.requests for each in service.requests.routes) > number)
 
 
 async def test_what_the_transport_has_yet_to_send_is_not_overtaken(serve, file, lender):
@@ -261,7 +261,7 @@ async def test_what_the_transport_has_yet_to_send_is_not_overtaken(serve, file, 
     number = 0
     await asked(service, client, number, 0)
     [connection] = service.acceptor.connections
-    while not connection._link.unsent_bytes:  # the socket takes more
+    while not connection.link.unsent_bytes:  # the socket takes more
         number += 1
         await asked(service, client, number, 0)
         await asyncio.sleep(0.05)

@@ -160,9 +160,9 @@ async def test_polls_on_a_second_listener_do_not_hold_up_the_end(tmp_path, monke
             await client.answer(1, 12)
 
     polling = asyncio.create_task(poll())
-    dispatcher = node.broker.dispatcher
-    await eventually(lambda: len(dispatcher.purgatory))
-    (fetches,) = (route for route in dispatcher.routes if route.name == "Fetch")
+    requests = node.broker.serving.requests
+    await eventually(lambda: len(requests.purgatory))
+    (fetches,) = (route for route in requests.routes if route.name == "Fetch")
     asked = fetches.requests
     began = time.monotonic()
     await node.stop()

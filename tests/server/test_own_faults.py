@@ -70,13 +70,13 @@ async def test_an_answer_that_a_bug_keeps_from_being_sent_ends_its_connection_an
     monkeypatch.setattr(Link, "send", send)
     service = await serve(handler(18, wait_or_wake))
     first = await asked(service)
-    await eventually(lambda: len(service.dispatcher.purgatory))
+    await eventually(lambda: len(service.requests.purgatory))
     [connection] = service.acceptor.connections
-    broken.append(connection._link)
+    broken.append(connection.link)
     second = await asked(service)
     assert (await second.answer(18, VERSION))[0] == 1
     assert await first.ended()
-    assert service.dispatcher.own_faults.counts == {CONNECTION: 1, EXCEPTION: 0}
+    assert service.serving.own_faults.counts == {CONNECTION: 1, EXCEPTION: 0}
     one_line("closing a connection", "TypeError: sequence item 2", "test_own_faults.py")
     assert len(service.acceptor.connections) == 1
 
@@ -87,9 +87,9 @@ async def test_what_a_bug_breaks_while_requests_are_read_ends_the_connection(ser
     def broken(_connection, _frame):
         raise TypeError("on purpose")
 
-    monkeypatch.setattr(service.dispatcher, "handle", broken)
+    monkeypatch.setattr(service.requests, "handle", broken)
     assert await (await asked(service)).ended()
-    assert service.dispatcher.own_faults.counts == {CONNECTION: 1, EXCEPTION: 1}
+    assert service.serving.own_faults.counts == {CONNECTION: 1, EXCEPTION: 1}
     assert "TypeError: on purpose" in OWN_FAULTS[0]
     assert "closing a connection" in OWN_FAULTS[1]
 
@@ -101,7 +101,7 @@ async def test_a_disk_that_refuses_the_rest_of_an_answer_is_told(serve, monkeypa
     monkeypatch.setattr(Link, "send", broken)
     service = await serve(handler(18, answer))
     assert await (await asked(service)).ended()
-    assert service.dispatcher.own_faults.counts == {CONNECTION: 1, EXCEPTION: 0}
+    assert service.serving.own_faults.counts == {CONNECTION: 1, EXCEPTION: 0}
     one_line("closing a connection", "Input/output error", "listener=TEST", "peer=127.0.0.1")
 
 
@@ -113,7 +113,7 @@ async def test_a_peer_that_is_gone_is_not(serve, monkeypatch, fault):
     monkeypatch.setattr(Link, "send", gone)
     service = await serve(handler(18, answer))
     assert await (await asked(service)).ended()
-    assert not any(service.dispatcher.own_faults.counts.values())
+    assert not any(service.serving.own_faults.counts.values())
 
 
 async def test_a_client_that_is_hung_up_for_what_it_sent_is_not(serve):
@@ -122,17 +122,17 @@ async def test_a_client_that_is_hung_up_for_what_it_sent_is_not(serve):
     client.writer.write(struct.pack(">i", -5))
     assert await client.ended()
     assert service.acceptor.bad_total == 1
-    assert not any(service.dispatcher.own_faults.counts.values())
+    assert not any(service.serving.own_faults.counts.values())
 
 
 async def test_a_request_that_fails_without_room_for_it_in_its_answer_is_told(serve, monkeypatch):
     def broken(_world, _request, _now_ms):
         raise Bug("nobody thought of it")
 
-    monkeypatch.setattr("anabranch.server.dispatch.error_answer", lambda *_what: None)
+    monkeypatch.setattr("anabranch.core.node.outcomes.error_answer", lambda *_what: None)
     service = await serve(handler(18, broken))
     assert await (await asked(service)).ended()
-    assert service.dispatcher.own_faults.counts == {CONNECTION: 1, EXCEPTION: 1}
+    assert service.serving.own_faults.counts == {CONNECTION: 1, EXCEPTION: 1}
 
 
 async def test_what_no_code_of_a_loop_catches_is_told():

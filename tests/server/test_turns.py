@@ -68,7 +68,7 @@ async def test_a_client_does_not_wait_for_all_that_others_have_sent(serve, clien
     waits = []
     number = 1
     begun = time.perf_counter()
-    while sum(each.requests for each in service.dispatcher.routes) - number < clients * requests:
+    while sum(each.requests for each in service.requests.routes) - number < clients * requests:
         waits.append(await ping(light, number))
         await asyncio.sleep(0.005)
         number += 1
@@ -94,10 +94,10 @@ async def test_what_is_behind_a_request_that_was_alone_waits_for_its_turn(serve)
     light, other = await service.connect(), await service.connect()
     other.writer.write(frames(400))
     await ping(light, 0)
-    await eventually(lambda: any(each._queue for each in service.acceptor.connections))
+    await eventually(lambda: any(each.channel._queue for each in service.acceptor.connections))
     ready["answer"] = ListGroupsResponse(groups=[])
     begun = time.perf_counter()
-    service.dispatcher.wake("key")
+    service.serving.wake("key")
     assert time.perf_counter() - begun < LONGEST_SECONDS
     assert await ping(light, 1) < 2 * LONGEST_SECONDS
     for each in range(400):
@@ -121,7 +121,7 @@ async def test_waits_that_end_at_the_same_time_are_answered_in_several_turns(ser
     waits = []
     await ping(light, 0)
     begun = time.perf_counter()
-    while len(service.dispatcher.purgatory):
+    while len(service.requests.purgatory):
         waits.append(await ping(light, 1))
     assert max(waits) < longest_seconds(begun)
     for each in range(400):
@@ -167,7 +167,7 @@ async def test_who_leaves_while_in_line_is_passed_over(serve):
         await ping(light, 1)
         other.writer.close()
     await eventually(lambda: len(service.acceptor.connections) == 1)
-    (route,) = (each for each in service.dispatcher.routes if each.api_key == MUCH)
+    (route,) = (each for each in service.requests.routes if each.api_key == MUCH)
     count = route.requests
     await ping(light, 2)
     assert route.requests == count

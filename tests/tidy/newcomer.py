@@ -205,7 +205,7 @@ usable = [UsableBroker(number, None, False) for number in (1, 2, 3)]
 assert place(PLACERS["first"], usable, Ask(2, 2), Random(1)).rows == [(1, 2), (1, 2)]
 assert "first" in PLACER.allowed
 node = SimpleNamespace(
-    broker=None, controller=None, controller_dispatcher=None, started_seconds=1, acceptors=(),
+    broker=None, controller=None, controller_serving=None, started_seconds=1, acceptors=(),
     memory=SimpleNamespace(held_bytes=0), own_faults=SimpleNamespace(counts={}),
 )
 assert "anabranch_mottos" in {each.name for each in NodeCollector(node).collect()}

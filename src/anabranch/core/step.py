@@ -23,7 +23,7 @@ this, in the manner of etcd/raft's Ready:
 
 Rules kept: the order within a round is fixed, so that two runs of the same events are the same run;
 what a round leaves is done in the next; a machine is asked for its effects and its next deadline
-when it has marked itself (`core.node.due`); a drain inside a drain does nothing, since the outer
+when it has marked itself (`core.due`); a drain inside a drain does nothing, since the outer
 one goes on. Not here: sockets, disks, threads, clocks.
 """
 
@@ -33,8 +33,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from anabranch.core.due import Due
 from anabranch.core.errors import Bug
-from anabranch.core.node.due import Due
 
 if TYPE_CHECKING:
     from anabranch.core.errors import StorageFault

@@ -31,7 +31,7 @@ from anabranch.core.log.cleaner import PassEnd, end_of
 from anabranch.server.files import RealFiles
 
 NICENESS = 10
-"""Serving clients comes first where processors are few."""
+"""RequestShell clients comes first where processors are few."""
 STEP_BYTES = 1 << 20
 """Bytes between looks at the clock and at the parent."""
 MAX_SLEEP_S = 0.25

@@ -26,6 +26,14 @@ def wall_ms() -> int:
     return time.time_ns() // 1_000_000 + AHEAD_MS.get()[0]
 
 
+def both_ms() -> tuple[int, int]:
+    """`wall_ms` and `steady_ms`, for the begin of a step."""
+    return (
+        time.time_ns() // 1_000_000 + AHEAD_MS.get()[0],
+        time.clock_gettime_ns(STEADY_CLOCK) // 1_000_000,
+    )
+
+
 def steady_ms() -> int:
     """Milliseconds of a clock that is never set: what sessions are measured with, and what the
     handlers of the controller listener must be told."""

@@ -19,11 +19,11 @@ from anabranch.core.settings.listeners import bind_sentence
 from anabranch.server.address_limits import AddressLimits
 from anabranch.server.clocks import steady_ms
 from anabranch.server.connection import Connection
-from anabranch.server.dispatch import Dispatcher
 from anabranch.server.line_limit import LineLimit
 from anabranch.server.logs import logger
 from anabranch.server.own_faults import CONNECTION
 from anabranch.server.receive_memory import ReceiveMemory
+from anabranch.server.request_shell import RequestShell
 from anabranch.server.turns import LoopTurns
 
 LOG = logger("listener")
@@ -63,7 +63,7 @@ class Acceptor:
     def __init__(
         self,
         name: str,
-        dispatcher: Dispatcher,
+        serving: RequestShell,
         memory: ReceiveMemory,
         limits_now: Callable[[], Limits],
         turns: LoopTurns | None = None,
@@ -75,7 +75,7 @@ class Acceptor:
         self.refused_total = 0
         self.bad_total = 0
         self._limits_now = limits_now
-        self._dispatcher = dispatcher
+        self._serving = serving
         self._memory = memory
         self._turns = turns or LoopTurns()
         self.overrides = AddressLimits()
@@ -130,7 +130,7 @@ class Acceptor:
         await self._server.start_serving()
 
     def _protocol(self) -> Connection:
-        return Connection(self, self._dispatcher, self._memory, self._turns)
+        return Connection(self, self._serving, self._memory, self._turns)
 
     def stop_accepting(self) -> None:
         """Close the bound socket; the connections stay."""
@@ -143,18 +143,18 @@ class Acceptor:
     def stop_reading(self) -> None:
         """Take no further request; what was read is still answered."""
         for connection in self.connections:
-            connection.stop_reading()
+            connection.channel.stop_reading()
 
     async def drain(self, seconds: float) -> None:
         """Wait until every answer that is owed was sent, `seconds` at most, then close them all."""
         self.stop_reading()
         deadline = asyncio.get_running_loop().time() + seconds
-        while any(not each.is_idle for each in self.connections):
+        while any(not each.channel.is_idle for each in self.connections):
             if asyncio.get_running_loop().time() >= deadline:
                 break
             await asyncio.sleep(0.005)
         for connection in tuple(self.connections):
-            connection.close()
+            connection.channel.close()
         if self._server is not None:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._server.wait_closed(), 1.0)
@@ -176,7 +176,7 @@ class Acceptor:
         self._by_host[host] = count + 1
         self.connections.add(connection)
         self.accepted_total += 1
-        connection.identity = self._dispatcher.next_connection_id()
+        connection.channel.identity = self._serving.next_connection_id()
         connection.last_active_ms = steady_ms()
         return ""
 
@@ -196,7 +196,7 @@ class Acceptor:
         self.bad_total += 1
         if is_own_fault:
             about = {"listener": self.name, "peer": connection.host, "why": why}
-            self._dispatcher.own_faults.note(CONNECTION, "closing a connection", **about)
+            self._serving.own_faults.note(CONNECTION, "closing a connection", **about)
             return
         more = self._bad_lines.take(steady_ms())
         if more is not None:
@@ -225,7 +225,7 @@ class Acceptor:
             for connection in tuple(self.connections):
                 connection.look(now_ms)
                 if connection.last_active_ms < oldest and not connection.is_waited_for:
-                    connection.drop()
+                    connection.channel.drop()
         seconds = LONGEST_IDLE_CHECK_SECONDS
         if idle_ms > 0:
             seconds = min(seconds, idle_ms / 1000 / IDLE_CHECKS)
@@ -238,5 +238,5 @@ class Acceptor:
             "accepted_total": self.accepted_total,
             "refused_total": self.refused_total,
             "bad_total": self.bad_total,
-            "unsent_bytes": sum(each.unsent_bytes for each in self.connections),
+            "unsent_bytes": sum(each.link.unsent_bytes for each in self.connections),
         }

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from anabranch.core.api.metadata_view import Zones
     from anabranch.core.coordination.groups.lags import GroupLags
     from anabranch.core.diskless.lags import Lag
+from anabranch.core.node.requests import Requests
     from anabranch.core.replication.replica import Replica
     from anabranch.server.broker_statistics import BrokerStatistics
-    from anabranch.server.dispatch import Dispatcher
     from anabranch.server.observed_node import ObservedNode
 
 BY_NAME = {metric.name: metric for metric in METRICS}
@@ -81,12 +81,12 @@ class NodeCollector(Collector):
         for acceptor in node.acceptors:
             yield from samples_of_listener(acceptor.name, acceptor.statistics())
         yield "kafka_network_socketserver_memorypoolused", (), node.memory.held_bytes
-        if node.controller_dispatcher is not None:
-            yield from samples_of_dispatcher(node.controller_dispatcher)
+        if node.controller_serving is not None:
+            yield from samples_of_requests(node.controller_serving.requests)
         if node.controller is not None:
             yield from samples_of_controller(node.controller.statistics())
         if node.broker is not None and counts is not None:
-            yield from samples_of_dispatcher(node.broker.dispatcher)
+            yield from samples_of_requests(node.broker.serving.requests)
             yield "anabranch_flush_rounds_total", (), counts.flush_rounds
             yield from self._samples_of_partitions(counts)
             yield from samples_of_replication(counts)
@@ -269,16 +269,16 @@ def samples_of_replica(replica: Any) -> Iterator[Sample]:
     yield "kafka_log_log_highwatermark", labels, replica.high_watermark
 
 
-def samples_of_dispatcher(dispatcher: Dispatcher) -> Iterator[Sample]:
+def samples_of_requests(requests: Requests) -> Iterator[Sample]:
     """The requests of one role."""
-    role = (dispatcher.role,)
-    yield "kafka_network_socketserver_receivedbytes_total", role, dispatcher.received_bytes
-    yield "kafka_network_socketserver_sentbytes_total", role, dispatcher.sent_bytes
-    yield "kafka_server_delayedoperationpurgatory_size", role, len(dispatcher.purgatory)
-    yield "anabranch_cold_reads_total", role, dispatcher.cold_reads_total
-    yield "anabranch_request_faults_total", role, dispatcher.faults_total
-    for route in dispatcher.routes:
-        labels = dispatcher.role, route.name, str(route.version)
+    role = (requests.role,)
+    yield "kafka_network_socketserver_receivedbytes_total", role, requests.received_bytes
+    yield "kafka_network_socketserver_sentbytes_total", role, requests.sent_bytes
+    yield "kafka_server_delayedoperationpurgatory_size", role, len(requests.purgatory)
+    yield "anabranch_cold_reads_total", role, requests.cold_reads_total
+    yield "anabranch_request_faults_total", role, requests.faults_total
+    for route in requests.routes:
+        labels = requests.role, route.name, str(route.version)
         yield "kafka_network_requestmetrics_requests_total", labels, route.requests
         yield "kafka_network_requestmetrics_errors_total", labels, route.failures
 

@@ -38,7 +38,6 @@ from anabranch.server.controller import ControllerShell
 from anabranch.server.controller_channel import ControllerChannel
 from anabranch.server.diskless.rows import LogRowsShell
 from anabranch.server.diskless.startup import StoresAtStart
-from anabranch.server.dispatch import Dispatcher
 from anabranch.server.enrolment import Enrolment
 from anabranch.server.files import RealFiles
 from anabranch.server.listener import Acceptor
@@ -46,7 +45,8 @@ from anabranch.server.logs import logger
 from anabranch.server.metadata_log import MetadataFollower
 from anabranch.server.own_faults import OwnFaults, tell_unexpected
 from anabranch.server.receive_memory import ReceiveMemory
-from anabranch.server.roles import BrokerRole, ControllerDispatcher, ControllerSide
+from anabranch.server.request_shell import RequestShell
+from anabranch.server.roles import BrokerRole, ControllerRequestShell, ControllerSide
 from anabranch.server.store_patience import Patience, open_for_start, waited_for
 from anabranch.server.turns import LoopTurns
 
@@ -83,7 +83,7 @@ class Node:
         self.acceptors: list[Acceptor] = []
         self.broker: BrokerRole | None = None
         self.controller: ControllerShell | None = None
-        self.controller_dispatcher: Dispatcher | None = None
+        self.controller_serving: RequestShell | None = None
         self.started_seconds = 0.0
         self._folders: folders.HeldFolders | None = None
         self._store: Any = None
@@ -216,14 +216,14 @@ class Node:
             store_url=without_secrets(config.metadata_store_url), home=self._folders.home,
             patience=patience,
         )  # fmt: skip
-        dispatcher = ControllerDispatcher(shell.controller, handlers(), side)
-        side.attach(shell, dispatcher)
+        serving = ControllerRequestShell(shell.controller, handlers(), side)
+        side.attach(shell, serving)
         if self.stores is not None and self.stores.is_on:
             shell.rows = rows = LogRowsShell()
             self.stores.then(lambda opened: rows.opened(opened.coordinator))
-        self.controller, self.controller_dispatcher = shell, dispatcher
+        self.controller, self.controller_serving = shell, serving
         for each in config.controller_listeners:
-            await self._listen(each, dispatcher)
+            await self._listen(each, serving)
         told = self._told_controllers()
         host, port = next(iter(told.values()))
         if config.advertised_controllers[0].host not in WILDCARDS:  # else it may be another's
@@ -237,7 +237,7 @@ class Node:
         assert self._channel is not None and self._folders is not None
         self.broker = BrokerRole(self, self._channel, self._folders)
         for each in self.config.broker_listeners:
-            await self._listen(each, self.broker.dispatcher, serving=False)
+            await self._listen(each, self.broker.serving, is_open=False)
 
     async def _follow(self, copy: MetadataCopy) -> None:
         assert self._channel is not None
@@ -268,22 +268,22 @@ class Node:
         if self.broker is None or self.broker.is_registered:  # else it may be a copy's
             self._enrolment.follow(image)
 
-    async def _listen(self, listener: Any, dispatcher: Dispatcher, *, serving: bool = True) -> None:
+    async def _listen(self, listener: Any, serving: RequestShell, *, is_open: bool = True) -> None:
         # What brokers ask of controllers does not wait for the clients whose requests it is about.
-        memory = ReceiveMemory() if dispatcher is self.controller_dispatcher else self.memory
-        dispatcher.own_faults = self.own_faults
+        memory = ReceiveMemory() if serving is self.controller_serving else self.memory
+        serving.own_faults = self.own_faults
         acceptor = Acceptor(
-            listener.name, dispatcher, memory, partial(self._limits, dispatcher), self._turns
+            listener.name, serving, memory, partial(self._limits, serving), self._turns
         )
         self.acceptors.append(acceptor)
         self._ports[listener.name] = await acceptor.bind(
-            listener.host, listener.port, serving=serving
+            listener.host, listener.port, serving=is_open
         )
 
-    def _limits(self, dispatcher: Dispatcher) -> BrokerConfig:
+    def _limits(self, serving: RequestShell) -> BrokerConfig:
         """The settings that hold now. For controllers, those of the file: a limit of connections
         that shut brokers out of them could not be lifted again."""
-        if self.broker is None or dispatcher is not self.broker.dispatcher:
+        if self.broker is None or serving is not self.broker.serving:
             return self.config.broker
         return self.broker.broker.config
 
@@ -405,8 +405,8 @@ class Node:
         for acceptor in self._acceptors_of(self.config.controller_listeners):
             acceptor.stop_accepting()
             yield partial(acceptor.drain, 0)
-        if self.controller_dispatcher is not None:
-            yield self.controller_dispatcher.stop
+        if self.controller_serving is not None:
+            yield self.controller_serving.stop
 
     def abandon(self) -> None:
         """Let go of what the system takes from a process that is killed, and write nothing. For

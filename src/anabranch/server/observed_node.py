@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
     from anabranch.server.config import NodeConfig
     from anabranch.server.controller import ControllerShell
-    from anabranch.server.dispatch import Dispatcher
     from anabranch.server.listener import Acceptor
     from anabranch.server.own_faults import OwnFaults
     from anabranch.server.receive_memory import ReceiveMemory
+    from anabranch.server.request_shell import RequestShell
     from anabranch.server.roles import BrokerRole
 
 
@@ -31,7 +31,7 @@ class ObservedNode(Protocol):
     """None on a node that is a controller alone, and before it has begun."""
     controller: ControllerShell | None
     """None on a node that is a broker alone, and before it has begun."""
-    controller_dispatcher: Dispatcher | None
+    controller_serving: RequestShell | None
     started_seconds: float
     is_ready: bool
     """Whether clients are served."""

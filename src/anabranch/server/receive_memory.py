@@ -1,9 +1,8 @@
 """The memory that the connections of one loop share while they receive.
 
 What: the buffer into which each read of a socket goes, and the count of bytes of requests that are
-not run yet. Rules kept: where `queued.max.request.bytes` is set, a connection that would hold more
-than that waits for its turn; so does one that brings what waits for a store, where such is crowded.
-Not here: frames (`connection.py`).
+not run yet. Rule kept: where `queued.max.request.bytes` is set, a connection that would hold more
+than that waits for its turn. Not here: frames (`connection.py`).
 """
 
 from __future__ import annotations
@@ -24,12 +23,6 @@ class Receiver(Protocol):
     def memory_freed(self) -> None:
         """It may begin to hold more."""
 
-    def hold_up(self) -> None:
-        """It is not to be read, nor what it brought run, until `read_on`."""
-
-    def read_on(self) -> None:
-        """It may be read again."""
-
 
 class ReceiveMemory:
     """What some connections of one loop receive into, one after the other.
@@ -41,8 +34,7 @@ class ReceiveMemory:
     whole."""
 
     __slots__ = (
-        "_bringing", "_held_up", "_limit_bytes", "_waiting", "arrived_bytes", "buffer",
-        "held_bytes", "pool", "view",
+        "_limit_bytes", "_waiting", "arrived_bytes", "buffer", "held_bytes", "pool", "view",
     )  # fmt: skip
 
     def __init__(self, limit_bytes: int = -1) -> None:
@@ -52,8 +44,6 @@ class ReceiveMemory:
         self.held_bytes = self.arrived_bytes = 0
         self._limit_bytes = limit_bytes if limit_bytes > 0 else sys.maxsize
         self._waiting: dict[Receiver, None] = {}
-        self._held_up: dict[Receiver, None] = {}
-        self._bringing: dict[Receiver, None] = {}
 
     @property
     def is_full(self) -> bool:
@@ -72,28 +62,6 @@ class ReceiveMemory:
                 self._waiting.pop(leaving, None)
             if not self.is_full:
                 asyncio.get_running_loop().call_soon(self._let_go_on)
-
-    def brought(self, connection: Receiver, *, is_crowded: bool) -> None:
-        """A connection has brought what waits for a store. When that is crowded, all that ever did
-        are held up: not read, nor what they brought run, until `read_on`. Each of them would bring
-        another large frame before it noticed by itself. Who brought something last is read again
-        last."""
-        self._bringing.pop(connection, None)
-        self._bringing[connection] = None
-        if is_crowded:
-            for each in self._bringing:
-                self._held_up[each] = None
-                each.hold_up()
-
-    def read_on(self, leaving: Receiver | None = None) -> None:
-        """There is room again for what was held up; `leaving` is gone, which is no news."""
-        if leaving is not None:
-            self._held_up.pop(leaving, None)
-            self._bringing.pop(leaving, None)
-            return
-        held_up, self._held_up = self._held_up, {}
-        for connection in held_up:  # none runs a request before its turn, which may hold up others
-            connection.read_on()
 
     def _let_go_on(self) -> None:
         while self._waiting and not self.is_full:

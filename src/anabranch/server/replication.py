@@ -1,9 +1,9 @@
 """The shell around replication: its fetches, its questions to the controller, its timer.
 
-What: `perform` sends what `broker.replication` wants sent, and gives back what came, or that nothing
-came, as a step of its own. One connection a leader and fetcher. Rule kept: nothing is decided here;
-an answer that was lost is reported as lost, once. Not here: what is copied, and who is in sync
-(`core/replication`), connections to brokers (`peers.py`).
+What: `perform` sends what `broker.replication` wants sent, and gives back what came, or that
+nothing came, as a step of its own. One connection a leader and fetcher. Rule kept: nothing is
+decided here; an answer that was lost is reported as lost, once. Not here: what is copied, and who
+is in sync (`core/replication`), connections to brokers (`peers.py`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The two roles of a node as the dispatcher sees them: what happens around their handlers.
+"""The two roles of a node: what happens around the handlers of their requests.
 
 `BrokerRole` owns what a broker's handlers look at (`core.api.context.Broker`), its partitions, its
 flush rounds and its registration. `ControllerSide` sits between the controller's shell and the
@@ -22,11 +22,7 @@ from anabranch.core.api.registry import BROKER, CONTROLLER, handlers
 from anabranch.core.broker.hosting.effects import Ready, TellController, TellHosted, TellUnusable
 from anabranch.core.broker.registration.registration import Times
 from anabranch.core.controller.brokers.connections import HeartbeatConnections
-from anabranch.core.errors import Bug
-from anabranch.core.log.incarnations import FolderNotes, previous_broker_epoch
-from anabranch.core.metadata.following.effects import Act
-from anabranch.core.metadata.image import MetadataImage
-from anabranch.core.node.due import (
+from anabranch.core.due import (
     COORDINATORS,
     DISKLESS,
     LATE,
@@ -34,6 +30,11 @@ from anabranch.core.node.due import (
     REFUSALS,
     REPLICATION,
 )
+from anabranch.core.errors import Bug
+from anabranch.core.log.incarnations import FolderNotes, previous_broker_epoch
+from anabranch.core.metadata.following.effects import Act
+from anabranch.core.metadata.image import MetadataImage
+from anabranch.core.node.channel import Channel
 from anabranch.core.outcome import Propose
 from anabranch.core.replication.partitions import Partitions
 from anabranch.core.request import Request
@@ -42,10 +43,9 @@ from anabranch.core.step import Mailbox, Wish
 from anabranch.core.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from anabranch.server.broker_statistics import BrokerStatistics, transaction_counts
 from anabranch.server.cleaner import Cleaner
-from anabranch.server.clocks import steady_ms, wall_ms
+from anabranch.server.clocks import both_ms, steady_ms, wall_ms
 from anabranch.server.directory_assignments import AssignmentShell
 from anabranch.server.diskless.shell import DisklessShell
-from anabranch.server.dispatch import Dispatcher, Peer
 from anabranch.server.flush import Flusher
 from anabranch.server.group_lags import GroupLagShell
 from anabranch.server.groups import GroupShell
@@ -57,6 +57,7 @@ from anabranch.server.peers import PeerConnections, PeerShell
 from anabranch.server.producer_ids import ProducerIdShell
 from anabranch.server.registration import Registration, new_identity
 from anabranch.server.replication import ReplicationShell
+from anabranch.server.request_shell import RequestShell
 from anabranch.server.upkeep import Upkeep
 
 if TYPE_CHECKING:
@@ -116,23 +117,23 @@ class BrokerRole:
             volume=volume_of,
             loggers=LogLevels(),
         )
-        self.dispatcher = BrokerDispatcher(self.broker, handlers(), self)
-        self.groups = GroupShell(self.broker, self.dispatcher.begin, self.dispatcher.settle)
+        self.serving = BrokerRequestShell(self.broker, handlers(), self)
+        self.groups = GroupShell(self.broker, self.serving.begin, self.serving.settle)
         self.connections = PeerConnections(self.broker, config.inter_broker_listener_name)
         self.peers = PeerShell(
-            self.broker, self.connections, self.dispatcher.begin, self.dispatcher.settle
+            self.broker, self.connections, self.serving.begin, self.serving.settle
         )
         self.group_lags = GroupLagShell(self.broker, self.connections)
         self.replicating = ReplicationShell(
             self.broker,
             channel,
             self.connections,
-            self.dispatcher.begin,
-            self.dispatcher.settle,
+            self.serving.begin,
+            self.serving.settle,
         )
         self.broker.mailbox.arriving_bytes = lambda: node.memory.arrived_bytes
         self.diskless = DisklessShell(
-            self.broker, self.dispatcher.begin, self.dispatcher.settle, node.memory.read_on
+            self.broker, self.serving.begin, self.serving.settle, self.serving.read_on
         )
         self._perform_what_is_due()
         self.partitions = PartitionShell(self.broker, node.files, config.log_dirs, clock_ms=wall_ms)
@@ -148,7 +149,7 @@ class BrokerRole:
         self.partitions.performs(Ready, lambda _: self._ready.set())
         self.cleaner = Cleaner(self.broker, self.partitions, clock_ms=wall_ms)
         self.upkeep = Upkeep(self.broker, self.partitions, clock_ms=wall_ms)
-        self.flusher = Flusher(self.partitions, self.dispatcher.wake)
+        self.flusher = Flusher(self.partitions, self.serving.wake)
         self.on_registered: Callable[[int], None] = _nothing
         """Called with each epoch that the controller gave this process."""
         if not held.unusable:
@@ -201,7 +202,7 @@ class BrokerRole:
         if self.registration is not None:
             await self.registration.shutdown()
         await self.diskless.leave()
-        await self.dispatcher.stop()
+        await self.serving.stop()
 
     async def close(self) -> None:
         """Nothing is appended any more: flush, write checkpoints, mark the folders clean."""
@@ -232,17 +233,17 @@ class BrokerRole:
         self.broker.take_config(image, delta, BrokerConfig.with_dynamic)
         self.assignments.follow(image, published)
         self.partitions.publish(moved)
-        self.dispatcher.begin()
-        self.broker.take_image(delta, published, self.dispatcher.now_ms)
-        self.dispatcher.settle()
+        self.serving.begin()
+        self.broker.take_image(delta, published, self.serving.requests.now_ms)
+        self.serving.settle()
         if self.registration is not None:
             self.registration.metadata_moved()
 
     def _partitions_changed(self) -> None:
         """Replicas came, went, or changed hands: groups follow, and who waits is woken."""
-        self.dispatcher.begin()
-        self.broker.follow_leadership(self.dispatcher.now_ms)
-        self.dispatcher.settle()
+        self.serving.begin()
+        self.broker.follow_leadership(self.serving.requests.now_ms)
+        self.serving.settle()
 
     def _folders_changed(self, _told: TellController) -> None:
         if self.registration is not None:
@@ -279,7 +280,7 @@ class BrokerRole:
             served=broker.metadata_cache.served,
         )
 
-    # What the dispatcher calls.
+    # What requests ask for.
 
     def grant(self, wish: Wish) -> None:
         """Ask the active controller for something that no client waits for."""
@@ -326,37 +327,40 @@ class BrokerRole:
         return self.broker.broker_id, self.broker.broker_epoch
 
     def _woken(self, key: str) -> None:
-        self.dispatcher.wake(key)
+        self.serving.wake(key)
 
 
-class BrokerDispatcher(Dispatcher):
-    """The dispatcher of client listeners: a step also knows the clock that never goes back, and may
-    leave more than keys."""
+class BrokerRequestShell(RequestShell):
+    """What acts for the requests of client listeners: a step leaves more than keys, and machines
+    know its clocks, too."""
 
     def __init__(self, broker: Broker, handlers: dict[int, Handler], role: BrokerRole) -> None:
-        super().__init__(BROKER, broker, handlers, role, broker.mailbox)
-        self._broker_role = role
+        self._broker = broker
+        self._role = role
+        super().__init__(
+            BROKER, broker, handlers, broker.mailbox, submit=role.submit, pass_on=role.forward
+        )
 
     def begin(self) -> None:
         """Read both clocks, once for everything that this step does."""
-        self.now_ms = self.world.wall_ms = wall_ms()
-        self.steady_ms = self.world.steady_ms = steady_ms()
+        requests, broker = self.requests, self._broker
+        requests.now_ms, requests.steady_ms = broker.wall_ms, broker.steady_ms = both_ms()
 
     def take_faults(self) -> None:
-        self._broker_role.partitions.take_faults()
+        self._role.partitions.take_faults()
 
     def sync_logs(self) -> None:
-        self._broker_role.flusher.start_rounds()
+        self._role.flusher.start_rounds()
 
     def load_groups(self) -> None:
-        self._broker_role.groups.load()
+        self._role.groups.load()
 
     def grant(self, wish: Wish) -> None:
-        self._broker_role.grant(wish)
+        self._role.grant(wish)
 
 
-class ControllerDispatcher(Dispatcher):
-    """The dispatcher of the controller listener: its handlers are told the steady clock.
+class ControllerRequestShell(RequestShell):
+    """What acts for the requests of the controller listener: handlers are told the steady clock.
 
     Why: heartbeats are stamped with what handlers are told, and sessions are compared with the
     shell's steady clock; a wall clock that is set must fence nobody.
@@ -367,37 +371,40 @@ class ControllerDispatcher(Dispatcher):
     ) -> None:
         heartbeat = replace(handlers[HEARTBEAT_KEY], controller=side.hearing(handlers))
         handlers = {**handlers, HEARTBEAT_KEY: heartbeat}
-        super().__init__(CONTROLLER, controller, handlers, side, Mailbox())
         self._side = side
+        super().__init__(
+            CONTROLLER, controller, handlers, Mailbox(), submit=side.submit, pass_on=side.forward
+        )
 
     def begin(self) -> None:
         """Read both clocks, once for everything that this step does, and look at the lease."""
-        self.world.wall_ms = wall_ms()
-        self.now_ms = self.steady_ms = steady_ms()
+        requests = self.requests
+        requests.world.wall_ms, requests.steady_ms = both_ms()
+        requests.now_ms = requests.steady_ms
         self._side.look_at_lease()
 
-    def left(self, connection: Peer) -> None:
+    def left(self, connection: Channel) -> None:
         """A connection has ended: it may have been a broker's."""
         self._side.left(connection.identity)
 
 
 class ControllerSide:
-    """What the dispatcher of the controller listener needs from the controller's shell."""
+    """What the requests of the controller listener need from the controller's shell."""
 
     def __init__(self) -> None:
         self.shell: ControllerShell | None = None
-        self._dispatcher: Dispatcher | None = None
+        self._serving: RequestShell | None = None
         self._connections = HeartbeatConnections()
 
-    def attach(self, shell: ControllerShell, dispatcher: Dispatcher) -> None:
+    def attach(self, shell: ControllerShell, serving: RequestShell) -> None:
         """Tie the three together."""
         self.shell = shell
-        self._dispatcher = dispatcher
+        self._serving = serving
 
     def changed(self, keys: Iterable[Hashable]) -> None:
         """Committed batches moved: wake who waits for them."""
-        if self._dispatcher is not None:
-            self._dispatcher.wake(*keys)
+        if self._serving is not None:
+            self._serving.wake(*keys)
 
     def hearing(self, handlers: dict[int, Handler]) -> Run:
         """The handler of heartbeats, noting over which connection a broker sends them."""

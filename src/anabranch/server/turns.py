@@ -9,6 +9,7 @@ next, and for how long.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from time import monotonic_ns, thread_time_ns
 from typing import Protocol
 
@@ -16,14 +17,14 @@ from anabranch.core.node.turns import SLICE_NS, Member, Turns
 
 
 class Queued(Member, Protocol):
-    """A connection with requests that were not run yet: see `connection.Connection`."""
+    """A connection with requests that were not run yet: see `core.node.channel.Channel`."""
 
     @property
     def has_runnable(self) -> bool:
         """Whether a request is queued that waits for nothing but its turn."""
 
-    def run_queued(self, until_ns: int) -> None:
-        """Run what is queued, one request at least, until a time of the monotonic clock."""
+    def run_queued(self, has_time: Callable[[], bool]) -> None:
+        """Run what is queued in a step, one request at least, while there is time."""
 
     def drop(self) -> None:
         """Close at once."""
@@ -67,7 +68,7 @@ class LoopTurns:
             return
         begun_ns = thread_time_ns()
         try:
-            connection.run_queued(until_ns)
+            connection.run_queued(lambda: monotonic_ns() < until_ns)
         except Exception as fault:  # as the loop does where it calls a connection itself
             message = "requests of a connection were not run"
             told = {"message": message, "exception": fault, "protocol": connection}

@@ -1,9 +1,9 @@
 """One simulated node: broker and controller in one process, around the same core as a real one.
 
-What: `SimNode` does what `server/dispatch.py`, `roles.py` and `node.py` do on a machine: it has
-handlers look at requests, parks those that wait, follows the metadata, performs what replication
-wants done, and wakes who waits for what has changed. Its disk, its copy of the metadata log and its
-directory ids outlive its process; each start makes everything else again.
+What: `SimNode` does what `core/node` and `server` do on a machine: it has handlers look at
+requests, parks those that wait, follows the metadata, performs what replication wants done, and
+wakes who waits for what has changed. Its disk, its copy of the metadata log and its directory ids
+outlive its process; each start makes everything else again.
 
 Rule kept: one event is one step: begin, do, settle. Nothing here decides. Not here: its logs
 (`hosting.py`), its controller (`controller.py`), its session (`session.py`).
@@ -24,11 +24,11 @@ from anabranch.core.api.purgatory import Purgatory
 from anabranch.core.api.registry import handlers
 from anabranch.core.controller.controller import Controller
 from anabranch.core.coordination.groups import offsets
+from anabranch.core.due import COORDINATORS, DISKLESS, PEERS, REPLICATION, WAITS
 from anabranch.core.errors import ErrorCode, error_code_of
 from anabranch.core.log.incarnations import previous_broker_epoch
 from anabranch.core.metadata.features import SUPPORTED_FEATURES
 from anabranch.core.metadata.image import MetadataDelta, MetadataImage
-from anabranch.core.node.due import COORDINATORS, DISKLESS, PEERS, REPLICATION, WAITS
 from anabranch.core.outcome import Cold, Forward, Hangup, NoAnswer, Propose, Wait
 from anabranch.core.replication.partitions import Partitions
 from anabranch.core.request import Request

@@ -1,7 +1,7 @@
 """Requests and answers in the simulated world.
 
 What: a call brings a message over the network to a node, has the handler of `core.api` look at it
-as the real dispatcher does, and brings the answer back. For speed the message objects themselves
+as a real node does, and brings the answer back. For speed the message objects themselves
 are passed, with the bytes of records copied as a socket would; in a world with `wire` set they are
 encoded and decoded for real. A call ends once: with an answer, or with None when its time is over,
 nobody listens, or the process that it was with has died.

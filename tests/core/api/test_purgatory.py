@@ -95,7 +95,7 @@ def test_finished_requests_do_not_pile_up():
     assert len(got) == 3 * DEAD_ENTRIES_KEPT
     assert len(purgatory) == 0
     assert len(purgatory._heap) <= DEAD_ENTRIES_KEPT + 1
-    assert not purgatory._by_key
+    assert not purgatory.by_key
 
 
 def test_everybody_is_answered_exactly_once():

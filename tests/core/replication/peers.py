@@ -20,6 +20,7 @@ from anabranch.core.api.acks import Awaited
 from anabranch.core.api.context import Broker
 from anabranch.core.api.fetch_sessions import FetchSessions
 from anabranch.core.api.registry import handlers
+from anabranch.core.due import REPLICATION
 from anabranch.core.errors import ErrorCode
 from anabranch.core.log.checkpoints import LOG_STARTS
 from anabranch.core.log.logs import LogFolder
@@ -30,7 +31,6 @@ from anabranch.core.metadata.image import (
     PartitionImage,
     TopicImage,
 )
-from anabranch.core.node.due import REPLICATION
 from anabranch.core.outcome import Wait
 from anabranch.core.replication.effects import SendAlterPartition, SendFetch
 from anabranch.core.replication.partitions import Partitions

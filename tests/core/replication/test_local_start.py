@@ -145,7 +145,7 @@ def test_copies_have_the_leader_s_start_and_all_of_its_disk(seed: int) -> None:
             if leader.high_watermark >= start:
                 wanted = random.randint(start, leader.high_watermark)
                 leader.replica.log.delete_records_before(wanted)
-                leader.broker.changed.add(PLACE)
+                leader.broker.changed[PLACE] = None
         elif act == "lose":
             peers.lose_all()
         elif act == "elect":

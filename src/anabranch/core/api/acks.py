@@ -38,17 +38,18 @@ class Acks:
     """The lines of all partitions of a broker."""
 
     def __init__(self) -> None:
-        self._lines: dict[Hashable, deque[tuple[Ticket, int, Partition, ref[Awaited]]]] = {}
+        self.lines: dict[Hashable, deque[tuple[Ticket, int, Partition, ref[Awaited]]]] = {}
+        """By partition; one in which nobody waits is not there."""
 
     def __len__(self) -> int:
-        return sum(map(len, self._lines.values()))
+        return sum(map(len, self.lines.values()))
 
     def wait(self, partition: Partition, ticket: Ticket, led_from_epoch: int, key: Awaited) -> None:
         """Stand in line until what the ticket is for is committed."""
         place = partition.topic_partition
-        line = self._lines.get(place)
+        line = self.lines.get(place)
         if line is None:
-            line = self._lines[place] = deque()
+            line = self.lines[place] = deque()
         while line and line[0][3]() is None:
             line.popleft()
         line.append((ticket, led_from_epoch, partition, ref(key)))
@@ -56,7 +57,7 @@ class Acks:
 
     def moved(self, place: Hashable, partitions: Partitions) -> list[Awaited]:
         """The requests of which nothing waits any more, after this partition moved."""
-        line = self._lines.get(place)
+        line = self.lines.get(place)
         if line is None:
             return []
         ready: list[Awaited] = []
@@ -71,5 +72,5 @@ class Acks:
                 key.left -= 1
                 if not key.left:
                     ready.append(key)
-        del self._lines[place]
+        del self.lines[place]
         return ready

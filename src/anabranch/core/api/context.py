@@ -23,10 +23,10 @@ from anabranch.core.coordination.transactions.coordinator import TransactionCoor
 from anabranch.core.coordination.transactions.refusals import Refusals
 from anabranch.core.coordination.transactions.verification import Verifier
 from anabranch.core.diskless.broker import Diskless
+from anabranch.core.due import PEERS, REFUSALS
 from anabranch.core.log.files import Bringer
 from anabranch.core.log.held_up import HeldUp
 from anabranch.core.metadata.image import CLUSTER_DEFAULT, RESOURCE_BROKER
-from anabranch.core.node.due import PEERS, REFUSALS
 from anabranch.core.partition.bringers import Bringers
 from anabranch.core.replication.replication import Replication
 from anabranch.core.step import Mailbox, Wish
@@ -195,11 +195,15 @@ class Broker:
 
         Those are produce requests that are committed, and sessions of followers that have news.
         Transactions go on first, since no request need wait for that."""
-        self.transactions.moved(keys, self.wall_ms)
+        if self.transactions.shards:
+            self.transactions.moved(keys, self.wall_ms)
+        acks, sessions = self.acks, self.fetch_sessions
+        if not acks.lines and not sessions.watched:
+            return keys
         woken = dict.fromkeys(keys)
         for key in keys:
-            for request in self.acks.moved(key, self.partitions):
-                woken[request] = None
-            for session in self.fetch_sessions.moved(key):
-                woken[session] = None
+            if key in acks.lines:
+                woken.update(dict.fromkeys(acks.moved(key, self.partitions)))
+            if key in sessions.watched:
+                woken.update(dict.fromkeys(sessions.moved(key)))
         return woken

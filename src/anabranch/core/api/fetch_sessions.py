@@ -212,8 +212,9 @@ class FetchSessions:
         """Partitions in sessions of clients, and of followers."""
         self._random = random
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
-        self._watched: dict[Hashable, dict[FetchSession, Wanted]] = {}
-        """For which followers' sessions a change of a partition may be news."""
+        self.watched: dict[Hashable, dict[FetchSession, Wanted]] = {}
+        """For which followers' sessions a change of a partition may be news; one that is none for
+        any is not there."""
         self.evictions = 0
 
     def __len__(self) -> int:
@@ -266,11 +267,11 @@ class FetchSessions:
         One that was closed while its fetch was under way is not told: nobody would end that."""
         if not wanted.is_watched and self._sessions.get(session.session_id) is session:
             wanted.is_watched = True
-            self._watched.setdefault(wanted.place, {})[session] = wanted
+            self.watched.setdefault(wanted.place, {})[session] = wanted
 
     def moved(self, place: Hashable) -> Iterable[FetchSession]:
         """The followers' sessions for which a change of this partition may be news."""
-        watchers = self._watched.get(place)
+        watchers = self.watched.get(place)
         if watchers is None:
             return ()
         for session, wanted in watchers.items():
@@ -286,12 +287,12 @@ class FetchSessions:
 
     def _unwatch(self, session: FetchSession, gone: Iterable[Wanted]) -> None:
         for wanted in gone:
-            watchers = self._watched.get(wanted.place) if wanted.is_watched else None
+            watchers = self.watched.get(wanted.place) if wanted.is_watched else None
             # a topic of the same name may have been named since, with another id
             if watchers is not None and watchers.get(session) is wanted:
                 del watchers[session]
                 if not watchers:
-                    del self._watched[wanted.place]
+                    del self.watched[wanted.place]
 
     def resume(
         self, session_id: int, epoch: int, *, uses_topic_ids: bool, now_ms: int

@@ -4,7 +4,7 @@ KIP: KIP-35, KIP-511, KIP-584
 Versions: 0-4
 Behaviour: the list is made from the files of this package, for the role that was asked. From
     version 3 the client says its name and version, which must look like names (INVALID_REQUEST).
-    An unknown version is answered by the dispatcher in version 0 with UNSUPPORTED_VERSION. A
+    An unknown version is answered by `core.node.requests` in version 0 with UNSUPPORTED_VERSION. A
     feature whose lowest level is 0 is left out before version 4, which older clients cannot read
     (KAFKA-17011). Produce is advertised from version 0 (KAFKA-18659).
 Skipped: nothing

@@ -14,8 +14,8 @@ from collections.abc import Callable, Hashable, Iterable
 from heapq import heapify, heappop, heappush
 from typing import Any
 
+from anabranch.core.due import Mark, unmarked
 from anabranch.core.errors import Bug
-from anabranch.core.node.due import Mark, unmarked
 from anabranch.core.outcome import Cold, Wait
 
 DEAD_ENTRIES_KEPT = 4096
@@ -49,8 +49,9 @@ class Purgatory:
 
     def __init__(self, mark: Mark = unmarked) -> None:
         self._mark = mark
-        self._by_key: dict[Hashable, dict[Parked, None]] = {}
-        self._heap: list[tuple[float, int, Parked]] = []
+        self.by_key: dict[Hashable, dict[Parked, None]] = {}
+        """Those that wait under each key."""
+        self._heap: list[tuple[int, int, Parked]] = []
         self._sequence = 0
         self._dead = 0
         self.parked_total = 0
@@ -61,18 +62,18 @@ class Purgatory:
     def park_cold(self, cold: Cold, finish: Callable[[Any], None]) -> Parked:
         """Keep a request until its reads have ended, however long the disk takes."""
         parked = Parked(cold, finish)
-        self._by_key[cold] = {parked: None}
+        self.by_key[cold] = {parked: None}
         return parked
 
     def park(
-        self, wait: Wait, finish: Callable[[Any], None], steady_ms: float, now_ms: int
+        self, wait: Wait, finish: Callable[[Any], None], steady_ms: int, now_ms: int
     ) -> Parked:
         """Keep a request until a key changes or its time is over. `now_ms` is by the clock that its
         handler was told, `steady_ms` by the one that deadlines are kept in."""
         parked = Parked(wait, finish)
         parked.is_timed = True
         for key in wait.keys:
-            self._by_key.setdefault(key, {})[parked] = None
+            self.by_key.setdefault(key, {})[parked] = None
         self._sequence += 1
         self.parked_total += 1
         deadline = steady_ms + (wait.deadline_ms - now_ms)
@@ -81,7 +82,7 @@ class Purgatory:
         heappush(self._heap, (deadline, self._sequence, parked))
         return parked
 
-    def next_deadline(self) -> float | None:
+    def next_deadline(self) -> int | None:
         """The steady clock's milliseconds at which `expire` has something to do."""
         while self._heap and self._heap[0][2].is_done:
             heappop(self._heap)
@@ -91,17 +92,15 @@ class Purgatory:
     def wake(self, keys: Iterable[Hashable], now_ms: int) -> None:
         """Ask those who wait for some of `keys` whether they have their answer now, each once: it
         looks at all that it waits for, of which thousands may have changed."""
-        if not self._by_key:
-            return
         asked: set[Parked] = set()
         for key in keys:
-            for parked in tuple(self._by_key.get(key, ())):
+            for parked in tuple(self.by_key.get(key, ())):
                 if parked not in asked:
                     asked.add(parked)
                     self._poll(parked, now_ms, expired=False)
 
     def expire(
-        self, steady_ms: float, now_ms: int, has_time: Callable[[], bool] = lambda: True
+        self, steady_ms: int, now_ms: int, has_time: Callable[[], bool] = lambda: True
     ) -> None:
         """Answer those whose deadline has come, at least one and as long as there is time: a fetch
         looks once more at all its partitions. The others stay due."""
@@ -148,11 +147,11 @@ class Purgatory:
         parked.is_done = True
         parked.poll, parked.finish = _is_over, _nobody  # what they hold goes before the deadline
         for key in parked.keys:
-            waiting = self._by_key.get(key)
+            waiting = self.by_key.get(key)
             if waiting is not None:
                 waiting.pop(parked, None)
                 if not waiting:
-                    del self._by_key[key]
+                    del self.by_key[key]
         self._dead += parked.is_timed
         if self._dead > DEAD_ENTRIES_KEPT and self._dead * 2 > len(self._heap):
             self._sweep()

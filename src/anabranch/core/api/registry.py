@@ -1,7 +1,7 @@
 """Every request handler that there is, found by the names of the files that hold them.
 
 The rule it keeps: a file `pNN_name.py` in this package is served, and nothing else is; ApiVersions
-and the dispatcher both ask here. Importing this module imports no handler.
+and `core.node.requests` both ask here. Importing this module imports no handler.
 """
 
 from __future__ import annotations

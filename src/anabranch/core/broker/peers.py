@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from anabranch.core.node.due import Mark, unmarked
+from anabranch.core.due import Mark, unmarked
 
 MOST_UNDER_WAY = 1_000
 """Asks of one broker that have not ended. A machine has one under way for each broker and purpose;

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from typing import TypeAlias
 
-from anabranch.core.node.due import Mark, unmarked
+from anabranch.core.due import Mark, unmarked
 
 Action: TypeAlias = Callable[[int], None]
 """Called with the wall clock's milliseconds."""

@@ -60,9 +60,9 @@ from anabranch.core.diskless.rows import (
 from anabranch.core.diskless.topic import DisklessTopic
 from anabranch.core.diskless.topics import is_diskless
 from anabranch.core.diskless.writer import DisklessWriter, Identity, Upload
+from anabranch.core.due import DISKLESS
 from anabranch.core.errors import ErrorCode, StorageFault
 from anabranch.core.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC
-from anabranch.core.node.due import DISKLESS
 from anabranch.core.types import NEVER_MS
 
 if TYPE_CHECKING:

@@ -165,8 +165,9 @@ def check_client_batch(
     if config.message_timestamp_type != "LogAppendTime":
         earliest = now_ms - config.message_timestamp_before_max_ms
         latest = now_ms + config.message_timestamp_after_max_ms
-        in_range = _in_range(header.base_timestamp, earliest, latest) and _in_range(
-            header.max_timestamp, earliest, latest
+        first, last = header.base_timestamp, header.max_timestamp
+        in_range = (first == NO_TIMESTAMP or earliest <= first <= latest) and (
+            last == NO_TIMESTAMP or earliest <= last <= latest
         )
         if decoded is None and not in_range:
             decoded = _decoded(records, position, header, config, partition)

@@ -6,7 +6,7 @@ kept: the shell decides nothing and may lose any answer; a step costs what it to
 broker may host many partitions. What happened to partitions is left in `broker.changed`,
 `broker.unsynced` and `broker.faults`, as request handlers leave it.
 
-Whoever steps it calls `take_effects` when it has marked itself (`core.node.due`). `now_ms` is the
+Whoever steps it calls `take_effects` when it has marked itself (`core.due`). `now_ms` is the
 steady clock.
 Source: Kafka's ReplicaManager and AbstractFetcherThread; the shape is etcd/raft's. Not here: one
 partition's rules (`in_sync`, `follower`), sessions (`fetcher`), opening and closing logs.
@@ -20,9 +20,9 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING
 
+from anabranch.core.due import REPLICATION
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.metadata.image import RECOVERING
-from anabranch.core.node.due import REPLICATION
 from anabranch.core.replication.calls import Calls
 from anabranch.core.replication.controller_requests import ControllerRequests
 from anabranch.core.replication.effects import (

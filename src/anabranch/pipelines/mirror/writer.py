@@ -93,6 +93,7 @@ class AtLeastOnce:
         """See Writer."""
 
     async def send(self, batches: Iterable[Sent]) -> list[list[IndexRun]]:
+        """Send all batches, then wait for the offsets of each."""
         sent = []
         for topic, partition, outgoing in batches:
             handle = await self._producer.produce(topic, partition, outgoing.batch)

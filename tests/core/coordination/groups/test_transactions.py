@@ -15,8 +15,8 @@ from anabranch.core.access.authorize import Operation, ResourceType
 from anabranch.core.coordination.groups import offsets
 from anabranch.core.coordination.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.core.coordination.internal_topics import java_hash
+from anabranch.core.due import PEERS
 from anabranch.core.errors import ErrorCode
-from anabranch.core.node.due import PEERS
 from anabranch.core.outcome import Wait
 from anabranch.core.wire.messages.delete_groups import DeleteGroupsRequest
 from anabranch.core.wire.messages.offset_delete import (

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from tests.core.api.in_memory_node import InMemoryNode
 
 from anabranch.core.coordination.transactions.topic import TRANSACTION_TOPIC
+from anabranch.core.due import PEERS
 from anabranch.core.errors import ErrorCode
-from anabranch.core.node.due import PEERS
 from anabranch.core.outcome import Wait
 from anabranch.core.step import Performer, Wish, drain
 from anabranch.core.types import TopicPartition

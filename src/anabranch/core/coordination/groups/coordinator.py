@@ -24,9 +24,9 @@ from anabranch.core.coordination.groups.offsets_topic import OFFSETS_TOPIC, part
 from anabranch.core.coordination.groups.shard import Shard
 from anabranch.core.coordination.sliced import begun
 from anabranch.core.coordination.timers import Action, Timer, Timers
+from anabranch.core.due import COORDINATORS
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.metadata.image import EMPTY
-from anabranch.core.node.due import COORDINATORS
 
 if TYPE_CHECKING:
     from anabranch.core.coordination.host import Host

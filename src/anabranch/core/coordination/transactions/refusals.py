@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from anabranch.core.due import Mark, unmarked
 from anabranch.core.errors import ERRORS, ErrorCode
-from anabranch.core.node.due import Mark, unmarked
 
 if TYPE_CHECKING:
     from anabranch.core.request import Request

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.core.node.due import Due
+from anabranch.core.due import Due
 
 NAMES = "abcd"
 
