@@ -1,0 +1,95 @@
+"""Parts of files never go past a transport that encrypts: they would leave in plain text."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import ipaddress
+import ssl
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from server_kit import Client
+from test_loan_sender import answers, ask, file, lender, received  # noqa: F401 - fixtures
+
+from anabranch.server import link
+
+SECRET_SIZE = 3 << 20
+
+
+@pytest.fixture
+def contexts(tmp_path):
+    """For a server with a certificate of its own, and for a client that trusts it."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.datetime.now(datetime.UTC)
+    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = tmp_path / "server.pem"
+    pem.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+        + certificate.public_bytes(serialization.Encoding.PEM)
+    )
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(pem)
+    return server, ssl.create_default_context(cafile=str(pem))
+
+
+async def test_what_is_lent_goes_through_a_transport_that_encrypts(
+    serve,
+    contexts,
+    file,
+    lender,
+    monkeypatch,  # noqa: F811
+):
+    """The client decrypts all of it, and nothing was written to the socket beside TLS."""
+
+    def never(*_what):
+        raise AssertionError("a part of a file went past TLS")
+
+    monkeypatch.setattr(link, "LoanSender", never)
+    parts = [b"a" * 30_000, (0, SECRET_SIZE), b"b" * 100, (77, SECRET_SIZE)]
+    service = await serve(answers(lender, file, parts))
+    server_context, client_context = contexts
+    server = await asyncio.get_running_loop().create_server(
+        service.acceptor._protocol, "127.0.0.1", 0, ssl=server_context
+    )
+    port = server.sockets[0].getsockname()[1]
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", port, ssl=client_context, limit=1 << 24
+    )
+    client = Client(reader, writer)
+    for number in range(3):
+        ask(client, number)
+    for number in range(3):
+        await received(client, number, file, parts)
+    (connection,) = service.acceptor.connections
+    assert not connection.link.lends
+    writer.close()
+    server.close()
+
+
+async def test_a_plain_socket_lends(serve, file, lender):  # noqa: F811
+    service = await serve(answers(lender, file, [(0, SECRET_SIZE)]))
+    client = await service.connect()
+    ask(client, 0)
+    await received(client, 0, file, [(0, SECRET_SIZE)])
+    (connection,) = service.acceptor.connections
+    assert connection.link.lends
