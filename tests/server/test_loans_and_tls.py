@@ -21,6 +21,12 @@ SECRET_SIZE = 3 << 20
 
 
 @pytest.fixture
+def lent(request):
+    """Who lends, and the file."""
+    return request.getfixturevalue("lender"), request.getfixturevalue("file")
+
+
+@pytest.fixture
 def contexts(tmp_path):
     """For a server with a certificate of its own, and for a client that trusts it."""
     key = ec.generate_private_key(ec.SECP256R1())
@@ -53,11 +59,7 @@ def contexts(tmp_path):
 
 
 async def test_what_is_lent_goes_through_a_transport_that_encrypts(
-    serve,
-    contexts,
-    file,
-    lender,
-    monkeypatch,  # noqa: F811
+    serve, contexts, monkeypatch, lent
 ):
     """The client decrypts all of it, and nothing was written to the socket beside TLS."""
 
@@ -66,7 +68,7 @@ async def test_what_is_lent_goes_through_a_transport_that_encrypts(
 
     monkeypatch.setattr(link, "LoanSender", never)
     parts = [b"a" * 30_000, (0, SECRET_SIZE), b"b" * 100, (77, SECRET_SIZE)]
-    service = await serve(answers(lender, file, parts))
+    service = await serve(answers(*lent, parts))
     server_context, client_context = contexts
     server = await asyncio.get_running_loop().create_server(
         service.acceptor._protocol, "127.0.0.1", 0, ssl=server_context
@@ -79,17 +81,17 @@ async def test_what_is_lent_goes_through_a_transport_that_encrypts(
     for number in range(3):
         ask(client, number)
     for number in range(3):
-        await received(client, number, file, parts)
+        await received(client, number, lent[1], parts)
     (connection,) = service.acceptor.connections
     assert not connection.link.lends
     writer.close()
     server.close()
 
 
-async def test_a_plain_socket_lends(serve, file, lender):  # noqa: F811
-    service = await serve(answers(lender, file, [(0, SECRET_SIZE)]))
+async def test_a_plain_socket_lends(serve, lent):
+    service = await serve(answers(*lent, [(0, SECRET_SIZE)]))
     client = await service.connect()
     ask(client, 0)
-    await received(client, 0, file, [(0, SECRET_SIZE)])
+    await received(client, 0, lent[1], [(0, SECRET_SIZE)])
     (connection,) = service.acceptor.connections
     assert connection.link.lends

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from anabranch.core.api.metadata_view import Zones
     from anabranch.core.coordination.groups.lags import GroupLags
     from anabranch.core.diskless.lags import Lag
-from anabranch.core.node.requests import Requests
+    from anabranch.core.node.requests import Requests
     from anabranch.core.replication.replica import Replica
     from anabranch.server.broker_statistics import BrokerStatistics
     from anabranch.server.observed_node import ObservedNode
