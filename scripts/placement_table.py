@@ -9,7 +9,7 @@ clusters, with the same seed. What is counted:
 - pairs: pairs of brokers that share a partition, of those that there are: where a broker dies, its
   work falls to so many others;
 - joins: replicas that `plan add` moves to a broker that joins, and those that would be elsewhere if
-  everything were placed anew by the same placer.
+  everything were placed again by the same placer.
 """
 
 from __future__ import annotations
@@ -107,9 +107,9 @@ def figures(name: str, cluster: Cluster) -> Iterator[str]:
     yield str(crowded) if cluster.has_racks else "–"
     pairs = {pair for row in rows for pair in combinations(sorted(row), 2)}
     yield f"{len(pairs)} of {len(ids) * (len(ids) - 1) // 2}"
-    anew = created(name, cluster.grown())
-    elsewhere = sum(len(set(anew[place]) - set(row)) for place, row in found.items())
-    yield f"{_moved(cluster, found)}, anew {elsewhere}"
+    again = created(name, cluster.grown())
+    elsewhere = sum(len(set(again[place]) - set(row)) for place, row in found.items())
+    yield f"{_moved(cluster, found)}, from scratch {elsewhere}"
 
 
 def _apart(counts: Counter[int], ids: Sequence[int]) -> str:

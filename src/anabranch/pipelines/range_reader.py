@@ -206,6 +206,6 @@ def lose(options: SourceOptions, what: str, tell: Callable[[str], None]) -> None
     if options.fail_on_data_loss:
         raise DataLoss(
             f"{what} To go on with what is there, set option('failOnDataLoss', 'false'); a stream "
-            "may also begin anew with another checkpointLocation."
+            "may also start again with another checkpointLocation."
         )
     tell(what)

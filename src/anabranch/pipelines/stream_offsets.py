@@ -77,7 +77,7 @@ def stream_offsets(found: Mapping[str, Any]) -> StreamOffsets:
     if version != VERSION:
         raise CheckpointError(
             f"The checkpoint was written in version {version} of the offsets; this package reads "
-            f"version {VERSION}. Install the package that wrote it, or begin anew with another "
+            f"version {VERSION}. Install the package that wrote it, or start again with another "
             "checkpointLocation."
         )
     try:

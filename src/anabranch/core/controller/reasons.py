@@ -172,7 +172,7 @@ def moved_reasons(place: str, before: PartitionImage, after: PartitionImage) -> 
     if not (before.adding or before.removing) or after.adding or after.removing:
         return
     names = ", ".join(map(str, after.replicas))
-    went = ", ".join(map(str, before.removing)) or "nobody"
+    went = ", ".join(map(str, before.removing)) or "none"
     in_sync = "all in sync"
     if not set(after.replicas) <= set(after.isr):
         in_sync = f"of which {', '.join(map(str, after.isr))} are in sync"

@@ -151,7 +151,7 @@ def decide(
     if found.state is not ObjectState.PREPARED or now_ms >= found.expires_ms:
         return outcome(found, now_ms)
     if broker_epoch != commit.broker_epoch:
-        why = f"broker {commit.broker_id} has registered anew"
+        why = f"broker {commit.broker_id} has registered again"
         return Decided(_refused(why), ObjectState.REFUSED)
     taking = _ObjectBatches(commit, dict(logs), dict(producers), forgotten or {})
     verdicts = tuple(starmap(taking.take, enumerate(commit.batches)))

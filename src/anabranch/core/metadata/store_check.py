@@ -132,7 +132,7 @@ def _parting_sentence(copy: CopyEnd, store_url: str, store: str) -> str:
         f"{_the(store)} went back and on differently: it has other records at offset "
         f"{copy.last_base_offset} than this node's copy {copy.folder}, which ends at offset "
         f"{copy.end_offset}; stop all nodes. If the store is right, move the folder of this copy "
-        "away: the node copies it anew. If the copy is right, move the store away, run "
+        "away: the node copies it again. If the copy is right, move the store away, run "
         f"`{restore_command(copy.folder, store_url)}` where such a copy is the longest, and move "
         "away the copies of nodes that have followed that store"
     )

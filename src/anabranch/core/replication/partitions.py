@@ -255,7 +255,7 @@ class Partitions:
             if offset and not self.may_begin_anew(state):
                 return (
                     f"{path}/{place} is gone, and records before offset {offset} were synced "
-                    "there; it is copied anew when another replica leads and this one is not in "
+                    "there; it is copied again when another replica leads and this one is not in "
                     "sync; else restore that folder and restart, or delete the topic"
                 )
         return ""

@@ -140,8 +140,8 @@ NEVER_EXISTED: Mapping[str, str] = {
 
 WITHOUT_EFFECT: Mapping[str, str] = {
     "authorizer.class.name": (
-        "requests are not authorized (ACLs are not supported), and whoever reaches a listener may "
-        "do everything; restrict who can reach it, and remove the line"
+        "requests are not authorized (ACLs are not supported), and every client that reaches a "
+        "listener may do everything; restrict who can reach it, and remove the line"
     ),
     "transaction.two.phase.commit.enable": (
         "two-phase commit (KIP-939) is not supported, and producers that ask for it are refused; "

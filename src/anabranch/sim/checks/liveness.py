@@ -71,7 +71,7 @@ def _partition_unrest(cluster: Cluster, logs: LogChecks, key: Key, partition: Pa
         if not any(logs.model.may_lead(partition, each) for each in candidates):
             logs.marks.hit("offline-for-good")
             return ""  # whoever could lead has lost its disk, and nothing allows anybody else
-        return f"nobody leads; isr={partition.isr} elr={partition.elr}"
+        return f"no leader; isr={partition.isr} elr={partition.elr}"
     alive = [node_id for node_id in here if node_id not in broken]
     if sorted(partition.isr) != sorted(alive):
         return f"the ISR is {partition.isr}, alive are {alive}"

@@ -176,7 +176,7 @@ class MetadataChecks:
         elif partition.leader != NOBODY and partition.leader not in living:
             wrong = "A diskless partition is led by a broker that is not there."
         elif partition.leader == NOBODY and living:
-            wrong = "Nobody leads a diskless partition, and a replica of it lives."
+            wrong = "A diskless partition has no leader, and a replica of it lives."
         if wrong:
             told = {"partition": self.model.place(key), "state": tuple(partition)}
             raise Violation("M3", wrong, told)

@@ -116,7 +116,7 @@ class ReplicaChecks:
         asked = place in self._known.deletes_asked
         if not expires and not asked and start > truth.dropped_to:
             raise Violation(
-                "L6", "A log start moved, and nothing expires and nobody asked for it.",
+                "L6", "A log start moved, and nothing expires and no client asked for it.",
                 {**copy.told(), "start": start, "before": copy.start},
             )  # fmt: skip
         self._known.marks.hit("records-expired" if expires else "records-deleted")

@@ -171,7 +171,7 @@ def _said(
             gone = ": it has no missing replicas now" if before.missing else ""
             done = f"{place} stays on {will}{gone}{why}"
         return Reason(Code.REASSIGNMENT_DONE, done, details)
-    adding = ", ".join(map(str, lists.coming)) or "nobody new"
+    adding = ", ".join(map(str, lists.coming)) or "no new replica"
     return Reason(
         Code.REASSIGNMENT_BEGUN,
         f"{place} moves from {was} to {will}: waiting for {adding} to be in sync{why}",

@@ -40,7 +40,7 @@ def set_observers(
     record = ReplicaRolesRecord(
         partition_id=index, topic_id=topic.topic_id, observers=list(observers)
     )
-    said = ", ".join(map(str, observers)) or "nobody"
+    said = ", ".join(map(str, observers)) or "none"
     reason = Reason(
         Code.OBSERVERS_SET,
         f"{topic_name}-{index} is observed by {said}",

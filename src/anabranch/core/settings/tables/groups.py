@@ -51,7 +51,7 @@ GROUPS = (
         "Lower bound of a consumer group's session timeout.",
         INT, "45000", MEDIUM, at_least(1)),
     row("group.consumer.regex.refresh.interval.ms",
-        "How often subscriptions by pattern are matched anew.",
+        "How often subscriptions by pattern are matched again.",
         INT, "600000", MEDIUM, at_least(10000), INTERNAL),
     row("group.consumer.session.timeout.ms", "Silence after which a consumer group drops a member.",
         INT, "45000", MEDIUM, at_least(1)),

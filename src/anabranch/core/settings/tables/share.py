@@ -86,7 +86,7 @@ SHARE = (
     row("share.coordinator.append.linger.ms", "How long the share coordinator gathers writes.",
         INT, "5", MEDIUM, at_least(0)),
     row("share.coordinator.cold.partition.snapshot.interval.ms",
-        "How often idle share partitions are written anew.",
+        "How often idle share partitions are written again.",
         INT, "300000", LOW, at_least(1), INTERNAL),
     row("share.coordinator.load.buffer.size", "Bytes read at a time when share state is loaded.",
         INT, "5242880", HIGH, at_least(1)),
