@@ -1,6 +1,6 @@
 """What a handler gives back: the answer, or what has to happen before there is one.
 
-What: `Outcome`, a union of the message and six small classes that whoever runs the handler acts on.
+What: `Outcome`, a union of the message and seven small classes that whoever runs it acts on.
 Rules kept: a handler never waits; what waits composes (`then`, `when_all`), so that an answer is
 changed on its way out and no `poll` is replaced; reads that are missing are named all at once
 (`Cold`), and their end marks a key like any other event. Source of the idea: etcd/raft's Ready.
@@ -18,6 +18,7 @@ from anabranch.core.controller.result import Result
 from anabranch.core.wire.schema import Message
 
 if TYPE_CHECKING:
+    from anabranch.core.access.principal import Principal
     from anabranch.core.log.files import ColdRead
 
 MOST_READS = 1_000
@@ -105,6 +106,17 @@ class Propose:
 
 
 @dataclass(slots=True)
+class Accept:
+    """The peer has shown who it is: its session is `principal`'s, until `expires_ms` of the steady
+    clock (NO_TIME_MS: for good), and `answer` tells it so. Whoever runs the handler has the session
+    accept it before the answer is sent, so that the peer's next request finds it so."""
+
+    principal: Principal
+    expires_ms: int
+    answer: Message
+
+
+@dataclass(slots=True)
 class Forward:
     """Only the active controller can answer: it is asked in an Envelope (KIP-590)."""
 
@@ -121,7 +133,7 @@ class Hangup:
     why: str
 
 
-Outcome: TypeAlias = Message | Wait | Cold | Propose | Forward | NoAnswer | Hangup
+Outcome: TypeAlias = Message | Wait | Cold | Propose | Accept | Forward | NoAnswer | Hangup
 Decided: TypeAlias = Outcome | Result[Any]
 """What a controller's own handler gives: its decision is proposed for it."""
 

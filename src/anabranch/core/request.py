@@ -6,12 +6,24 @@ it came in (`core.wire.frame`), what a handler gives back (`core.outcome`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 if TYPE_CHECKING:
     from anabranch.core.access.principal import Principal
+
+
+class ConnectionSession(Protocol):
+    """Whose a connection is, as handlers see it: a `Session` of `core.broker.gate`."""
+
+    @property
+    def principal(self) -> Principal:
+        """Who has shown who it is, or who is taken for it."""
+
+    @property
+    def expires_ms(self) -> int:
+        """When it must do so again, by the steady clock; NO_TIME_MS for never."""
 
 
 class Request(msgspec.Struct):
@@ -27,6 +39,9 @@ class Request(msgspec.Struct):
     client_id: str | None
     body: Any
     principal: Principal
+    """Who asks: of a forwarded request not whose the connection is."""
     listener: str
     client_host: str
     connection_id: int
+    session: ConnectionSession | None = None
+    """Of the connection; None where the request came over none."""

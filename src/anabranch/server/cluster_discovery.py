@@ -25,6 +25,7 @@ from anabranch.server.controller_channel import (
     ControllerChannel,
 )
 from anabranch.server.logs import logger
+from anabranch.server.outbound import reach
 
 LOG = logger("node")
 OTHERS_SECONDS = 1.0
@@ -92,7 +93,7 @@ async def _cluster_at(address: Address) -> str:
     connection: Connection | None = None
     try:
         async with asyncio.timeout(OTHERS_SECONDS):
-            connection = await Connection.open(*address)
+            connection = await reach(*address)
             answer: DescribeClusterResponse = await connection.send(WHOSE_IT_IS)
             return answer.cluster_id
     except (*NO_ANSWER, ApiError):

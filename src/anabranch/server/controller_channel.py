@@ -29,6 +29,7 @@ from anabranch.core.wire.messages.describe_cluster import DescribeClusterRequest
 from anabranch.core.wire.messages.describe_quorum import DescribeQuorumRequest
 from anabranch.core.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from anabranch.server.clocks import steady_ms
+from anabranch.server.outbound import reach
 
 WHO_IS_ACTIVE = DescribeQuorumRequest(topics=[])
 """Only the active controller answers it without an error."""
@@ -155,9 +156,7 @@ class ControllerChannel:
 
     async def _opened(self, address: Address, limit_s: float) -> Connection:
         """A connection to a controller of this node's cluster. Raises NO_ANSWER."""
-        connection = await Connection.open(
-            *address, client_id=self.client_id, timeout_seconds=limit_s
-        )
+        connection = await reach(*address, client_id=self.client_id, timeout_seconds=limit_s)
         cluster_id = self.cluster_id()
         if not cluster_id:
             return connection

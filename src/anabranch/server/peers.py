@@ -19,6 +19,7 @@ from anabranch.core.api.context import Broker
 from anabranch.core.broker.peers import Ask
 from anabranch.core.wire.schema import Message
 from anabranch.server.logs import logger
+from anabranch.server.outbound import reach
 from anabranch.server.own_faults import tell_unexpected
 
 LOG = logger("peers")
@@ -98,7 +99,7 @@ class PeerConnections:
         if endpoint is None:
             raise OSError(f"the metadata names no listener {self._listener} of broker {broker_id}")
         config = self._broker.config
-        connection = await Connection.open(
+        connection = await reach(
             endpoint.host,
             endpoint.port,
             client_id=f"broker-{self._broker.broker_id}-{purpose}",

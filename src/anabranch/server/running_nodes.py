@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anabranch.client.connection import Connection, ConnectionLost
+from anabranch.client.connection import ConnectionLost
 from anabranch.core.diskless.layout import HEADER_MOST, DamagedObject, decode_header
 from anabranch.core.diskless.objects import ObjectMissing, ObjectStore
 from anabranch.core.errors import ApiError, Bug, ErrorCode, ProtocolError, StorageFault
@@ -49,6 +49,7 @@ from anabranch.core.wire.messages.describe_cluster import (
 )
 from anabranch.server.files import RealFiles
 from anabranch.server.folders import LOCK, FolderFault, UnusableFolder, lock
+from anabranch.server.outbound import reach
 from anabranch.stores.objects.folder import FOLDER
 
 if TYPE_CHECKING:
@@ -211,7 +212,7 @@ async def _answer(address: NodeAddress, cluster_id: str, tell: Tell) -> str | No
 
 async def _cluster_at(address: NodeAddress) -> str:
     """The cluster of who answers there. Raises ConnectionLost, ApiError."""
-    connection = await Connection.open(address.host, address.port, timeout_seconds=2 * ANSWER_S)
+    connection = await reach(address.host, address.port, timeout_seconds=2 * ANSWER_S)
     try:
         for kind in (BROKERS, CONTROLLERS):
             answer: DescribeClusterResponse = await connection.send(

@@ -25,8 +25,10 @@ from anabranch.core.broker.gate import (
     drawn,
 )
 from anabranch.core.errors import ApiError, Bug
-from anabranch.core.outcome import Propose
+from anabranch.core.outcome import Accept, Propose
+from anabranch.core.request import Request
 from anabranch.core.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from anabranch.core.wire.messages.sasl_authenticate import SaslAuthenticateResponse
 
 ALICE = Principal("User", "alice")
 SELDOM = {
@@ -174,3 +176,21 @@ def test_what_is_exempt_never_rests():
     session = Session(ALICE)
     assert charge(session, Limits(), Charge.EXEMPT, 30, now_ms=0) == 0
     assert admit(session, opens_session=False, now_ms=0) is Verdict.ADMIT
+
+
+def test_handlers_see_the_session_and_an_outcome_has_it_accept_the_peer():
+    """As a handler of SaslAuthenticate gives it; whoever runs it does what is done here."""
+    session = Session(ANONYMOUS, is_restricted=True)
+    request = Request(36, 2, 0, "c", None, session.principal, "L", "::1", 1, session)
+
+    def authenticates(asked):
+        assert asked.session.principal == ANONYMOUS
+        return Accept(ALICE, 70, SaslAuthenticateResponse(session_lifetime_ms=60))
+
+    outcome = authenticates(request)
+    assert admit(session, opens_session=False, now_ms=10) is Verdict.CLOSE
+    session.accept(outcome.principal, outcome.expires_ms)
+    assert (request.session.principal, request.session.expires_ms) == (ALICE, 70)
+    assert admit(session, opens_session=False, now_ms=69) is Verdict.ADMIT
+    assert admit(session, opens_session=False, now_ms=70) is Verdict.CLOSE
+    assert admit(session, opens_session=True, now_ms=70) is Verdict.ADMIT

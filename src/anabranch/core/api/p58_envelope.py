@@ -82,6 +82,7 @@ def unwrap(request: Request) -> tuple[Request, Handler]:
         listener=request.listener,
         client_host=host,
         connection_id=request.connection_id,
+        session=request.session,
     )
     return inner, handler
 
