@@ -87,7 +87,7 @@ def is_read_by_kafka(peer: Peer) -> object:
         file = peer.file("readers.properties", text)
         with ours(peer, file):
             await_records(west, f"east.{topic}", COUNT)
-            west.wait(lambda: there(west, "east.checkpoints.internal"), "checkpoints", 60.0)
+            west.wait(lambda: has_checkpoints(west), "a checkpoint of each partition", 60.0)
             west.wait(lambda: there(west, "east.heartbeats"), "heartbeats", 60.0)
         return {
             "records": same(peer, topic, west, f"east.{topic}"),
@@ -96,6 +96,11 @@ def is_read_by_kafka(peer: Peer) -> object:
             "heartbeats": formatted(west, "heartbeats", "Heartbeat", "Alias=east"),
             "syncs": synced(formatted(peer, "mm2-offset-syncs.west.internal", "OffsetSync", topic)),
         }
+
+
+def has_checkpoints(west: Peer) -> bool:
+    """Whether each partition has its checkpoint."""
+    return len({key for _, key, _ in there(west, "east.checkpoints.internal")}) == PARTITIONS
 
 
 def synced(lines: list[str]) -> list[str]:
