@@ -72,8 +72,8 @@ MUTANTS = (
         "remote-highest-offset-counts",
         "a hole in the remote log keeps the local segment that fills it",
         f"{ROOM}.local_log",
-        "        return at >= 0 and end <= self.spans[at].end\n",
-        "        return at >= 0 and end <= self.spans[-1].end\n",
+        "        return max(first, self.spans[at].end) if at >= 0 else first\n",
+        "        return max(first, self.spans[-1].end) if at >= 0 else first\n",
         f"{TESTS}/test_local_log.py::test_a_hole_is_filled_and_a_part_is_copied_as_a_whole",
     ),
     mutant(
@@ -130,7 +130,7 @@ MUTANTS = (
         f"{ROOM}.unfinished",
         "        and each.leader_epoch <= leader_epoch\n",
         "        and each.leader_epoch < leader_epoch\n",
-        0,
+        5,
     ),
     mutant(
         "remote-running-given-up",

@@ -41,7 +41,7 @@ def test_size_counts_finished_segments_alone():
     """A retried copy does not make the log look larger (KAFKA-17062)."""
     states = [each for each in SegmentState if each.value != 1]
     tries = [remote(0, 20, state=state, number=state) for state in states]
-    assert start_after(tries, local(20, 40), Limits(-1, 40)) == 0
+    assert start_after(tries, local(40, first=20), Limits(-1, 20)) == 0
     assert remote_size_bytes([*tries, remote(20, 40)]) == 20
 
 
