@@ -130,7 +130,7 @@ MUTANTS = (
         f"{ROOM}.unfinished",
         "        and each.leader_epoch <= leader_epoch\n",
         "        and each.leader_epoch < leader_epoch\n",
-        5,
+        2,
     ),
     mutant(
         "remote-running-given-up",
@@ -144,8 +144,8 @@ MUTANTS = (
         "remote-sidecar-first",
         "the sidecar is put once all other objects are there",
         f"{ROOM}.keys",
-        "    return [*file_names(segment.start_offset, has_aborted=segment.has_aborted), SIDECAR]\n",
-        "    return [SIDECAR, *file_names(segment.start_offset, has_aborted=segment.has_aborted)]\n",
+        "    return [*file_names(segment, has_aborted=segment.has_aborted), SIDECAR]\n",
+        "    return [SIDECAR, *file_names(segment, has_aborted=segment.has_aborted)]\n",
         f"{TESTS}/test_sidecar.py::test_the_sidecar_is_put_last_and_deleted_first",
     ),
     mutant(
@@ -207,5 +207,39 @@ MUTANTS = (
         '        self._on.do("DELETE FROM remote_logs WHERE topic_id = ?", (topic_id,))\n',
         "",
         f"{FACTS}::test_a_deleted_topic_ends_tries_and_leaves_its_segments_to_be_removed[sqlite]",
+    ),
+    mutant(
+        "remote-snapshot-of-the-start",
+        "a segment's snapshot is that of the producers at its end",
+        f"{ROOM}.segment_files",
+        "_snapshot(log, local.end_offset),",
+        "_snapshot(log, local.start_offset),",
+        f"{TESTS}/test_segment_files.py::test_each_segment_is_described_by_what_is_in_it[0]",
+    ),
+    mutant(
+        "remote-changed-segment-described",
+        "a segment that is no longer as it was is not copied",
+        f"{ROOM}.segment_files",
+        "    return found if is_same else None\n",
+        "    return found\n",
+        f"{TESTS}/test_segment_files.py"
+        "::test_a_segment_that_is_no_longer_as_it_was_is_not_described",
+    ),
+    mutant(
+        "remote-copies-faster",
+        "over any time copies read at most the rate times that time, and a second's bytes",
+        f"{ROOM}.copy_pace",
+        "        begin = max(self._used_until_ms, now_ms - BURST_MS)\n",
+        "        begin = self._used_until_ms\n",
+        f"{TESTS}/test_copy_pace.py::test_over_any_time_the_rate_holds",
+    ),
+    mutant(
+        "remote-lease-from-the-answer",
+        "a lease is as old as the question that was answered with yes",
+        "anabranch.server.remote.segment_upload",
+        "                self._asked_ms = now_ms\n",
+        "                self._asked_ms = self._clock()\n",
+        "tests/server/remote/test_segment_upload.py"
+        "::test_a_lease_is_as_old_as_the_question_not_the_answer",
     ),
 )

@@ -31,15 +31,15 @@ PLACE = segment_folder(CLUSTER, KEY, SEGMENT.segment_id) + SIDECAR
 
 
 def test_a_folder_has_the_files_that_a_broker_has():
-    assert file_names(40, has_aborted=True) == [
+    assert file_names(SEGMENT, has_aborted=True) == [
         "00000000000000000040.log",
         "00000000000000000040.index",
         "00000000000000000040.timeindex",
-        "00000000000000000040.snapshot",
         "00000000000000000040.txnindex",
+        "00000000000000000090.snapshot",
         "leader-epoch-checkpoint",
     ]
-    assert len(file_names(40, has_aborted=False)) == 5
+    assert len(file_names(SEGMENT, has_aborted=False)) == 5
 
 
 def test_the_sidecar_is_put_last_and_deleted_first():

@@ -3,9 +3,10 @@
     {cluster id}/remote/{spread}/{topic id}-{partition}/{segment id}/{file}
 
 What: ids are hexadecimal; `spread` is two digits of a checksum of the segment's id, so that
-neighbours lie apart, as stores that split by name want. The files are named after the first offset,
-as on a broker's disk, so that Kafka's tools read a folder as it is. The sidecar is put last and
-deleted first: a folder that has one is whole. Not here: what is in them.
+neighbours lie apart, as stores that split by name want. The files are named as on a broker's disk,
+so that Kafka's tools read a folder as it is: after the first offset, but the snapshot of producers,
+which is that of the segment's end, after the end. The sidecar is put last and deleted first: a
+folder that has one is whole. Not here: what is in them.
 """
 
 from __future__ import annotations
@@ -35,22 +36,23 @@ def segment_folder(cluster_id: str, key: LogKey, segment_id: SegmentId) -> str:
     return f"{remote_prefix(cluster_id)}{spread:02x}/{partition}/{segment_id.hex()}/"
 
 
-def file_names(start_offset: int, *, has_aborted: bool) -> list[str]:
+def file_names(segment: RemoteSegment, *, has_aborted: bool) -> list[str]:
     """The files of a segment that are copied, the batches first."""
-    suffixes = [LOG, OFFSETS, TIMES, SNAPSHOT, *([TRANSACTIONS] if has_aborted else [])]
-    return [*(offset_name(start_offset, suffix) for suffix in suffixes), LEADER_EPOCHS]
+    suffixes = [LOG, OFFSETS, TIMES, *([TRANSACTIONS] if has_aborted else [])]
+    names = [offset_name(segment.start_offset, suffix) for suffix in suffixes]
+    return [*names, offset_name(segment.end_offset, SNAPSHOT), LEADER_EPOCHS]
 
 
 def upload_names(segment: RemoteSegment) -> list[str]:
     """The objects of a try, in the order in which they are put: the sidecar says that all others
     are there."""
-    return [*file_names(segment.start_offset, has_aborted=segment.has_aborted), SIDECAR]
+    return [*file_names(segment, has_aborted=segment.has_aborted), SIDECAR]
 
 
 def object_keys(cluster_id: str, segment: RemoteSegment) -> list[str]:
     """All objects that a try may have made, in the order in which they are deleted."""
     folder = segment_folder(cluster_id, segment.key, segment.segment_id)
-    names = file_names(segment.start_offset, has_aborted=True)
+    names = file_names(segment, has_aborted=True)
     return [folder + SIDECAR, *(folder + name for name in names)]
 
 

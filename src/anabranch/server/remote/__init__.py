@@ -1,0 +1,1 @@
+"""Copies of segments to a remote store."""
