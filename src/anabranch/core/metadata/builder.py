@@ -40,6 +40,10 @@ class ImageBuilder:
             mutation = self.maps[name] = getattr(self.image, name).mutate()
         return mutation
 
+    def scalar(self, name: str) -> Any:
+        """What one of the image's fields is by now, where `scalars` replaces it whole."""
+        return self.scalars[name] if name in self.scalars else getattr(self.image, name)
+
     def partitions(self, topic_id: TopicId) -> Any:
         """The mutation of a topic's partitions."""
         mutation = self.edited.get(topic_id)

@@ -16,6 +16,7 @@ from typing import TypeAlias
 import msgspec
 from immutables import Map
 
+from anabranch.core.access.acls import NO_ACLS, Acls
 from anabranch.core.metadata.plan_state import PlanImage
 from anabranch.core.types import Offset, TopicId
 
@@ -31,6 +32,8 @@ RECOVERING = 1
 
 ConfigKey: TypeAlias = tuple[int, str]
 NO_CONFIG: Mapping[str, str] = Map()
+QuotaEntity: TypeAlias = tuple[tuple[str, str | None], ...]
+"""(type, name) pairs in order of the type; the name None is the default of that type."""
 
 
 class PartitionImage(msgspec.Struct, frozen=True, gc=False):
@@ -130,6 +133,18 @@ class ControllerImage(msgspec.Struct, frozen=True):
         return self.endpoints.get(listener) or next(iter(self.endpoints.values()), None)
 
 
+class ScramCredential(msgspec.Struct, frozen=True, gc=False):
+    """What proves that a user knows a password, without the password. No `repr` shows the keys."""
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+    def __repr__(self) -> str:
+        return f"ScramCredential(iterations={self.iterations})"
+
+
 class MetadataImage(msgspec.Struct, frozen=True):
     """Everything, as of `offset`: the offset of the last applied record, -1 when there is none."""
 
@@ -149,6 +164,11 @@ class MetadataImage(msgspec.Struct, frozen=True):
     unregistered."""
     plan: PlanImage | None = None
     """The newest plan of moves, also when it is over."""
+    acls: Acls = NO_ACLS
+    scram: Map[tuple[int, str], ScramCredential] = Map()
+    """SCRAM credentials by mechanism (Kafka's number) and user."""
+    quotas: Map[QuotaEntity, Map[str, float]] = Map()
+    """Quotas by entity and key."""
 
     @classmethod
     def empty(cls) -> MetadataImage:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from anabranch.core.metadata.builder import ImageBuilder, Rules
 from anabranch.core.metadata.concerns import (
     absences,
+    acls,
     brokers,
+    client_quotas,
     configs,
     controllers,
     feature_levels,
     placement_cursor,
     plans,
     producer_ids,
+    scram,
     topics,
 )
 from anabranch.core.wire import metadata_records as records
@@ -26,6 +29,9 @@ CONCERNS = (
     placement_cursor,
     plans,
     producer_ids,
+    acls,
+    scram,
+    client_quotas,
 )
 
 
