@@ -92,8 +92,8 @@ def snapshot(image):
             "    feature_levels,\n    motto,\n    placement_cursor,\n",
         ),
         (
-            "    absences,\n    placement_cursor,\n    plans,\n    producer_ids,\n)\n\n",
-            "    absences,\n    motto,\n    placement_cursor,\n    plans,\n    producer_ids,\n)\n\n",
+            "    absences,\n    placement_cursor,\n    plans,\n    producer_ids,\n",
+            "    absences,\n    motto,\n    placement_cursor,\n    plans,\n    producer_ids,\n",
         ),
     ),
 }
