@@ -114,6 +114,12 @@ class Steady:
             time.sleep(max(0.0, due - time.perf_counter()))
         sender.flush(workloads.WAIT_SECONDS)
 
+    def go_on(self) -> None:
+        """Wait until each partition has got another record."""
+        until = self.sent + PARTITIONS
+        while self.sent < until:
+            time.sleep(1 / STEPS_PER_SECOND)
+
     def __enter__(self) -> Steady:
         self._thread.start()
         return self
@@ -213,10 +219,11 @@ def _failover(pair: Pair) -> Sample:
     group = f"{topic}-readers"
     workloads.create(Nodes.east, [topic], PARTITIONS)
     with pair.mirroring(topic, more={"groups": group}) as program:
-        with Steady(topic):
+        with Steady(topic) as stream:
             Ends(program.remote(topic), PARTITIONS).wait(1, program)
             time.sleep(SETTLE_SECONDS)
             read = _read_on(topic, scaled_seconds(STEADY_SECONDS))
+            stream.go_on()
         _commit(group, topic, read)
         time.sleep(SETTLE_SECONDS)  # the last records arrive, and checkpoints are written
         there = _there(pair, program, topic, group)
