@@ -47,7 +47,7 @@ class Broker:
     def __init__(self, number: int) -> None:
         self.number = number
         self.epochs: dict[int, int] = {}
-        self.log_start = self.local_start = self.end = self.copied_to = 0
+        self.log_start = self.local_start = self.end = 0
         self.begins: list[int] = [0]
         self.leads: int | None = None
         """The epoch in which it believes that it leads."""
@@ -103,7 +103,6 @@ class Broker:
         for each in range(offset, self.end):
             del self.epochs[each]
         self.end = offset
-        self.copied_to = min(self.copied_to, offset)
 
     def raise_start(self, offset: int) -> None:
         self.log_start = max(self.log_start, offset)
@@ -139,10 +138,10 @@ class World:
             CLUSTER, lambda: START_MS + self.now_ms + self.coordinator_ahead_ms
         )
         self.faults = 0.06 if faults else 0.0
-        self.limits = Limits(
+        self.whole = Limits(
             random.choice((-1, 300_000, 900_000)), random.choice((-1, -1, 400, 1_000))
         )
-        self.keeps_local = random.random() < 0.2
+        self.local = Limits(random.choice((-2, -1, 0, 60_000)), random.choice((-2, 0, 100)))
         self.copies = True
         self.recorded_start = 0
         self.deleted_before = 0
@@ -158,7 +157,7 @@ class World:
             (self.append, 6), (self.replicate, 8), (self.roll, 2), (self.advance, 40),
             (self.pass_time, 4), (self.elect, 1), (self.learn, 2), (self.restart, 1),
             (self.change_isr, 1), (self.arrive, 2), (self.delete_records, 0.2),
-            (self.drop_followers_local, 1), (self.shorten, 3),
+            (self.drop_followers_local, 1),
         )  # fmt: skip
         (act,) = random.choices([each for each, _ in kinds], [each for _, each in kinds])
         act()
@@ -277,18 +276,6 @@ class World:
             self.leader.raise_start(to)
             self.deleted_before = max(self.deleted_before, to)
 
-    def shorten(self) -> None:
-        """A replica's local retention takes what was copied, whether it leads or not."""
-        broker = self.random.choice(self.brokers)
-        if not self.keeps_local:
-            broker.drop_local(
-                max(
-                    each
-                    for each in [broker.begins[0], *broker.begins]
-                    if each <= max(broker.copied_to, broker.begins[0])
-                )
-            )
-
     def drop_followers_local(self) -> None:
         """A follower keeps no more than its leader does."""
         for broker in self.brokers:
@@ -358,8 +345,8 @@ class World:
             case rounds.ForgetSegments(ids):
                 self.ask(lambda: remote.forget(ids))
                 self.removed += len(ids)
-            case rounds.NoteCopied(_, offset):
-                broker.copied_to = offset
+            case rounds.DropLocal(_, offset):
+                broker.drop_local(offset)
             case segment_copy.Describe(_, epoch, segment):
                 return self.describe(broker, epoch, segment)
             case segment_copy.StartSegment(segment):
@@ -385,7 +372,8 @@ class World:
             broker.log_start,
             stable,
             stable,
-            self.limits,
+            self.whole,
+            self.local,
             self.copies,
             self.now_ms,
             START_MS + self.now_ms + broker.ahead_ms,
@@ -479,13 +467,13 @@ class World:
 
     def check_expired(self, before: int, now: int) -> None:
         """What retention took was old or too much, by the time that really is."""
-        if now <= before or self.limits.most_bytes >= 0:
+        if now <= before or self.whole.most_bytes >= 0:
             return
         for offset in range(before, min(now, self.leader.end)):
             if offset < self.deleted_before:
                 continue
             age = START_MS + self.now_ms - self.written_ms[offset, self.leader.epochs[offset]]
-            assert 0 <= self.limits.most_ms <= age, f"offset {offset} was taken early"
+            assert 0 <= self.whole.most_ms <= age, f"offset {offset} was taken early"
 
     def check_readable(self, segments: tuple[RemoteSegment, ...]) -> None:
         """Each committed record lies on the leader's disk, or in a finished segment as it was."""

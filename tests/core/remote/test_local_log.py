@@ -11,8 +11,11 @@ from anabranch.core.remote.lineage import Lineage, Span
 from anabranch.core.remote.local_log import (
     CopyLag,
     Coverage,
+    Limits,
     LocalSegment,
     copy_lag,
+    local_limits,
+    local_start,
     to_copy,
 )
 from anabranch.core.remote.segments import EpochStart, SegmentState
@@ -49,7 +52,8 @@ def test_a_hole_is_filled_and_a_part_is_copied_as_a_whole():
 def test_only_finished_segments_count(state):
     known = Coverage([remote(0, 30, state=state)], ONE_EPOCH)
     assert firsts(to_copy(LOG, known, 0, 40)) == [0, 10, 20]
-    assert known.reach(0) == 0
+    assert known.end_offset == -1
+    assert local_start(LOG, known, 0, Limits(0, 0), 99) == 0
 
 
 def test_what_was_overwritten_is_copied_again():
@@ -58,12 +62,27 @@ def test_what_was_overwritten_is_copied_again():
     assert firsts(to_copy(LOG, known, 0, 40)) == [10, 20]
 
 
-def test_a_log_was_copied_up_to_the_first_hole():
-    known = coverage((5, 10), (10, 20), (25, 30))
-    assert [known.reach(at) for at in (0, 5, 19, 20, 24, 25, 30)] == [0, 20, 20, 20, 24, 30, 30]
-    assert NOTHING.reach(7) == 7
-    assert known.holds(5, 20) and known.holds(22, 22)
-    assert not known.holds(5, 21) and not known.holds(4, 6)
+def test_local_segments_go_by_age_and_size_once_they_were_copied():
+    copied = coverage((0, 30))
+    assert local_start(LOG, copied, 0, Limits(-1, -1), 99) == 0
+    assert local_start(LOG, copied, 0, Limits(99, -1), 99) == 0
+    assert local_start(LOG, copied, 0, Limits(98, -1), 99) == 30
+    assert local_start(LOG, copied, 0, Limits(-1, 20), 0) == 20
+    assert local_start(LOG, copied, 0, Limits(-1, 0), 0) == 30
+    assert local_start(LOG, coverage((0, 10), (20, 30)), 0, Limits(0, 0), 99) == 10
+
+
+def test_what_lies_before_the_log_start_goes_whether_copied_or_not():
+    assert local_start(LOG, NOTHING, 20, Limits(-1, -1), 0) == 20
+    assert local_start(LOG, NOTHING, 19, Limits(-1, -1), 0) == 10
+
+
+def test_local_limits_follow_the_whole_log_unless_they_are_set():
+    whole = Limits(700, 800)
+    assert local_limits(whole, Limits(-2, -2), copies=True) == whole
+    assert local_limits(whole, Limits(70, -2), copies=True) == Limits(70, 800)
+    assert local_limits(whole, Limits(-1, 80), copies=True) == Limits(-1, 80)
+    assert local_limits(whole, Limits(70, 80), copies=False) == whole
 
 
 OFFSETS = st.integers(0, 30)
@@ -72,9 +91,9 @@ OFFSETS = st.integers(0, 30)
 @given(
     st.lists(OFFSETS, min_size=1, max_size=6, unique=True),
     st.lists(st.tuples(OFFSETS, OFFSETS, st.integers(0, 2), st.sampled_from(SegmentState))),
-    OFFSETS, OFFSETS,
+    OFFSETS, OFFSETS, st.integers(-1, 12), st.integers(-1, 40),
 )  # fmt: skip
-def test_what_counts_as_copied_is_remote(ends, drawn, begun, log_start):
+def test_no_offset_goes_that_is_not_remote(ends, drawn, begun, log_start, most_ms, most_bytes):
     """The log is of epoch 0, and from an offset on of epoch 2; segments are of one epoch each."""
     log = local(*sorted(each + 1 for each in ends))
     of = Lineage((EpochStart(0, 0), EpochStart(2, begun + 1)), 2)
@@ -90,9 +109,10 @@ def test_what_counts_as_copied_is_remote(ends, drawn, begun, log_start):
         if each.leader_epochs[0].epoch == (0 if at <= begun else 2)
     }
     known = Coverage(segments, of)
-    end = known.reach(log_start)
-    assert readable.issuperset(range(log_start, end))
-    assert end not in readable
+    start = local_start(log, known, log_start, Limits(most_ms, most_bytes), 10)
+    assert start in {each.start_offset for each in log}
+    gone = range(log_start, start)
+    assert readable.issuperset(gone)
     waiting = to_copy(log, known, log_start, 31)
     for each in log[:-1]:
         needs = set(range(max(each.start_offset, log_start), each.end_offset)) - readable

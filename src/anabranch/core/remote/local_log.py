@@ -1,11 +1,12 @@
-"""What of a local log is copied next, and how far it was copied.
+"""What of a local log is copied next, and what of it may go because it was copied.
 
 What: compares the local segments with the offsets that FINISHED remote segments cover. Rules kept:
 a segment is copied once it is closed and ends at or below the last stable offset, oldest first; a
-log counts as copied up to the first offset that no finished segment has from the same epoch, so
-that a hole in the remote log keeps the local segment that fills it. Source: KIP-405; Kafka goes by
-the highest copied offset, which a hole below it does not change. Not here: what goes from the local
-disk (`core/log/truncation.py`), retention of the whole log (`log_retention.py`).
+local segment goes only where every offset of it, from the log start on, lies in a finished segment
+of the same epochs, so that a hole in the remote log keeps the local segment that fills it; the
+active segment is neither copied nor dropped. Source: KIP-405; Kafka goes by the highest copied
+offset, which a hole below it does not change. Not here: retention of the whole log
+(`log_retention.py`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from anabranch.core.remote.lineage import Lineage, Span, agreed_spans, joined
 from anabranch.core.remote.segments import RemoteSegment
 
 UNLIMITED = -1
+AS_WHOLE_LOG = -2
+"""Of `local.retention.*`: the same as for the whole log."""
 
 
 class LocalSegment(NamedTuple):
@@ -47,12 +50,15 @@ class Coverage:
 
     def holds(self, first: int, end: int) -> bool:
         """Whether all of some offsets are there."""
-        return end <= self.reach(first)
-
-    def reach(self, first: int) -> int:
-        """The offset up to which all is there, from one on; that one where it is not there."""
+        if first >= end:
+            return True
         at = bisect_right(self.spans, first, key=_first) - 1
-        return max(first, self.spans[at].end) if at >= 0 else first
+        return at >= 0 and end <= self.spans[at].end
+
+    @property
+    def end_offset(self) -> int:
+        """The offset after the greatest that was copied; -1 when nothing was."""
+        return self.spans[-1].end if self.spans else -1
 
 
 class CopyLag(NamedTuple):
@@ -78,6 +84,38 @@ def to_copy(
 def copy_lag(waiting: Sequence[LocalSegment]) -> CopyLag:
     """How much waits."""
     return CopyLag(len(waiting), sum(each.byte_size for each in waiting))
+
+
+def local_limits(whole: Limits, local: Limits, *, copies: bool) -> Limits:
+    """The limits of what is local, by the settings of a topic. Where nothing is copied any more
+    (`remote.log.copy.disable`), those of the whole log hold, as in Kafka."""
+    return Limits(
+        *(
+            theirs if not copies or own == AS_WHOLE_LOG else own
+            for own, theirs in zip(local, whole, strict=True)
+        )
+    )
+
+
+def local_start(
+    local: Sequence[LocalSegment],
+    coverage: Coverage,
+    log_start: int,
+    limits: Limits,
+    now_ms: int,
+) -> int:
+    """Where the local log may begin: behind its oldest segments that were copied and that the
+    limits do not keep, or that lie before the log start. `local` is not empty."""
+    excess = sum(each.byte_size for each in local) - limits.most_bytes
+    for each in local:
+        is_before = each.end_offset <= log_start
+        is_too_much = limits.most_bytes >= 0 and excess >= each.byte_size
+        is_too_old = 0 <= limits.most_ms < now_ms - each.newest_ms
+        is_copied = coverage.holds(max(each.start_offset, log_start), each.end_offset)
+        if each.is_active or not (is_before or (is_copied and (is_too_much or is_too_old))):
+            return each.start_offset
+        excess -= each.byte_size
+    return local[-1].end_offset
 
 
 def _first(span: Span) -> int:

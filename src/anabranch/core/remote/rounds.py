@@ -27,6 +27,8 @@ from anabranch.core.remote.local_log import (
     Limits,
     LocalSegment,
     copy_lag,
+    local_limits,
+    local_start,
     to_copy,
 )
 from anabranch.core.remote.log_retention import (
@@ -51,8 +53,8 @@ class LocalView(NamedTuple):
     log_start: int
     high_watermark: int
     last_stable_offset: int
-    limits: Limits
-    """Of the whole log."""
+    whole: Limits
+    local: Limits
     copies: bool
     """False with `remote.log.copy.disable`."""
     steady_ms: int
@@ -104,16 +106,16 @@ class ForgetSegments(NamedTuple):
     segment_ids: tuple[SegmentId, ...]
 
 
-class NoteCopied(NamedTuple):
-    """The log was copied up to an offset: its local retention may take what lies before that."""
+class DropLocal(NamedTuple):
+    """Have the local log begin at an offset; its records before it are read remotely."""
 
     key: LogKey
-    end_offset: int
+    offset: int
 
 
 Step: TypeAlias = (
     ReadFacts | LookAtLog | BeginRemoval | RaiseLogStart | DeleteObjects | ForgetSegments
-    | NoteCopied | segment_copy.Step
+    | DropLocal | segment_copy.Step
 )  # fmt: skip
 
 
@@ -139,7 +141,7 @@ class Leading(NamedTuple):
 
 
 def one_round(of: Leading) -> Generator[Step, Any, Done]:
-    """Remove, copy, and note how far the log was copied."""
+    """Remove, copy, and shorten the local log."""
     facts: Facts = yield ReadFacts(of.key, of.leader_epoch)
     view: LocalView = yield LookAtLog(of.key)
     facts = yield from _remove(of, facts, view)
@@ -148,9 +150,8 @@ def one_round(of: Leading) -> Generator[Step, Any, Done]:
         facts = yield ReadFacts(of.key, of.leader_epoch)
     view = yield LookAtLog(of.key)
     coverage = Coverage(facts.segments, view.lineage)
+    yield from _shorten(of, facts, view, coverage)
     log_start = max(facts.log_start, view.log_start)
-    first = view.segments[0].start_offset if view.segments else log_start
-    yield NoteCopied(of.key, coverage.reach(max(first, log_start)))
     waiting = to_copy(view.segments, coverage, log_start, view.last_stable_offset)
     return Done(copy_lag(waiting), remote_size_bytes(facts.segments), copied, fault)
 
@@ -161,7 +162,7 @@ def _remove(of: Leading, facts: Facts, view: LocalView) -> Generator[Step, Any, 
     log_start = log_start_after(
         stretches(facts.segments, view.segments, view.lineage, recorded),
         recorded,
-        view.limits,
+        view.whole,
         view.high_watermark,
         trusted_now_ms(view.wall_ms, facts.now_ms),
     )
@@ -211,3 +212,20 @@ def _copy(of: Leading, facts: Facts) -> Generator[Step, Any, tuple[int, StorageF
     except StorageFault as fault:
         return copied, fault
     return copied, None
+
+
+def _shorten(
+    of: Leading, facts: Facts, view: LocalView, coverage: Coverage
+) -> Generator[Step, Any, None]:
+    """Drop local segments that were copied and that the local limits do not keep."""
+    if not view.segments:
+        return
+    start = local_start(
+        view.segments,
+        coverage,
+        max(facts.log_start, view.log_start),
+        local_limits(view.whole, view.local, copies=view.copies),
+        trusted_now_ms(view.wall_ms, facts.now_ms),
+    )
+    if start > view.segments[0].start_offset:
+        yield DropLocal(of.key, start)
