@@ -8,7 +8,7 @@ import time
 import pytest
 from bad_kit import Raw, batch, code_of, framed, produce
 
-from anabranch.core.log.held_up import GAP_MS
+from anabranch.core.log.sequence_gaps import GAP_MS
 from anabranch.core.wire.batch import renew_crc
 
 CORRUPT_MESSAGE, UNKNOWN_TOPIC, NOT_LEADER, TOO_LARGE = 2, 3, 6, 10

@@ -83,7 +83,7 @@ MUTANTS = (
         old="        if producer.epoch > epoch:\n            return True\n",
         new="        if producer.epoch > epoch:\n            return False\n",
         seed=NO_SCHEDULE,
-        caught_by="tests/core/api/test_held_up.py::test_what_a_newer_epoch_has_fenced_does_not_wait",
+        caught_by="tests/core/api/test_sequence_gaps.py::test_what_a_newer_epoch_has_fenced_does_not_wait",
     ),
     Mutant(
         name="producers-expire-by-their-records",

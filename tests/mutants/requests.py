@@ -9,9 +9,9 @@ CROWDING = "anabranch.core.node.crowd"
 ANY_ORDER = "tests/core/node/test_any_order.py::test_whatever_happens_in_any_order"
 CONNECTION_TESTS = "tests/server/test_connection.py"
 DATA_PATH_TESTS = "tests/core/diskless/test_data_path.py"
-HELD_UP = "anabranch.core.log.held_up"
+SEQUENCE_GAPS = "anabranch.core.log.sequence_gaps"
 HELD_UP_ORDER = (
-    "tests/core/api/test_held_up_order.py"
+    "tests/core/api/test_sequence_gap_order.py"
     "::test_no_batch_is_taken_before_an_earlier_one_that_was_refused"
 )
 
@@ -165,7 +165,7 @@ MUTANTS = (
     Mutant(
         name="held-up-never-refuses",
         rule="no batch is accepted before the refused one that it follows",
-        module=HELD_UP,
+        module=SEQUENCE_GAPS,
         old="held.is_awaited(now_ms) and is_behind(sequence, held.sequence):",
         new="False:",
         seed=NO_SCHEDULE,
@@ -174,7 +174,7 @@ MUTANTS = (
     Mutant(
         name="held-up-one-epoch-at-a-time",
         rule="a gap in one epoch of a producer is remembered whatever happens in another epoch",
-        module=HELD_UP,
+        module=SEQUENCE_GAPS,
         old="            self.first.pop(key, None)\n",
         new="            for each in [each for each in self.first if each[:2] == key[:2]]:\n"
         "                del self.first[each]\n",
@@ -276,8 +276,8 @@ MUTANTS = (
         name="diskless-offsets-listed-from-the-cache",
         rule="listed offsets include what any broker has acknowledged before",
         module="anabranch.core.api.p02_list_offsets",
-        old="        replica.know(since)\n",
-        new="        replica.know()\n",
+        old="        replica.ensure_current(since)\n",
+        new="        replica.ensure_current()\n",
         seed=NO_SCHEDULE,
         caught_by=f"{DATA_PATH_TESTS}::test_offsets_are_listed_as_they_are_now_and_exactly_by_time",
     ),

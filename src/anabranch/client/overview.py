@@ -84,7 +84,7 @@ class Overview(NamedTuple):
     """Partitions that another than their first replica leads."""
     moving: int
     """Partitions whose replicas move, or that are given a replica that was missing."""
-    held_up: dict[TopicPartition, tuple[int, ...]]
+    blocked_moves: dict[TopicPartition, tuple[int, ...]]
     """Those of them that wait for brokers which are down, and for which."""
     full: dict[int, tuple[str, ...]]
     """Folders without room, by broker."""
@@ -126,12 +126,12 @@ async def overview(cluster: Cluster) -> Overview:
         missing=sum(each.missing for _, each in every),
         not_preferred=sum(0 <= each.leader != each.replicas[0] for _, each in every),
         moving=len(moves),
-        held_up=held_up(moves, up, holders),
+        blocked_moves=blocked_moves(moves, up, holders),
         full=await full_folders(cluster, found),
     )
 
 
-def held_up(
+def blocked_moves(
     moves: Mapping[TopicPartition, Move],
     up: Container[int],
     holders: Mapping[TopicPartition, tuple[int, ...]],

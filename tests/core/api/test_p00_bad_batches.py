@@ -10,7 +10,7 @@ import tracemalloc
 import pytest
 from tests.core.api.in_memory_node import START_MS, InMemoryNode
 
-from anabranch.core.log.held_up import GAP_MS
+from anabranch.core.log.sequence_gaps import GAP_MS
 from anabranch.core.wire.batch import renew_crc
 from anabranch.core.wire.compression import Codec
 from anabranch.core.wire.messages.produce import (

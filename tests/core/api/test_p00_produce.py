@@ -5,7 +5,7 @@ from tests.core.api.in_memory_node import Denying, InMemoryNode, batch
 
 from anabranch.core.access.authorize import Operation, ResourceType
 from anabranch.core.errors import ErrorCode
-from anabranch.core.log.held_up import GAP_MS
+from anabranch.core.log.sequence_gaps import GAP_MS
 from anabranch.core.metadata.image import MetadataDelta
 from anabranch.core.outcome import Hangup, NoAnswer, Wait
 from anabranch.core.types import TopicPartition

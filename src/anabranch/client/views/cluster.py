@@ -73,7 +73,7 @@ def status_view(found: Overview) -> dict[str, Any]:
         "under_replicated": found.ill[Illness.UNDER_REPLICATED],
         "missing_replicas": found.missing,
         "moving": found.moving,
-        "moves_held_up": len(found.held_up),
+        "moves_held_up": len(found.blocked_moves),
         "rack_violations": found.ill[Illness.RACK_VIOLATION],
         "not_led_by_preferred": found.not_preferred,
         "full_folders": [
@@ -137,8 +137,8 @@ def remedies(told: dict[str, Any], found: Overview) -> list[str]:
             "Some partitions have missing replicas, which the next broker that joins gets: list "
             "them with `anabranch topics describe --missing-replicas`."
         )
-    if found.held_up:
-        said.append(_held_up(found))
+    if found.blocked_moves:
+        said.append(_blocked_moves(found))
     if told["rack_violations"]:
         said.append(
             "`anabranch topics describe --rack-violations` lists partitions in fewer racks than "
@@ -166,10 +166,10 @@ def _leaderless(told: dict[str, Any], found: Overview) -> str:
     )
 
 
-def _held_up(found: Overview) -> str:
+def _blocked_moves(found: Overview) -> str:
     """Whom moves wait for in vain, and what helps."""
-    places = list(found.held_up)
-    down = sorted({each for row in found.held_up.values() for each in row})
+    places = list(found.blocked_moves)
+    down = sorted({each for row in found.blocked_moves.values() for each in row})
     return (
         f"{len(places)} partition(s), {places[0]} first, wait for replicas on broker(s) "
         f"{', '.join(map(str, down))}, which are down: start them; where they will not come back, "

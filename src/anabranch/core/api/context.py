@@ -25,7 +25,7 @@ from anabranch.core.coordination.transactions.verification import Verifier
 from anabranch.core.diskless.broker import Diskless
 from anabranch.core.due import PEERS, REFUSALS
 from anabranch.core.log.files import Bringer
-from anabranch.core.log.held_up import HeldUp
+from anabranch.core.log.sequence_gaps import SequenceGaps
 from anabranch.core.metadata.image import CLUSTER_DEFAULT, RESOURCE_BROKER
 from anabranch.core.partition.bringers import Bringers
 from anabranch.core.replication.replication import Replication
@@ -89,7 +89,7 @@ class Broker:
     failed_produces: Counter[str] = field(default_factory=lambda: Counter({NO_TOPIC: 0}))
     """Topic -> batches of producers that were refused since the start, NO_TOPIC for those of topics
     that are not there. Kafka leaves stale metadata, sizes and corruption out."""
-    held_up: HeldUp = field(default_factory=HeldUp)
+    sequence_gaps: SequenceGaps = field(default_factory=SequenceGaps)
     """Producers of which a batch is missing: what is behind it waits for it."""
     wished: set[str] = field(default_factory=set)
     """Topics whose creation is on its way to the controller."""
@@ -138,7 +138,7 @@ class Broker:
         self.transactions = TransactionCoordinator(self)
         self.replication = Replication(self)
         self.verifier = Verifier(self, self.groups.after)
-        self.diskless = self.partitions.elsewhere = Diskless(self)
+        self.diskless = self.partitions.unhosted = Diskless(self)
         self.bringers.register(Bringer.DISKLESS, self.diskless.bring)
 
     def registered(self, broker_epoch: int) -> None:

@@ -113,7 +113,7 @@ class Fetch:
         self.session = session
         self.partitions = partitions
         self.deadline_ms = now_ms + max(0, reading.request.body.max_wait_ms)
-        self.since = broker.partitions.elsewhere.count()
+        self.since = broker.partitions.unhosted.count()
         """Answers to later questions are newer than this request."""
         self.doubts: Doubts | None = None
         self.is_noted = False
@@ -335,7 +335,7 @@ class Fetch:
                 )
                 if nearer is not None:
                     return nearer
-            replica.know()
+            replica.ensure_current()
             return self.read_log(replica, wanted, max_bytes, at_least_one)
         except ApiError as error:
             answer = refused(wanted.index, error.code, self.reading.request.version)
@@ -365,7 +365,7 @@ class Fetch:
             if offset > replica.end_offset:
                 self.check_certain(replica)
             if not replica.local_start_offset <= offset <= replica.end_offset:
-                replica.know(self.since)
+                replica.ensure_current(self.since)
                 replica.check_offset(offset)
                 if self.is_follower:  # followers copy what their leader has on its disk
                     raise ApiError(ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE)

@@ -10,7 +10,7 @@ Behaviour: each partition succeeds or fails by itself, in this order of checks: 
     has no answer, and an error closes the connection. acks=1 is answered when the leader has the
     batch; acks=all when every in-sync replica has it, or REQUEST_TIMED_OUT after `timeout_ms`. With
     flush.messages=1 the leader has it when it is flushed. A gap of sequence numbers is reported
-    only after a wait for the missing batch (`held_up`). The first batch of a transaction waits
+    only after a wait for the missing batch (`sequence_gaps`). A transaction's first batch waits
     until the coordinator has confirmed that the partition belongs to it (`core.broker.verifying`);
     batches of other partitions and producers do not.
 Skipped: reporting a gap at once.
@@ -30,9 +30,13 @@ from anabranch.core.api.leader_hints import leader_hint, tell_leaders
 from anabranch.core.api.near_clients import count_taken
 from anabranch.core.broker.gate import Charge, Need
 from anabranch.core.coordination.transactions.refusals import OF_PRODUCERS
-from anabranch.core.coordination.transactions.verification import VERIFY_MS, Speaks, Verification
+from anabranch.core.coordination.transactions.verification import (
+    VERIFY_MS,
+    TransactionSupport,
+    Verification,
+)
 from anabranch.core.errors import ApiError, ErrorCode, RecordsRefused, StorageFault
-from anabranch.core.log.held_up import Place
+from anabranch.core.log.sequence_gaps import Place
 from anabranch.core.metadata.topic_names import INTERNAL_TOPICS, is_legal
 from anabranch.core.outcome import Hangup, NoAnswer, Outcome, Wait
 from anabranch.core.partition.protocol import ACKS_ALL, UNKNOWN_OFFSET, Partition, Ticket
@@ -125,7 +129,7 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
         return _finish(broker, request, response, failed=True)
     pending: list[Pending] = []
     unverified: list[Unverified] = []
-    failed, held_up = False, broker.held_up
+    failed, sequence_gaps = False, broker.sequence_gaps
     for topic in body.topic_data:
         answers = []
         name, refusal = _open_topic(broker, request, topic)
@@ -137,9 +141,9 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
                 if refusal is not None:
                     raise ApiError(refusal)
                 replica = None if hosted is None else hosted.get(data.index)
-                if held_up.first and replica is not None and replica.knows_producers:
+                if sequence_gaps.first and replica is not None and replica.knows_producers:
                     place, known = _place(topic, data), replica.producers
-                    held_up.check(place, data.records, known, broker.steady_ms)
+                    sequence_gaps.check(place, data.records, known, broker.steady_ms)
                 found = _append(broker, request, name or "", replica, data, answer, pending, now_ms)
                 if found is not None:
                     unverified.append(Unverified(found, topic, name or "", data, answer))
@@ -240,9 +244,11 @@ def _unverified(
     header = read_header(records)
     if header.producer_id < 0 or replica.producers.duplicate_of(header) is not None:
         return None
-    speaks = Speaks(request.version >= _ADDS_SINCE, request.version >= _ABORTABLE_SINCE)
+    support = TransactionSupport(
+        request.version >= _ADDS_SINCE, request.version >= _ABORTABLE_SINCE
+    )
     producer = header.producer_id, header.producer_epoch
-    return broker.verifier.needed(replica, transactional_id, *producer, speaks)
+    return broker.verifier.needed(replica, transactional_id, *producer, support)
 
 
 def _verify(
@@ -292,7 +298,7 @@ def _append_verified(
         verification.check(replica)
         assert replica is not None
         place = _place(topic, data)
-        broker.held_up.check(place, data.records, replica.producers, broker.steady_ms)
+        broker.sequence_gaps.check(place, data.records, replica.producers, broker.steady_ms)
         _append(broker, request, name, replica, data, answer, pending, now_ms, is_verified=True)
     except (ApiError, StorageFault) as error:
         _fail(broker, request, topic, data, answer, replica, error)
@@ -389,7 +395,7 @@ def _hold_up(
     code = ErrorCode(answer.error_code)
     known = None if replica is None else replica.producers
     place, now_ms = _place(topic, data), broker.steady_ms
-    told = broker.held_up.refused(place, data.records, code, known, now_ms)
+    told = broker.sequence_gaps.refused(place, data.records, code, known, now_ms)
     if told != code:
         answer.error_code = told
         answer.log_start_offset = -1
@@ -492,8 +498,8 @@ def _summary(response: ProduceResponse) -> str:
 
 
 def _add_leader_hints(broker: Broker, request: Request, response: ProduceResponse) -> None:
-    """Say who leads what is not led here. Who leads, and refuses for another cause (`held_up`),
-    does not name itself: franz-go would send again without a pause."""
+    """Say who leads what is not led here. Who leads, and refuses for another
+    cause (`sequence_gaps`), does not name itself: franz-go would send again without a pause."""
     refused = []
     for topic in response.responses:
         name = _name_of(broker, topic)

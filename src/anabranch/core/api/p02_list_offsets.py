@@ -62,7 +62,7 @@ _PLACES: dict[int, Callable[[Partition], int]] = {
 def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
     """Look every partition up; where that needs the disk, go on after it was warmed."""
     response = ListOffsetsResponse(topics=[])
-    since = broker.partitions.elsewhere.count()
+    since = broker.partitions.unhosted.count()
     wanted = deque(_lay_out(broker, request, response))
 
     def go_on(_now_ms: int) -> Outcome:
@@ -124,7 +124,7 @@ def _answer(
         replica.check_epoch(partition.current_leader_epoch)
         if body.replica_id != _DEBUGGING:
             replica.check_leader()
-        replica.know(since)
+        replica.ensure_current(since)
         isolation_level = body.isolation_level if body.replica_id == _CONSUMER else None
         found = _find(replica, partition.timestamp, isolation_level, since)
         answer.timestamp, answer.offset, answer.leader_epoch = found

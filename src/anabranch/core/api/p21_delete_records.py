@@ -45,7 +45,7 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
     """Raise the log starts, one partition after the other, and wait for the other replicas."""
     body: DeleteRecordsRequest = request.body
     response = DeleteRecordsResponse(topics=[])
-    since = broker.partitions.elsewhere.count()
+    since = broker.partitions.unhosted.count()
     wanted = deque(_lay_out(broker, request, response))
     pending: list[Pending] = []
     deadline_ms = now_ms + body.timeout_ms
@@ -145,7 +145,7 @@ def _delete(
             ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {topic}"
         )
     partition = broker.partitions.find_leader(broker.image, topic, index)
-    partition.know(since)
+    partition.ensure_current(since)
     if not partition.may_shorten:
         raise ApiError(
             ErrorCode.POLICY_VIOLATION,

@@ -35,7 +35,7 @@ from anabranch.core.wire.messages.offset_for_leader_epoch import (
 
 def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
     """Look every epoch up; wait where this broker may have been deposed."""
-    return _begin(broker, request, broker.partitions.elsewhere.count(), now_ms)
+    return _begin(broker, request, broker.partitions.unhosted.count(), now_ms)
 
 
 def _begin(broker: Broker, request: Request, since: int, now_ms: int) -> Outcome:
@@ -97,7 +97,7 @@ def _look_up(
         partition.partition,
         current_leader_epoch=partition.current_leader_epoch,
     )
-    found.know(since)
+    found.ensure_current(since)
     is_beyond = found.may_be_deposed and partition.leader_epoch > found.leader_epoch
     if is_beyond and doubts is not None and not doubts.is_certain(replica_of(found)):
         raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -20,7 +20,11 @@ from anabranch.core.api.offset_commits import NONE, Commits, fail, refused, sort
 from anabranch.core.api.transactions import note_refusal
 from anabranch.core.broker.gate import Need
 from anabranch.core.coordination.groups import offsets
-from anabranch.core.coordination.transactions.verification import VERIFY_MS, Speaks, Verification
+from anabranch.core.coordination.transactions.verification import (
+    VERIFY_MS,
+    TransactionSupport,
+    Verification,
+)
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.outcome import Outcome, Wait
 from anabranch.core.request import Request
@@ -81,9 +85,9 @@ def _unverified(broker: Broker, request: Request, now_ms: int) -> Verification |
     """What the commit must wait for, if anything. Raises ApiError."""
     body: TxnOffsetCommitRequest = request.body
     replica = broker.groups.shard_of(body.group_id, now_ms).replica
-    speaks = Speaks(request.version >= ADDS_SINCE, request.version >= ABORTABLE_SINCE)
+    support = TransactionSupport(request.version >= ADDS_SINCE, request.version >= ABORTABLE_SINCE)
     producer = body.producer_id, body.producer_epoch
-    return broker.verifier.needed(replica, body.transactional_id, *producer, speaks)
+    return broker.verifier.needed(replica, body.transactional_id, *producer, support)
 
 
 def _commit(

@@ -3,7 +3,7 @@ again.
 
 Why: a producer may switch brokers with five batches in flight, or one object of a broker may fail
 and the next succeed. The batch behind a gap is then told NOT_LEADER_OR_FOLLOWER for GAP_MS, as on
-classic topics (`core.log.held_up`), and OUT_OF_ORDER_SEQUENCE_NUMBER only after that.
+classic topics (`core.log.sequence_gaps`), and OUT_OF_ORDER_SEQUENCE_NUMBER only after that.
 
 A producer that the coordinator does not know may have been forgotten: then nothing is missing, and
 the first of its batches that comes again after GAP_MS may be taken as it is (`Commit.waited_for`;
@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from anabranch.core.diskless.rows import NO_PRODUCER, Batch, LogKey, Verdict
 from anabranch.core.errors import ErrorCode
-from anabranch.core.log.held_up import FORGOTTEN_MS, GAP, GAP_MS, MOST_HELD
 from anabranch.core.log.producers import is_behind
+from anabranch.core.log.sequence_gaps import FORGOTTEN_MS, GAP, GAP_MS, MOST_HELD
 
 if TYPE_CHECKING:
     from anabranch.core.diskless.buffer import DisklessTicket

@@ -125,7 +125,7 @@ class DisklessPartition(Partition):
 
     # What is known.
 
-    def know(self, since: int = 0) -> None:
+    def ensure_current(self, since: int = 0) -> None:
         """Raises FarRead."""
         if self.state is None or (since and self.known < since):
             self._ask(StateOf(self.key, since))

@@ -14,11 +14,11 @@ from anabranch.core.node.slot import Asker
 class Crowd:
     """The connections of one role that bring what waits for a store."""
 
-    __slots__ = ("_bringing", "_held_up")
+    __slots__ = ("_bringing", "_paused")
 
     def __init__(self) -> None:
         self._bringing: dict[Asker, None] = {}
-        self._held_up: dict[Asker, None] = {}
+        self._paused: dict[Asker, None] = {}
 
     def brought(self, asker: Asker, *, is_crowded: bool) -> None:
         """A connection has brought what waits for a store."""
@@ -26,16 +26,16 @@ class Crowd:
         self._bringing[asker] = None
         if is_crowded:
             for each in self._bringing:
-                self._held_up[each] = None
+                self._paused[each] = None
                 each.hold_up()
 
     def read_on(self) -> None:
         """There is room again for what was held up."""
-        held_up, self._held_up = self._held_up, {}
-        for asker in held_up:  # none runs a request before its turn, which may hold up others
+        paused, self._paused = self._paused, {}
+        for asker in paused:  # none runs a request before its turn, which may hold up others
             asker.read_on()
 
     def left(self, asker: Asker) -> None:
         """A connection has ended."""
-        self._held_up.pop(asker, None)
+        self._paused.pop(asker, None)
         self._bringing.pop(asker, None)

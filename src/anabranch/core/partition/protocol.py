@@ -118,7 +118,7 @@ class Partition(Protocol):
         """A call raised this fault, and its request is refused: leave in the mailbox what follows
         for the partition."""
 
-    def know(self, since: int = 0) -> None:
+    def ensure_current(self, since: int = 0) -> None:
         """Raises ColdRead where this node must ask elsewhere where the partition stands: at all,
         or (`since`, a number that `Partitions.count` gave) since a request came. Its offsets are
         looked at after this."""

@@ -2,7 +2,7 @@
 
 What: lookup by topic name or id and index, and `plan`, which compares the metadata with what is
 hosted. Requests also find here what any broker serves without hosting it: diskless partitions
-(`elsewhere`); those who keep logs do not see these. Why dictionaries of dictionaries: a request
+(`unhosted`); those who keep logs do not see these. Why dictionaries of dictionaries: a request
 names a topic once and then its partitions, so that the data path builds no key objects. Rules kept:
 `plan` decides and changes nothing; the shell opens, creates and deletes logs and then calls `host`
 and `drop`. A process leads nothing by metadata that does not know it: what its predecessor led,
@@ -44,7 +44,7 @@ class UnhostedPartitions(Protocol):
         """Those of a topic, None when it is not of that kind."""
 
     def count(self) -> int:
-        """A number for `Partition.know`: what is asked from now on has a higher one."""
+        """A number for `Partition.ensure_current`: what is asked from now on has a higher one."""
 
 
 class NoUnhostedPartitions:
@@ -81,7 +81,7 @@ class Partitions:
 
     def __init__(self, broker_id: int) -> None:
         self.broker_id = broker_id
-        self.elsewhere: UnhostedPartitions = NoUnhostedPartitions()
+        self.unhosted: UnhostedPartitions = NoUnhostedPartitions()
         self.by_name: dict[str, dict[int, Replica]] = {}
         self.by_id: dict[TopicId, dict[int, Replica]] = {}
         self.offline: dict[TopicPartition, TopicId] = {}
@@ -123,7 +123,7 @@ class Partitions:
     def topic(self, name: str) -> Served | None:
         """The partitions of a topic that this broker serves, None for none."""
         hosted = self.by_name.get(name)
-        return self.elsewhere.topic(name) if hosted is None else hosted
+        return self.unhosted.topic(name) if hosted is None else hosted
 
     def served(self, topic: str, index: int) -> Partition | None:
         """A partition that this broker serves, hosted or not, or None."""

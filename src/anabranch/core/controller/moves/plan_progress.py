@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from anabranch.core.controller.brokers.membership import Consequences
 from anabranch.core.controller.brokers.sessions import Sessions
 from anabranch.core.controller.cluster_state import ClusterState
-from anabranch.core.controller.moves.plan_states import MoveState, found, held_up, standing
+from anabranch.core.controller.moves.plan_states import MoveState, blocking_brokers, found, standing
 from anabranch.core.controller.moves.plan_throttle import throttle_off
 from anabranch.core.controller.moves.reassignment import Move
 from anabranch.core.controller.moves.requests import move as moved_to
@@ -143,7 +143,7 @@ class Step:
             move = self._plan.moves[index]
             partition = found(self._state, move)
             assert partition is not None  # as it was a moment ago
-            down = held_up(self._state, self._plan, move, partition)
+            down = blocking_brokers(self._state, self._plan, move, partition)
             self.down.update(down)
             if down or not self._begin(index):
                 left.append(index)
@@ -181,7 +181,7 @@ class Step:
         self._under_way += 1
         if status is not Status.UNDER_WAY:
             self._note(index, Status.UNDER_WAY)
-        down = held_up(self._state, self._plan, move, partition)
+        down = blocking_brokers(self._state, self._plan, move, partition)
         self.down.update(down)
         self._copying += not down
 

@@ -64,7 +64,7 @@ def away(state: ClusterState, row: Row) -> list[int]:
     return [each for each in row if not is_active(state.image, each)]
 
 
-def held_up(
+def blocking_brokers(
     state: ClusterState, plan: PlanImage, move: MoveImage, partition: PartitionImage
 ) -> list[int]:
     """Brokers that are down, without whom a move cannot end: who must be in sync, and while nobody
@@ -110,7 +110,7 @@ def _tell(
     partition = found(state, move)
     if partition is None:
         return
-    down = held_up(state, plan, move, partition)
+    down = blocking_brokers(state, plan, move, partition)
     if status is not Status.UNDER_WAY and not down:
         return
     sentence = f"waits for {awaited(down)}" if down else "copies"

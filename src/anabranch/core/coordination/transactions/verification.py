@@ -72,7 +72,7 @@ class VerifierHost(Protocol):
     peers: Peers
 
 
-class Speaks(NamedTuple):
+class TransactionSupport(NamedTuple):
     """What a client's version of a request says of the client."""
 
     adds: bool
@@ -95,7 +95,7 @@ class Verification:
         "partition",
         "producer_id",
         "retry_until_ms",
-        "speaks",
+        "support",
         "transactional_id",
     )
 
@@ -105,14 +105,14 @@ class Verification:
         transactional_id: str,
         producer_id: int,
         epoch: int,
-        speaks: Speaks,
+        support: TransactionSupport,
         retry_until_ms: int,
     ) -> None:
         self.partition = partition
         self.led_from_epoch = partition.led_from_epoch
         self.transactional_id = transactional_id
         self.producer_id, self.epoch = producer_id, epoch
-        self.speaks = speaks
+        self.support = support
         self.retry_until_ms = retry_until_ms
         self.asked_ms = NO_TIME_MS
         """When the coordinator was last asked to wait."""
@@ -127,7 +127,7 @@ class Verification:
     @property
     def asked_as(self) -> tuple[int, int, bool]:
         """What a question says of a transactional id, once."""
-        return self.producer_id, self.epoch, self.speaks.adds
+        return self.producer_id, self.epoch, self.support.adds
 
     def check(self, partition: Partition | None) -> None:
         """Raises ApiError unless a batch may be appended now."""
@@ -151,9 +151,9 @@ class Verification:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         if code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
             return ErrorCode.INVALID_TXN_STATE
-        if code is ErrorCode.TRANSACTION_ABORTABLE and not self.speaks.knows_abortable:
+        if code is ErrorCode.TRANSACTION_ABORTABLE and not self.support.knows_abortable:
             return ErrorCode.INVALID_TXN_STATE
-        is_told = self.speaks.adds and code is ErrorCode.CONCURRENT_TRANSACTIONS
+        is_told = self.support.adds and code is ErrorCode.CONCURRENT_TRANSACTIONS
         if code in _RETRIABLE and not is_told:
             return ErrorCode.NOT_ENOUGH_REPLICAS
         return code
@@ -184,7 +184,7 @@ class Verifier:
         transactional_id: str,
         producer_id: int,
         epoch: int,
-        speaks: Speaks,
+        support: TransactionSupport,
     ) -> Verification | None:
         """What must come before a producer's records are appended; None when a transaction of its
         is open. Raises ApiError."""
@@ -192,11 +192,11 @@ class Verifier:
         if producers.is_open(producer_id, epoch):
             return None
         producers.check_epoch(producer_id, epoch)
-        if not speaks.adds and not self._broker.config.transaction_partition_verification_enable:
+        if not support.adds and not self._broker.config.transaction_partition_verification_enable:
             return None
         partition.check_leader()
         return self._under_way(partition, transactional_id, producer_id, epoch) or self._begin(
-            partition, transactional_id, producer_id, epoch, speaks
+            partition, transactional_id, producer_id, epoch, support
         )
 
     def _under_way(
@@ -225,11 +225,11 @@ class Verifier:
         transactional_id: str,
         producer_id: int,
         epoch: int,
-        speaks: Speaks,
+        support: TransactionSupport,
     ) -> Verification:
         broker = self._broker
         until_ms = broker.steady_ms + broker.config.add_partitions_to_txn_retry_backoff_max_ms
-        begun = Verification(partition, transactional_id, producer_id, epoch, speaks, until_ms)
+        begun = Verification(partition, transactional_id, producer_id, epoch, support, until_ms)
         self._open[begun.key] = begun
         self._queue(begun, VERIFICATIONS)
         return begun
@@ -299,7 +299,7 @@ class Verifier:
         coordinator is asked to wait for them; one that does not is asked again after a pause."""
         now_ms = self._broker.steady_ms
         backoff_ms = self._broker.config.add_partitions_to_txn_retry_backoff_ms
-        if not verification.speaks.adds or now_ms + backoff_ms > verification.retry_until_ms:
+        if not verification.support.adds or now_ms + backoff_ms > verification.retry_until_ms:
             return False
 
         asked_ms = verification.asked_ms
@@ -355,7 +355,7 @@ def _question(asked: list[Verification]) -> AddPartitionsToTxnRequest:
                 transactional_id=each.transactional_id,
                 producer_id=each.producer_id,
                 producer_epoch=each.epoch,
-                verify_only=not each.speaks.adds,
+                verify_only=not each.support.adds,
                 topics=[],
             )
         name, index = each.partition.topic_partition

@@ -1,4 +1,4 @@
-"""Producers that are held up: what comes behind a missing batch is refused until that comes.
+"""Gaps in producers' sequences: what comes behind a missing batch is refused until that comes.
 
 Why: a client has several batches in flight. One is refused for a cause that passes: this broker
 does not know yet that the partition is there, or that it leads it; too few replicas are in sync;
@@ -6,7 +6,7 @@ the disk is full. Were the cause gone for the next one, it would land before the
 refused (a producer that the log does not know may begin anywhere), or be told that it is out of
 order, whereupon librdkafka raises its epoch and sends again what other partitions have. Rule kept:
 of an idempotent producer nothing behind a refused batch is taken before that batch is in the log,
-here or by way of another leader, for `HELD_UP_MS`. Each epoch has its own order: a late batch of an
+here or by way of another leader, for `MISSING_MS`. Each epoch has its own order: a late batch of an
 older one changes nothing for a newer one. A gap that no refusal here explains (another broker
 refused the batch, or took it and lost it with its leadership) is waited for `GAP_MS` before it is
 told. Not here: batches that came before (`core.log.producers`).
@@ -30,7 +30,7 @@ Place: TypeAlias = tuple[Hashable, int]
 Key: TypeAlias = tuple[Place, int, int]
 """A place, a producer id and its epoch."""
 
-HELD_UP_MS = 30_000
+MISSING_MS = 30_000
 """How long a refused batch is waited for: a client that is still there sends it again sooner."""
 GAP_MS = 10_000
 """How long a batch is waited for of which this broker knows only that it is missing."""
@@ -64,10 +64,10 @@ class MissingBatch(NamedTuple):
 
     def is_awaited(self, now_ms: int) -> bool:
         """Whether it may still come; then the log decides."""
-        return now_ms - self.since_ms < (GAP_MS if self.is_gap else HELD_UP_MS)
+        return now_ms - self.since_ms < (GAP_MS if self.is_gap else MISSING_MS)
 
 
-class HeldUp:
+class SequenceGaps:
     """One broker's producers of which a batch is missing: the first one that is.
 
     Times are of the steady clock: after a step of the other one a batch would overtake."""

@@ -12,11 +12,11 @@ from itertools import pairwise
 
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.core.api.test_held_up import full_disk, send
+from tests.core.api.test_sequence_gaps import full_disk, send
 from tests.core.replication.peers import Peers
 
 from anabranch.core.errors import ErrorCode
-from anabranch.core.log.held_up import PASSING
+from anabranch.core.log.sequence_gaps import PASSING
 from anabranch.core.wire.batch import walk
 
 EPOCHS = 3

@@ -9,9 +9,9 @@ from tests.core.api.in_memory_node import batch
 from tests.core.replication.peers import START_MS, Peers
 
 from anabranch.core.errors import ErrorCode
-from anabranch.core.log import held_up
+from anabranch.core.log import sequence_gaps
 from anabranch.core.log.files import DiskFull
-from anabranch.core.log.held_up import FORGOTTEN_MS, GAP_MS, HELD_UP_MS
+from anabranch.core.log.sequence_gaps import FORGOTTEN_MS, GAP_MS, MISSING_MS
 from anabranch.core.wire.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -52,7 +52,7 @@ def code_of(answer):
 
 def held(peers):
     """The producers that are held up."""
-    return [producer_id for _, producer_id, _ in peers[1].broker.held_up.first]
+    return [producer_id for _, producer_id, _ in peers[1].broker.sequence_gaps.first]
 
 
 def refuse(peers, sequence, **whose):
@@ -111,7 +111,7 @@ def test_what_a_newer_epoch_has_fenced_does_not_wait(peers):
 def test_a_batch_that_never_comes_again_is_not_waited_for_for_ever(peers):
     assert send(peers, 0) == NONE
     refuse(peers, 1)
-    peers.now_ms += HELD_UP_MS
+    peers.now_ms += MISSING_MS
     assert send(peers, 2) == NOT_LEADER, "a gap"
     peers.now_ms += GAP_MS
     assert send(peers, 2) == OUT_OF_ORDER
@@ -212,7 +212,7 @@ def test_nobody_waits_for_a_batch_that_the_log_has_by_way_of_another_leader():
     peers.settle()
     peers.elect(3)
     assert send(peers, 2, to=3) == NONE
-    assert not peers[3].broker.held_up.first
+    assert not peers[3].broker.sequence_gaps.first
 
 
 def test_what_a_client_will_not_send_again_is_not_waited_for(peers):
@@ -330,11 +330,11 @@ def test_a_topic_that_cannot_be_is_not_waited_for(peers):
     )
     topics = [TopicProduceData(name=name, partition_data=[data]) for name in ("n" * 30_000, "n")]
     peers[1].ask(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topics), 11)
-    assert [place for place, *_ in peers[1].broker.held_up.first] == [("n", 0)]
+    assert [place for place, *_ in peers[1].broker.sequence_gaps.first] == [("n", 0)]
 
 
 def test_no_more_than_so_many_are_held_up(peers, monkeypatch):
-    monkeypatch.setattr(held_up, "MOST_HELD", 3)
+    monkeypatch.setattr(sequence_gaps, "MOST_HELD", 3)
     for producer_id in range(5):
         refuse(peers, 1, producer_id=producer_id)
     assert held(peers) == [2, 3, 4]
