@@ -27,7 +27,7 @@ from anabranch.core.errors import ErrorCode, error_code_of
 from anabranch.core.log.files import ColdRead
 from anabranch.core.node.route import Route
 from anabranch.core.node.slot import Slot
-from anabranch.core.outcome import Cold, Forward, Hangup, NoAnswer, Propose, Wait
+from anabranch.core.outcome import Accept, Cold, Forward, Hangup, NoAnswer, Propose, Wait
 from anabranch.core.partition.bringers import apart
 from anabranch.core.request import Request
 from anabranch.core.step import Mailbox
@@ -110,6 +110,9 @@ class Outcomes:
             slot.is_alone = True
             assert slot.frame is not None and slot.request is not None
             self._shell.forward(slot.frame, slot.request, partial(self._forwarded, slot))
+        elif isinstance(outcome, Accept):
+            slot.asker.session.accept(outcome.principal, outcome.expires_ms)
+            self._answer(slot, outcome.answer)
         elif isinstance(outcome, NoAnswer):
             self._finish(slot, [])
         elif isinstance(outcome, Hangup):

@@ -87,7 +87,7 @@ class Requests(Outcomes):
             return None
         request = Request(
             api_key, version, correlation_id, client_id, body, session.principal,
-            asker.listener, asker.host, asker.identity,
+            asker.listener, asker.host, asker.identity, session,
         )  # fmt: skip
         if route.of_broker is not None and route.of_broker(body) and not asker.is_broker:
             asker.is_broker = cluster_allowed(
