@@ -7,6 +7,8 @@ from tests.mutants.mutant import NO_SCHEDULE, Mutant
 COMPACTED_TESTS = "tests/core/replication/test_compacted_logs.py"
 COMPOSITE = "anabranch.core.partition.composite"
 COMPOSITE_TESTS = "tests/core/partition/test_composite.py"
+REMOTE_TAIL = "anabranch.core.remote.tail"
+REMOTE_TAIL_TESTS = "tests/core/remote/test_tail.py"
 LOCAL_START_TESTS = "tests/core/log/test_local_start.py"
 HISTORIES_TESTS = "tests/core/log/test_histories.py"
 RECOVERY = "anabranch.core.log.recovery"
@@ -96,6 +98,35 @@ MUTANTS = (
         new="            if found is None:",
         seed=NO_SCHEDULE,
         caught_by=f"{COMPOSITE_TESTS}::test_an_older_part_elsewhere_changes_no_answer[1]",
+    ),
+    Mutant(
+        name="remote-read-past-its-limit",
+        rule="a remote read ends before what its reader may not see",
+        module=REMOTE_TAIL,
+        old="if header.base_offset >= stretch.end or header.last_offset >= upto:",
+        new="if header.base_offset >= stretch.end:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{REMOTE_TAIL_TESTS}::test_a_read_ends_before_its_limit",
+    ),
+    Mutant(
+        name="remote-segment-of-another-history",
+        rule="a remote segment answers only for offsets of epochs that the log has",
+        module=REMOTE_TAIL,
+        old="if entry.epoch <= earliest and entry.start_offset < lineage.known_from:",
+        new="if entry.start_offset < lineage.known_from:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{REMOTE_TAIL_TESTS}"
+        "::test_a_log_that_began_in_the_middle_takes_the_epochs_of_what_was_copied",
+    ),
+    Mutant(
+        name="harmed-object-is-asked-for-at-once",
+        rule="a remote object that cannot be read is refused for a moment before it is read again",
+        module="anabranch.core.remote.cache",
+        old="        if self._now_ms() < until_ms:",
+        new="        if False:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{REMOTE_TAIL_TESTS}"
+        "::test_a_harmed_segment_is_refused_for_a_moment_and_takes_nothing_offline[missing]",
     ),
     Mutant(
         name="log-start-that-no-file-tells",

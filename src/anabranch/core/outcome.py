@@ -108,8 +108,8 @@ class Propose:
 @dataclass(slots=True)
 class Accept:
     """The peer has shown who it is: its session is `principal`'s, until `expires_ms` of the steady
-    clock (NO_TIME_MS: for good), and `answer` tells it so. Whoever runs the handler has the session
-    accept it before the answer is sent, so that the peer's next request finds it so."""
+    clock (NO_TIME_MS: for good), and `answer` tells it so. The session accepts it before the answer
+    is sent, so that the peer's next request finds it so."""
 
     principal: Principal
     expires_ms: int

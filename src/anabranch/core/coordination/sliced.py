@@ -4,7 +4,7 @@ What: `Sliced` is such work under way: a shard that is read back, or an assignme
 many members. What waits stands in `mailbox.to_load`, and `begun` begins the first of it. Rules
 kept: one work is under way at a time, in the order in which it was left; between two slices other
 steps may run, so that work looks again at what it relies on; nothing of it counts before `end`. Not
-here: how long a slice is (whoever performs it).
+here: how long a slice is, which the performer decides.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Hands what readers lack to whoever brings it.
+"""Hands what readers lack to the store that has it.
 
 What: a node registers, by `Bringer`, what brings in the reads of each store; `bring` has all reads
 of one request brought, each by its own, and calls back once, when the last of them has ended. Why:

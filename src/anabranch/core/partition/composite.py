@@ -95,6 +95,8 @@ class Composite(Partition):
         log = self.log
         if log.start_offset < log.local_start_offset and epoch < log.epochs.earliest:
             known, end_offset = self.older.end_offset_for_epoch(epoch)
+            if known >= 0 and end_offset <= log.start_offset:  # all of it was deleted
+                return epoch, log.start_offset
             if known >= 0:  # the last epoch of the tail may go on where the table begins, or end
                 return known, min(end_offset, log.epochs.begin_offset, log.end_offset)
         return log.end_offset_for_epoch(epoch)
