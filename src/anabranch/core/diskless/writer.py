@@ -246,11 +246,11 @@ class DisklessWriter:
     def next_tick_ms(self) -> int:
         """When `tick` has something to do."""
         due_ms = min((upload.due_ms for upload in self.uploads), default=NEVER_MS)
+        if (self.buffer or self._stock) and not self._is_preparing and self._needs_ids:
+            due_ms = min(due_ms, self._prepare_due_ms)
         if not self.buffer:
             return due_ms
         due_ms = min(due_ms, self.buffer.oldest_ms + PATIENCE_MS)
-        if not self._is_preparing and self._needs_ids:
-            due_ms = min(due_ms, self._prepare_due_ms)
         if self.interval_ms and self._stock and len(self.uploads) < MOST_UPLOADS:
             due_ms = min(due_ms, self._unfull_ms + self.interval_ms)
         return due_ms
