@@ -7,6 +7,7 @@ from tests.mutants.mutant import NO_SCHEDULE, Mutant
 BEYOND = "tests/core/replication/test_out_of_range.py"
 CROWDING = "anabranch.core.node.crowd"
 ANY_ORDER = "tests/core/node/test_any_order.py::test_whatever_happens_in_any_order"
+MARKS = "tests/sim/test_marks.py::test_what_is_not_marked_wants_nothing"
 CONNECTION_TESTS = "tests/server/test_connection.py"
 DATA_PATH_TESTS = "tests/core/diskless/test_data_path.py"
 SEQUENCE_GAPS = "anabranch.core.log.sequence_gaps"
@@ -435,5 +436,59 @@ MUTANTS = (
         new="        self.resolve(slot, outcome)",
         seed=NO_SCHEDULE,
         caught_by=ANY_ORDER,
+    ),
+    Mutant(
+        name="proposals-are-not-marked",
+        rule="what replication has to ask the controller is sent at the end of the step",
+        module="anabranch.core.replication.replication",
+        old="        self._asking.propose(replica)\n        self._mark()\n",
+        new="        self._asking.propose(replica)\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{MARKS}[21]",
+    ),
+    Mutant(
+        name="synced-logs-are-not-marked",
+        rule="a fetch that waits for a sync is sent when it has ended",
+        module="anabranch.core.replication.replication",
+        old='it."""\n        self._mark()\n\n    def remind',
+        new='it."""\n\n    def remind',
+        seed=NO_SCHEDULE,
+        caught_by=f"{MARKS}[34]",
+    ),
+    Mutant(
+        name="batches-for-stores-are-not-marked",
+        rule="a batch that waits for a store has a timer",
+        module="anabranch.core.diskless.broker",
+        old='has a row."""\n        self._mark()\n',
+        new='has a row."""\n',
+        seed=NO_SCHEDULE,
+        caught_by=f"{MARKS}[124]",
+    ),
+    Mutant(
+        name="reads-of-stores-are-not-marked",
+        rule="what a request lacks is asked for at the end of the step",
+        module="anabranch.core.diskless.broker",
+        old='or has failed."""\n        self._mark()\n',
+        new='or has failed."""\n',
+        seed=NO_SCHEDULE,
+        caught_by=f"{MARKS}[124]",
+    ),
+    Mutant(
+        name="earlier-waits-are-not-marked",
+        rule="a request whose deadline is the next has its timer",
+        module="anabranch.core.api.purgatory",
+        old="        if not self._heap or deadline < self._heap[0][0]:\n            self._mark()\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by=f"{MARKS}[8]",
+    ),
+    Mutant(
+        name="earlier-deadlines-are-not-marked",
+        rule="a coordinator whose deadline is the next has its timer",
+        module="anabranch.core.coordination.timers",
+        old="        if not self._heap or due_ms < self._heap[0][0]:\n            self._mark()\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by=f"{MARKS}[8]",
     ),
 )
