@@ -130,7 +130,7 @@ MUTANTS = (
         f"{ROOM}.unfinished",
         "        and each.leader_epoch <= leader_epoch\n",
         "        and each.leader_epoch < leader_epoch\n",
-        5,
+        f"{TESTS}/test_unfinished.py::test_a_leader_gives_up_what_it_does_not_copy_itself",
     ),
     mutant(
         "remote-running-given-up",
@@ -164,7 +164,7 @@ MUTANTS = (
         "        yield BeginRemoval(of.key, of.leader_epoch, log_start, gone, left)\n",
         "        doomed = [each for each in facts.segments if each.segment_id in gone]\n"
         "        for each in doomed:\n"
-        "            yield DeleteObjects(tuple(object_keys(of.cluster_id, each)))\n"
+        '            yield DeleteObjects(tuple(object_keys(of.cluster_id, each)), "none")\n'
         "        yield BeginRemoval(of.key, of.leader_epoch, log_start, gone, left)\n",
         0,
     ),
@@ -241,5 +241,22 @@ MUTANTS = (
         "                self._asked_ms = self._clock()\n",
         "tests/server/remote/test_segment_upload.py"
         "::test_a_lease_is_as_old_as_the_question_not_the_answer",
+    ),
+    mutant(
+        "remote-damaged-segment-restored",
+        "a restore takes no segment of which an object is gone",
+        f"{ROOM}.restored_facts",
+        "    missing = [name for name in names if name not in held]\n",
+        "    missing: list[str] = []\n",
+        f"{TESTS}/test_restored_facts.py"
+        "::test_a_segment_of_which_something_is_gone_is_named_and_removed",
+    ),
+    mutant(
+        "remote-leftovers-not-restored",
+        "a restore has the next leader delete what a try has left",
+        f"{ROOM}.restored_facts",
+        "            segment = _leftover(*whose, held)\n",
+        "            continue\n",
+        f"{TESTS}/test_restored_facts.py::test_what_a_try_or_a_removal_has_left_is_removed",
     ),
 )

@@ -20,10 +20,12 @@ from anabranch.core.diskless.rows import LogKey
 from anabranch.core.errors import StorageFault
 from anabranch.core.remote import rounds, segment_copy
 from anabranch.core.remote.facts import TryEnded
-from anabranch.core.remote.keys import segment_folder, upload_names
+from anabranch.core.remote.keys import SIDECAR, segment_folder, upload_names
 from anabranch.core.remote.lineage import Lineage, agreed_spans
 from anabranch.core.remote.local_log import Limits, LocalSegment
-from anabranch.core.remote.segments import EpochStart, RemoteSegment, SegmentId
+from anabranch.core.remote.restored_facts import restored_facts
+from anabranch.core.remote.segments import EpochStart, RemoteSegment, SegmentId, SegmentState
+from anabranch.core.remote.sidecar import Described
 from anabranch.core.remote.unfinished import (
     CONFIRM_MS,
     PUT_ENDS_MS,
@@ -340,8 +342,8 @@ class World:
                 self.ask(lambda: remote.begin_removal(key, epoch, start, finished, given_up))
             case rounds.RaiseLogStart(_, offset):
                 broker.raise_start(min(offset, broker.end))
-            case rounds.DeleteObjects(keys):
-                self.delete(keys)
+            case rounds.DeleteObjects(keys, folder):
+                self.delete((*keys, *[each for each in self.objects if each.startswith(folder)]))
             case rounds.ForgetSegments(ids):
                 self.ask(lambda: remote.forget(ids))
                 self.removed += len(ids)
@@ -414,7 +416,7 @@ class World:
                     pass
             if not may_go_on(asked_ms, self.now_ms):
                 raise TryEnded("nobody says that it still stands")
-            self.put(folder + name, records)
+            self.put(folder + name, segment if name == SIDECAR else records)
 
     # Coordinator and store.
 
@@ -447,6 +449,33 @@ class World:
     def segments(self) -> tuple[RemoteSegment, ...]:
         known = self.coordinator.remote.look(KEY)
         return () if known is None else known.segments
+
+    def lose_coordinator(self) -> list[str]:
+        """Another one takes its place, with what the store tells; what was found to be wrong. All
+        brokers were stopped before, so that nothing is on its way to the store."""
+        for broker in self.brokers:
+            self.end_round(broker)
+            broker.begin_life()
+        while self.late:
+            self.arrive()
+        sizes = {
+            key: len(content) * RECORD_BYTES if isinstance(content, dict) else 1
+            for key, content in self.objects.items()
+        }
+        sidecars = {
+            key: Described("creek", content._replace(state=SegmentState.COPY_SEGMENT_FINISHED))
+            for key, content in self.objects.items()
+            if key.endswith(SIDECAR)
+        }
+        restored = restored_facts(sizes, sidecars)
+        clock = START_MS + self.coordinator_ahead_ms
+        self.coordinator = SqliteInMemory(CLUSTER, lambda: clock + self.now_ms)
+        self.coordinator.remote.load(restored.logs)
+        for offset in [each for each in self.committed if each < self.recorded_start]:
+            del self.committed[offset]  # they were deleted before
+        self.deleted_before = max(self.deleted_before, self.recorded_start)
+        self.recorded_start = 0
+        return restored.findings
 
     # What must hold.
 

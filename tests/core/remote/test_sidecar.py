@@ -15,9 +15,9 @@ from anabranch.core.remote.keys import (
     SIDECAR,
     file_names,
     object_keys,
+    place_of,
     remote_prefix,
     segment_folder,
-    sidecar_id,
     upload_names,
 )
 from anabranch.core.remote.segments import RemoteSegment, SegmentId, SegmentState, check_step
@@ -53,17 +53,17 @@ def test_the_sidecar_is_put_last_and_deleted_first():
 
 
 @given(st.binary(min_size=16, max_size=16), st.binary(min_size=16, max_size=16), st.integers(0))
-def test_a_sidecars_name_tells_whose_it_is(topic_id, segment_id, partition):
+def test_an_objects_name_tells_whose_it_is(topic_id, segment_id, partition):
     key, number = LogKey(TopicId(topic_id), partition), SegmentId(segment_id)
     folder = segment_folder(CLUSTER, key, number)
-    assert sidecar_id(folder + SIDECAR) == (key, number)
-    assert sidecar_id(folder + "00000000000000000040.log") is None
+    for name in (SIDECAR, "00000000000000000040.log"):
+        assert place_of(folder + name) == (key, number, name)
 
 
 @given(st.text(max_size=80))
-def test_other_names_are_of_no_sidecar(name):
+def test_other_names_are_of_no_segment(name):
     for each in (name, f"{name}/{SIDECAR}", f"{'z' * 32}-1/{name}/{SIDECAR}"):
-        assert sidecar_id(each) is None
+        assert place_of(each) is None
 
 
 @st.composite

@@ -11,6 +11,7 @@ folder that has one is whole. Not here: what is in them.
 
 from __future__ import annotations
 
+from typing import NamedTuple
 from zlib import crc32
 
 from anabranch.core.diskless.rows import LogKey
@@ -56,15 +57,23 @@ def object_keys(cluster_id: str, segment: RemoteSegment) -> list[str]:
     return [folder + SIDECAR, *(folder + name for name in names)]
 
 
-def sidecar_id(key: str) -> tuple[LogKey, SegmentId] | None:
-    """The partition and the try of a sidecar's name; None for any other name."""
-    *_, partition, segment, name = ("", "", "", *key.split("/"))
+class Place(NamedTuple):
+    """Whose an object is, by its name."""
+
+    key: LogKey
+    segment_id: SegmentId
+    name: str
+
+
+def place_of(object_key: str) -> Place | None:
+    """Whose an object is; None where the name is not that of a segment's object."""
+    *_, partition, segment, name = ("", "", "", *object_key.split("/"))
     topic, dash, number = partition.rpartition("-")
-    is_ours = name == SIDECAR and bool(dash) and number.isascii() and number.isdigit()
+    is_ours = bool(name) and bool(dash) and number.isascii() and number.isdigit()
     if not is_ours or len(topic) != _ID_DIGITS or len(segment) != _ID_DIGITS:
         return None
     try:
-        key_of = LogKey(TopicId(bytes.fromhex(topic)), int(number))
-        return key_of, SegmentId(bytes.fromhex(segment))
+        key = LogKey(TopicId(bytes.fromhex(topic)), int(number))
+        return Place(key, SegmentId(bytes.fromhex(segment)), name)
     except ValueError:
         return None

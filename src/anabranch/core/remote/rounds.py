@@ -19,7 +19,7 @@ from anabranch.core.diskless.rows import LogKey
 from anabranch.core.errors import StorageFault
 from anabranch.core.remote import segment_copy
 from anabranch.core.remote.facts import Facts
-from anabranch.core.remote.keys import object_keys
+from anabranch.core.remote.keys import object_keys, segment_folder
 from anabranch.core.remote.lineage import Lineage
 from anabranch.core.remote.local_log import (
     CopyLag,
@@ -95,9 +95,11 @@ class RaiseLogStart(NamedTuple):
 
 
 class DeleteObjects(NamedTuple):
-    """Delete objects in the store; those that are not there count."""
+    """Delete these objects of a try, the first one before the others, and what else its folder
+    has; those that are not there count."""
 
     object_keys: tuple[str, ...]
+    folder: str
 
 
 class ForgetSegments(NamedTuple):
@@ -185,7 +187,8 @@ def delete_removed(
     over: list[SegmentId] = []
     for each in segments:
         if each.state is SegmentState.DELETE_SEGMENT_STARTED:
-            yield DeleteObjects(tuple(object_keys(cluster_id, each)))
+            folder = segment_folder(cluster_id, each.key, each.segment_id)
+            yield DeleteObjects(tuple(object_keys(cluster_id, each)), folder)
             if removals.is_over(each.segment_id, now_ms):
                 over.append(each.segment_id)
     if over:

@@ -20,7 +20,7 @@ import msgspec
 
 from anabranch.core.diskless.rows import LogKey
 from anabranch.core.errors import StorageFault
-from anabranch.core.remote.keys import sidecar_id
+from anabranch.core.remote.keys import SIDECAR, Place, place_of
 from anabranch.core.remote.segments import (
     CUSTOM_METADATA_BYTES,
     EpochStart,
@@ -90,7 +90,7 @@ def decode_sidecar(encoded: Buffer, key: str) -> Described:
         segment = _segment(told)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as problem:
         raise StorageFault(f"object {key}: it is no segment's description: {problem}") from None
-    if sidecar_id(key) != (segment.key, segment.segment_id):
+    if place_of(key) != Place(segment.key, segment.segment_id, SIDECAR):
         raise StorageFault(f"object {key}: it describes another segment than its name says")
     return Described(told.topic, segment)
 

@@ -129,10 +129,10 @@ class _Round:
         log.delete_records_before(min(asked.offset, log.end_offset))
 
     async def _delete(self, asked: rounds.DeleteObjects) -> None:
-        objects = self._world.objects
-        await objects.delete(asked.object_keys)
-        folder = asked.object_keys[0].rpartition("/")[0] + "/"
-        left = [each.key async for page in objects.list(folder) for each in page]
+        objects, (first, *others) = self._world.objects, asked.object_keys
+        await objects.delete([first])
+        await objects.delete(others)
+        left = [each.key async for page in objects.list(asked.folder) for each in page]
         if left:
             await objects.delete(left)
 

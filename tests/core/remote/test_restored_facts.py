@@ -1,0 +1,103 @@
+"""Facts that are made again from a store, after the coordinator that had them was lost."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from tests.core.remote.remote_kit import KEY, remote
+from tests.core.remote.remote_world import World
+
+from anabranch.core.diskless.rows import LogKey
+from anabranch.core.errors import StorageFault
+from anabranch.core.remote.keys import SIDECAR, segment_folder, upload_names
+from anabranch.core.remote.restored_facts import restored_facts
+from anabranch.core.remote.segments import RemoteSegment, SegmentState
+from anabranch.core.remote.sidecar import Described
+
+CLUSTER = "kwC8bZ6oTn-4yqXqYkQ0Yw"
+REMOVED = SegmentState.DELETE_SEGMENT_STARTED
+
+
+def folder(segment: RemoteSegment) -> str:
+    return segment_folder(CLUSTER, segment.key, segment.segment_id)
+
+
+def stored(*segments: RemoteSegment) -> tuple[dict[str, int], dict[str, Described | StorageFault]]:
+    listed = {
+        folder(each) + name: each.byte_size if name.endswith(".log") else 7
+        for each in segments
+        for name in upload_names(each)
+    }
+    return listed, {folder(each) + SIDECAR: Described("creek", each) for each in segments}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_coordinator_that_was_lost_loses_no_record_and_leaves_no_garbage(seed):
+    world = World(Random(seed))
+    for steps in (350, 250):
+        for _ in range(steps):
+            world.step()
+            world.check()
+        if steps == 350:
+            world.lose_coordinator()
+            world.check()
+    world.settle()
+
+
+def test_whole_segments_are_finished_again():
+    other = LogKey(KEY.topic_id, 6)
+    segments = [
+        remote(5, 9, (2, 5), number=1),
+        remote(9, 20, (2, 9), (4, 11), number=2, leader_epoch=6),
+        remote(0, 3, number=3)._replace(key=other),
+    ]
+    found = restored_facts(*stored(*segments))
+    assert found.findings == []
+    first, second = found.logs
+    assert first[:4] == ("creek", KEY, 6, 5)
+    assert set(first.segments) == set(segments[:2])
+    assert (second.key, second.log_start, second.segments) == (other, 0, (segments[2],))
+
+
+def test_a_segment_of_which_something_is_gone_is_named_and_removed():
+    whole, short, lacking = (remote(at, at + 9, number=at) for at in (10, 20, 30))
+    listed, sidecars = stored(whole, short, lacking)
+    listed[f"{folder(short)}{upload_names(short)[0]}"] -= 2
+    del listed[f"{folder(lacking)}leader-epoch-checkpoint"]
+    found = restored_facts(listed, sidecars)
+    [log] = found.logs
+    assert {each.start_offset: each.state for each in log.segments} == {
+        10: SegmentState.COPY_SEGMENT_FINISHED,
+        20: REMOVED,
+        30: REMOVED,
+    }
+    assert log.log_start == 10
+    assert len(found.findings) == 2
+    texts = " ".join(found.findings)
+    assert folder(short) in texts and "2 bytes of 00000000000000000020.log missing" in texts
+    assert folder(lacking) in texts and "leader-epoch-checkpoint missing" in texts
+
+
+def test_what_a_try_or_a_removal_has_left_is_removed():
+    begun = remote(40, 50, number=4)
+    listed, _ = stored(begun)
+    del listed[folder(begun) + SIDECAR]
+    found = restored_facts(listed, {})
+    [log] = found.logs
+    [left] = log.segments
+    assert found.findings == []
+    assert (left.segment_id, left.start_offset, left.state) == (begun.segment_id, 40, REMOVED)
+
+
+def test_a_damaged_sidecar_is_named_and_its_folder_is_removed():
+    segment = remote(0, 9, number=1)
+    listed, _ = stored(segment)
+    place = folder(segment) + SIDECAR
+    found = restored_facts(listed, {place: StorageFault(f"object {place}: it is nothing")})
+    assert found.findings == [f"object {place}: it is nothing"]
+    assert [each.state for each in found.logs[0].segments] == [REMOVED]
+
+
+def test_other_objects_are_left_alone():
+    assert restored_facts({"anabranch-cluster.json": 3, f"{CLUSTER}/wal/00/1": 5}, {}).logs == []
