@@ -159,12 +159,36 @@ def test_a_switch_that_is_on_in_vain_is_named(load):
     assert not load(f"{name}=false\n").warnings
 
 
-def test_an_authorizer_that_nobody_asks_is_named(load):
-    """Its operator believes that ACLs hold."""
+def test_an_authorizer_that_knows_nobody_is_named(load):
+    """Its operator believes that ACLs tell clients apart."""
     name = "authorizer.class.name"
     [warning] = load(f"{name}=org.apache.kafka.metadata.authorizer.StandardAuthorizer\n").warnings
-    assert f"server.properties:1: {name} has no effect: requests are not authorized" in warning
+    assert "connections are not authenticated, so every client is User:ANONYMOUS" in warning
     assert not load(f"{name}=\n").warnings
+
+
+def test_another_authorizer_is_refused(load):
+    with pytest.raises(
+        ConfigError, match=r"server\.properties:1: authorizer\.class\.name: com\.Own"
+    ):
+        load("authorizer.class.name=com.Own\n")
+
+
+def test_super_users_are_principals(load):
+    with pytest.raises(
+        ConfigError, match=r"super\.users: 'admin' is no principal; write TYPE:NAME"
+    ):
+        load("super.users=User:root;admin\n")
+
+
+def test_listeners_of_nodes_are_those_that_clients_have_others_for():
+    assert load_config(None, []).node_listener_names == {"CONTROLLER"}
+    split = load_config(None, [
+        "listeners=IN://127.0.0.1:9092,OUT://127.0.0.1:9093,CONTROLLER://127.0.0.1:9094",
+        "listener.security.protocol.map=IN:PLAINTEXT,OUT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name=IN",
+    ])  # fmt: skip
+    assert split.node_listener_names == {"CONTROLLER", "IN"}
 
 
 def test_r15_an_alias_is_taken_and_a_ghost_is_named(load):

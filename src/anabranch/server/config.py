@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from anabranch.core.access.standard_authorizer import STANDARD_AUTHORIZER, super_users_of
 from anabranch.core.replication.selection import RACK_AWARE_SELECTOR, SELECTORS
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.settings.listeners import (
@@ -111,6 +112,15 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(each for each in self.listeners if each.name not in names)
 
     @property
+    def node_listener_names(self) -> frozenset[str]:
+        """Listeners that only nodes are meant to reach: those of controllers, and that between
+        brokers if clients have others."""
+        names = set(self.controller_listener_names)
+        if len(self.broker_listeners) > 1:
+            names.add(self.inter_broker_listener_name)
+        return frozenset(names)
+
+    @property
     def controller_listeners(self) -> tuple[Listener, ...]:
         """Listeners for the controller's own requests."""
         names = self.controller_listener_names
@@ -160,7 +170,19 @@ def _node_config(entries: Mapping[str, Entry], warnings: Sequence[str]) -> NodeC
         http_host=http_host,
         http_port=http_port,
         broker=broker,
-        warnings=tuple(warnings),
+        warnings=(*warnings, *_unauthenticated(broker)),
+    )
+
+
+def _unauthenticated(broker: BrokerConfig) -> tuple[str, ...]:
+    """What an operator must know who believes that ACLs hold."""
+    if not broker.authorizer_class_name:
+        return ()
+    return (
+        "authorizer.class.name: connections are not authenticated, so every client is "
+        "User:ANONYMOUS, and ACLs tell clients apart by their address only. Listeners of "
+        "controllers, and inter.broker.listener.name if clients have others, allow everything: "
+        "let only nodes and administrators reach them",
     )
 
 
@@ -364,6 +386,19 @@ def _http(broker: BrokerConfig) -> tuple[str, int]:
     return listener.host, listener.port
 
 
+def _refuse_unknown_authorizer(broker: BrokerConfig) -> None:
+    if broker.authorizer_class_name not in ("", STANDARD_AUTHORIZER):
+        raise ConfigFault(
+            f"{broker.authorizer_class_name} is a Java class that cannot be loaded; write "
+            f"{STANDARD_AUTHORIZER}, or remove it, so that everybody may do everything",
+            name="authorizer.class.name",
+        )
+    try:
+        super_users_of(broker.super_users)
+    except ValueError as fault:
+        raise ConfigFault(str(fault), name="super.users") from None
+
+
 def _refuse_contradictions(broker: BrokerConfig) -> None:
     """Settings that are fine alone and not together (Kafka's validateValues)."""
     for name in (*RETENTIONS, *LEAST, *MOST, PER_ADDRESS):
@@ -388,6 +423,7 @@ def _refuse_contradictions(broker: BrokerConfig) -> None:
             f"{RACK_AWARE_SELECTOR}, or remove it, so that leaders serve all consumers",
             name="replica.selector.class",
         )
+    _refuse_unknown_authorizer(broker)
     for name in CODECS:
         if broker[name] not in list(Codec):
             raise ConfigFault(

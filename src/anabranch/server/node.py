@@ -46,7 +46,12 @@ from anabranch.server.metadata_log import MetadataFollower
 from anabranch.server.own_faults import OwnFaults, tell_unexpected
 from anabranch.server.receive_memory import ReceiveMemory
 from anabranch.server.request_shell import RequestShell
-from anabranch.server.roles import BrokerRole, ControllerRequestShell, ControllerSide
+from anabranch.server.roles import (
+    BrokerRole,
+    ControllerRequestShell,
+    ControllerSide,
+    authorizer_of,
+)
 from anabranch.server.store_patience import Patience, open_for_start, waited_for
 from anabranch.server.turns import LoopTurns
 
@@ -216,6 +221,9 @@ class Node:
             store_url=without_secrets(config.metadata_store_url), home=self._folders.home,
             patience=patience,
         )  # fmt: skip
+        controller = shell.controller
+        if config.broker.authorizer_class_name:
+            controller.authorizer = authorizer_of(config, lambda: controller.known)
         serving = ControllerRequestShell(shell.controller, handlers(), side)
         side.attach(shell, serving)
         if self.stores is not None and self.stores.is_on:

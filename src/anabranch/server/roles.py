@@ -15,6 +15,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Protocol
 
 from anabranch.core.access.authorize import AllowAll, Authorizer, BrokersApart
+from anabranch.core.access.standard_authorizer import StandardAuthorizer, super_users_of
 from anabranch.core.api.context import Broker
 from anabranch.core.api.fetch_sessions import FetchSessions
 from anabranch.core.api.handler import Handler, Run
@@ -112,7 +113,7 @@ class BrokerRole:
             fetch_sessions=FetchSessions(
                 config.broker.max_incremental_fetch_session_cache_slots, Random()
             ),
-            authorizer=authorizer_of(config),
+            authorizer=authorizer_of(config, lambda: self.broker.image),
             allocate_producer_id=self.producer_ids.machine.take,
             volume=volume_of,
             loggers=LogLevels(),
@@ -444,8 +445,15 @@ def _nothing(_broker_epoch: int) -> None:
     """No metadata is followed yet."""
 
 
-def authorizer_of(config: NodeConfig) -> Authorizer:
-    """Who may do what on the client listeners."""
+def authorizer_of(config: NodeConfig, image: Callable[[], MetadataImage]) -> Authorizer:
+    """Who may do what on the listeners of a role that acts on `image`."""
+    if config.broker.authorizer_class_name:
+        return StandardAuthorizer(
+            lambda: known.acls if (known := image()).offset >= 0 else None,
+            super_users_of(config.broker.super_users),
+            open_without_acl=config.broker.allow_everyone_if_no_acl_found,
+            trusted=config.node_listener_names,
+        )
     if len(config.broker_listeners) > 1:
         return BrokersApart(config.inter_broker_listener_name)
     return AllowAll()

@@ -62,6 +62,11 @@ class Denying(AllowAll):
             (operation, resource) == known[:2] and known[2] in (None, name) for known in self.denied
         )
 
+    def authorize_by_type(
+        self, _request: Request, operation: Operation, resource: ResourceType
+    ) -> bool:
+        return (operation, resource, None) not in self.denied
+
 
 class InMemoryNode(Performer):
     """One broker with id 1 in a cluster in memory; `brokers` are all that are registered."""

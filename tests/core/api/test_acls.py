@@ -32,7 +32,7 @@ def ask(body, role, authorizer):
     handler = handlers()[body.api_key]
     run = getattr(handler, role)
     request = SimpleNamespace(body=body, version=3)
-    answer = run(SimpleNamespace(authorizer=authorizer), request, 0)
+    answer = run(SimpleNamespace(authorizer=authorizer, active=True), request, 0)
     parts = getattr(answer, "results", None) or getattr(answer, "filter_results", None) or [answer]
     return [(each.error_code, each.error_message) for each in parts]
 

@@ -126,11 +126,14 @@ def test_init_producer_id_refusals(node, fields, code):
     assert node.send(InitProducerIdRequest(**fields), 5).error_code == code
 
 
-def test_init_producer_id_needs_idempotent_write():
-    denied = Denying((Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, None))
-    node = InMemoryNode(authorizer=denied)
-    answer = node.send(InitProducerIdRequest(transactional_id=None), 5)
-    assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+def test_init_producer_id_needs_idempotent_write_or_any_topic():
+    idempotent = (Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, None)
+    any_topic = (Operation.WRITE, ResourceType.TOPIC, None)
+    for denied in ((), (idempotent,), (any_topic,), (idempotent, any_topic)):
+        node = InMemoryNode(authorizer=Denying(*denied))
+        answer = node.send(InitProducerIdRequest(transactional_id=None), 5)
+        refused = ErrorCode.CLUSTER_AUTHORIZATION_FAILED if len(denied) == 2 else ErrorCode.NONE
+        assert answer.error_code == refused
 
 
 # OffsetForLeaderEpoch

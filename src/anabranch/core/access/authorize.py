@@ -1,9 +1,9 @@
 """May this principal do this to that: the seam that access control fills.
 
 What: the vocabulary of Kafka's ACLs (operations, resource types) and the one question handlers ask.
-Why now: a handler that asks from its first day at the places where Kafka asks needs no second look
-when access control lists arrive. Rule kept: a handler asks before it looks, so that a refusal does
-not tell whether the thing exists. Source: KIP-11, KIP-430 (authorized operations). Not here: ACLs.
+Rule kept: a handler asks before it looks, so that a refusal does
+not tell whether the thing exists. Source: KIP-11, KIP-430 (authorized operations). Not
+here: access control lists (`standard_authorizer.py`).
 """
 
 from __future__ import annotations
@@ -74,6 +74,11 @@ class Authorizer(Protocol):
     ) -> bool:
         """Whether the request's principal, from its host, may do `operation` to the resource."""
 
+    def authorize_by_type(
+        self, request: Request, operation: Operation, resource: ResourceType
+    ) -> bool:
+        """Whether it may do `operation` to any resource of that type (KIP-679)."""
+
 
 class AllowAll:
     """No access control: Kafka without an `authorizer.class.name`."""
@@ -82,6 +87,12 @@ class AllowAll:
 
     def authorize(
         self, _request: Request, _operation: Operation, _resource: ResourceType, _name: str
+    ) -> bool:
+        """Always yes."""
+        return True
+
+    def authorize_by_type(
+        self, _request: Request, _operation: Operation, _resource: ResourceType
     ) -> bool:
         """Always yes."""
         return True
@@ -104,6 +115,12 @@ class BrokersApart:
     ) -> bool:
         """Yes, but for CLUSTER_ACTION on a clients' listener."""
         return operation is not Operation.CLUSTER_ACTION or request.listener == self._listener
+
+    def authorize_by_type(
+        self, _request: Request, _operation: Operation, _resource: ResourceType
+    ) -> bool:
+        """Always yes: no client asks for CLUSTER_ACTION so."""
+        return True
 
 
 def topic_allowed(

@@ -38,6 +38,8 @@ from anabranch.core.access.authorize import Operation, ResourceType
 if TYPE_CHECKING:
     from anabranch.core.request import Request
 
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+"""What `authorizer.class.name` must be."""
 ALL = 2
 """Kafka's AclOperation code of a rule about every operation."""
 ANY_HOST = "*"

@@ -1,17 +1,16 @@
-"""What the three requests about access rules (ACLs) share: there are none, and no authorizer.
+"""What the three requests about access rules (ACLs) share.
 
-Kafka without `authorizer.class.name` answers each of them with SECURITY_DISABLED; tools and
-MirrorMaker know that answer, and go on without ACLs. Source: KIP-140; text and codes of Kafka 4.1.
+Without `authorizer.class.name` each of them is answered with SECURITY_DISABLED, as by Kafka; tools
+and MirrorMaker know that answer, and go on without ACLs. With it the controller decides, and every
+node describes what it knows. Source: KIP-140; text and codes of Kafka 4.1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from anabranch.core.access.authorize import Operation, ResourceType, cluster_allowed
-from anabranch.core.api.handler import Handler
-from anabranch.core.broker.gate import Need
+from anabranch.core.access.authorize import Operation, cluster_allowed
+from anabranch.core.access.standard_authorizer import StandardAuthorizer
 from anabranch.core.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -29,26 +28,15 @@ class Authorizing(Protocol):
         """Who may do what."""
 
 
-def no_acls(
+def has_acls(node: Authorizing) -> bool:
+    """Whether access rules decide on this node."""
+    return isinstance(node.authorizer, StandardAuthorizer)
+
+
+def refusal(
     node: Authorizing, request: Request, operation: Operation, sentence: str = SENTENCE
-) -> tuple[ErrorCode, str | None]:
-    """Code and text of the answer: no right to ask, or nothing to ask about."""
+) -> tuple[ErrorCode, str | None] | None:
+    """Code and text if there is no right to ask, or nothing to ask about."""
     if not cluster_allowed(node.authorizer, request, operation):
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None
-    return ErrorCode.SECURITY_DISABLED, sentence
-
-
-def refusing(
-    api_key: int, name: str, operation: Operation, run: Callable[[Any, Request, int], Any]
-) -> Handler:
-    """The handler of one of the three."""
-    return Handler(
-        api_key=api_key,
-        name=name,
-        versions=range(1, 4),
-        broker=run,
-        controller=run,
-        needs=(Need(operation, ResourceType.CLUSTER),),
-        kips=("KIP-140", "KIP-290"),
-        skipped=("There are no ACLs: the answer is SECURITY_DISABLED.",),
-    )
+    return None if has_acls(node) else (ErrorCode.SECURITY_DISABLED, sentence)

@@ -7,7 +7,8 @@ Behaviour: without a transactional id every request gets a new id with epoch 0, 
     With one, its coordinator gives the id's producer the next epoch, so that any other that has
     the id is fenced; a transaction under way is aborted first, and the client comes again
     (CONCURRENT_TRANSACTIONS). Needs WRITE on the transactional id, or IDEMPOTENT_WRITE on the
-    cluster. Before version 4 PRODUCER_FENCED is INVALID_PRODUCER_EPOCH.
+    cluster or WRITE on any topic (KIP-679). Before version 4 PRODUCER_FENCED is
+    INVALID_PRODUCER_EPOCH.
 Skipped: version 6, with which an outside coordinator decides (KIP-939): Kafka 4.1 serves it only
     where `unstable.api.versions.enable` is set.
 """
@@ -16,7 +17,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from anabranch.core.access.authorize import Operation, ResourceType, cluster_allowed
+from anabranch.core.access.authorize import (
+    Authorizer,
+    Operation,
+    ResourceType,
+    cluster_allowed,
+)
 from anabranch.core.api.context import PRODUCER_IDS, Broker
 from anabranch.core.api.handler import Handler
 from anabranch.core.api.transactions import (
@@ -87,7 +93,7 @@ def _refusal(broker: Broker, request: Request) -> ErrorCode | None:
     name = body.transactional_id
     if name is not None and not transactional_id_allowed(broker, request, Operation.WRITE, name):
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    if name is None and not cluster_allowed(broker.authorizer, request, Operation.IDEMPOTENT_WRITE):
+    if name is None and not _may_write(broker.authorizer, request):
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     if (body.producer_id == NO_PRODUCER_ID) != (body.producer_epoch == NO_PRODUCER_EPOCH):
         return ErrorCode.INVALID_REQUEST
@@ -98,6 +104,13 @@ def _refusal(broker: Broker, request: Request) -> ErrorCode | None:
     if not 0 < body.transaction_timeout_ms <= broker.config.transaction_max_timeout_ms:
         return ErrorCode.INVALID_TRANSACTION_TIMEOUT
     return None
+
+
+def _may_write(authorizer: Authorizer, request: Request) -> bool:
+    """Who may write to any topic may do so idempotently (KIP-679)."""
+    return cluster_allowed(
+        authorizer, request, Operation.IDEMPOTENT_WRITE
+    ) or authorizer.authorize_by_type(request, Operation.WRITE, ResourceType.TOPIC)
 
 
 def _give(broker: Broker) -> InitProducerIdResponse | None:
@@ -121,8 +134,9 @@ HANDLER = Handler(
     needs=(
         Need(Operation.WRITE, ResourceType.TRANSACTIONAL_ID),
         Need(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER),
+        Need(Operation.WRITE, ResourceType.TOPIC),
     ),
-    kips=("KIP-98", "KIP-360", "KIP-890"),
+    kips=("KIP-98", "KIP-360", "KIP-679", "KIP-890"),
     skipped=(
         "Version 6, two-phase commit with an external coordinator (KIP-939), is not supported, as "
         "in Kafka 4.1 without unstable.api.versions.enable.",

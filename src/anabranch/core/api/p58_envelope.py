@@ -30,6 +30,10 @@ from anabranch.core.wire.frame import frame_response, read_request_header
 from anabranch.core.wire.messages import API_KEYS
 from anabranch.core.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 
+NO_LISTENER = ""
+"""Of a request inside an envelope: it came to a broker's listener, which is none of this node's, so
+what the nodes' own listeners may do is not for its client."""
+
 
 def decide(controller: Controller, request: Request, now_ms: int) -> Decided:
     """Unwrap, decide, wrap."""
@@ -79,7 +83,7 @@ def unwrap(request: Request) -> tuple[Request, Handler]:
         client_id=header.client_id,
         body=message,
         principal=_principal(body),
-        listener=request.listener,
+        listener=NO_LISTENER,
         client_host=host,
         connection_id=request.connection_id,
         session=request.session,

@@ -46,6 +46,7 @@ class Code(StrEnum):
     TOPIC_DELETED = "TOPIC_DELETED"
     PARTITIONS_ADDED = "PARTITIONS_ADDED"
     CONFIGS_CHANGED = "CONFIGS_CHANGED"
+    ACLS_CHANGED = "ACLS_CHANGED"
     FEATURE_CHANGED = "FEATURE_CHANGED"
     CONTROLLER_REGISTERED = "CONTROLLER_REGISTERED"
     FOLDER_FAILED = "FOLDER_FAILED"
@@ -93,6 +94,7 @@ CODES: Mapping[Code, str] = {
     Code.TOPIC_DELETED: "A topic was deleted.",
     Code.PARTITIONS_ADDED: "A topic got more partitions.",
     Code.CONFIGS_CHANGED: "Settings of a resource changed.",
+    Code.ACLS_CHANGED: "Access rules (ACLs) were added or removed.",
     Code.FEATURE_CHANGED: "A feature's level changed.",
     Code.FOLDER_FAILED: "A folder of a broker failed; its partitions have other leaders.",
     Code.FOLDER_FULL: "A folder of a broker has no space; brokers with space lead its partitions.",

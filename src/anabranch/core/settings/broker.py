@@ -28,6 +28,8 @@ class BrokerConfig:
     add_partitions_to_txn_retry_backoff_max_ms: int
     add_partitions_to_txn_retry_backoff_ms: int
     advertised_listeners: str | None
+    allow_everyone_if_no_acl_found: bool
+    authorizer_class_name: str
     auto_create_topics_enable: bool
     auto_leader_rebalance_enable: bool
     broker_heartbeat_interval_ms: int
@@ -153,6 +155,7 @@ class BrokerConfig:
     socket_receive_buffer_bytes: int
     socket_request_max_bytes: int
     socket_send_buffer_bytes: int
+    super_users: str
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int
     transaction_max_timeout_ms: int
     transaction_partition_verification_enable: bool

@@ -139,10 +139,6 @@ NEVER_EXISTED: Mapping[str, str] = {
 """Names that documents mention although no broker ever knew them, with what to do."""
 
 WITHOUT_EFFECT: Mapping[str, str] = {
-    "authorizer.class.name": (
-        "requests are not authorized (ACLs are not supported), and every client that reaches a "
-        "listener may do everything; restrict who can reach it, and remove the line"
-    ),
     "transaction.two.phase.commit.enable": (
         "two-phase commit (KIP-939) is not supported, and producers that ask for it are refused; "
         "remove the line"

@@ -1,4 +1,5 @@
 """Settings that Kafka 4.1's definitions lack: Anabranch's own, some of Kafka 3 that are accepted,
+those of Kafka's StandardAuthorizer,
 and the rates of replication throttles, which Kafka takes for a broker without defining them.
 
 The URL of the metadata store may hold a password, so it is sensitive: no client is told it.
@@ -27,6 +28,9 @@ from anabranch.core.settings.validators import CORDONED, PLACER, at_least, betwe
 
 # fmt: off
 OWN = (
+    row("allow.everyone.if.no.acl.found",
+        "With an authorizer: whether everybody may use a resource that no ACL is about.",
+        BOOLEAN, "false", MEDIUM, OURS, IN_FORCE),
     row("controlled.shutdown.max.retries",
         "Kafka 3's limit of shutdown attempts; no effect, because a broker asks with every "
         "heartbeat.",
@@ -70,5 +74,8 @@ OWN = (
         "Bytes a second at which replicas are copied to another folder of this broker; at most "
         "33554432 are.",
         LONG, LONG_MAX, MEDIUM, at_least(0), OURS, IN_FORCE, CLUSTER_WIDE),
+    row("super.users",
+        "With an authorizer: principals that may do everything, as User:admin;User:ops.",
+        STRING, "", MEDIUM, OURS, IN_FORCE),
 )
 # fmt: on

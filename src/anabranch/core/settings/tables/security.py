@@ -8,6 +8,7 @@ from __future__ import annotations
 from anabranch.core.settings.notation import (
     BOOLEAN,
     CLASS,
+    IN_FORCE,
     LIST,
     LONG,
     LOW,
@@ -24,8 +25,9 @@ from anabranch.core.settings.validators import (
 
 # fmt: off
 SECURITY = (
-    row("authorizer.class.name", "Java class that decides who may do what in Kafka.",
-        STRING, "", LOW),
+    row("authorizer.class.name",
+        "Who decides what is allowed: ACLs (Kafka's StandardAuthorizer); if empty, all is allowed.",
+        STRING, "", LOW, IN_FORCE),
     row("delegation.token.expiry.check.interval.ms",
         "How often expired delegation tokens are looked for.",
         LONG, "3600000", LOW, at_least(1)),
