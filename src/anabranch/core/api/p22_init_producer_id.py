@@ -1,6 +1,6 @@
 """InitProducerId: an id under which a producer's batches are recognised when they come again.
 
-KIP: KIP-98 (idempotent producers, transactions), KIP-360 (epoch bumps), KIP-890.
+KIP: KIP-98 (idempotent producers, transactions), KIP-360 (epoch bumps), KIP-679, KIP-890.
 Versions: 0-5.
 Behaviour: without a transactional id every request gets a new id with epoch 0, from a block that
     the controller gave to this broker; when the next block is late, COORDINATOR_LOAD_IN_PROGRESS.
