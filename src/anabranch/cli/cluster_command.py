@@ -195,8 +195,11 @@ def ask(
     *,
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     tells_itself: bool = False,
+    at_controllers: bool = False,
 ) -> T:
     """Run `work` with a cluster's client; a refusal or a lost connection becomes one line.
+
+    `at_controllers`: `bootstrap` names listeners of controllers (KIP-919).
 
     What it waits for is told on standard error: for work that `tells_itself` how far it is, or that
     waits for records, only until the first broker has answered.
@@ -212,7 +215,12 @@ def ask(
     async def run() -> T:
         async with (
             waiting_told(bootstrap) as answered,
-            Cluster(bootstrap, security=security, deadline_seconds=timeout_seconds) as cluster,
+            Cluster(
+                bootstrap,
+                security=security,
+                deadline_seconds=timeout_seconds,
+                at_controllers=at_controllers,
+            ) as cluster,
         ):
             if tells_itself:
                 answered()

@@ -29,6 +29,7 @@ VERBS = {
     "placement": "Show how the cluster places the replicas of a diskless topic.",
     "explain": "Explain why a partition's replicas are where they are.",
     "configs": "Describe and alter the settings of topics and brokers.",
+    "acls": "List, add and remove access rules (ACLs).",
     "produce": "Write records from standard input or a file.",
     "consume": "Read records of a topic.",
     "groups": "List, describe and delete consumer groups; reset their offsets.",

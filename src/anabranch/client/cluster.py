@@ -114,7 +114,11 @@ class Cluster:
         client_id: str = SOFTWARE_NAME,
         security: Security = PLAINTEXT,
         deadline_seconds: float = DEFAULT_DEADLINE_SECONDS,
+        at_controllers: bool = False,
     ) -> None:
+        """`at_controllers`: the servers are listeners of controllers, which have no metadata of
+        topics (KIP-919); use only `send`."""
+        self._at_controllers = at_controllers
         self.brokers: dict[int, BrokerAddress] = {}
         self.cluster_id = ""
         self.controller_id = -1
@@ -126,7 +130,10 @@ class Cluster:
         self._connections: dict[tuple[str, int], Connection] = {}
 
     async def __aenter__(self) -> Self:
-        await self.metadata([])
+        if self._at_controllers:
+            await self.any_connection()
+        else:
+            await self.metadata([])
         return self
 
     async def __aexit__(

@@ -38,5 +38,5 @@ def refusal(
 ) -> tuple[ErrorCode, str | None] | None:
     """Code and text if there is no right to ask, or nothing to ask about."""
     if not cluster_allowed(node.authorizer, request, operation):
-        return ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None
+        return ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed."
     return None if has_acls(node) else (ErrorCode.SECURITY_DISABLED, sentence)
