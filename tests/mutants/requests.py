@@ -209,7 +209,7 @@ MUTANTS = (
         old="        if slot.is_urgent:\n",
         new="        if False:\n",
         seed=NO_SCHEDULE,
-        caught_by="tests/server/test_dispatch.py"
+        caught_by="tests/server/test_request_shell.py"
         "::test_an_answer_that_others_wait_for_is_sent_before_the_next_is_looked_at[True]",
     ),
     Mutant(

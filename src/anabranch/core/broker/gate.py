@@ -11,7 +11,7 @@ Rules kept: a session that is not authenticated gets only what opens one (ApiVer
 keys); an unknown pair of state and event raises; a session on a listener where all may speak is
 authenticated from the start, and only looked at once it has been muted (`is_restricted`); a request
 on a muted connection is run later, not refused. It enforces nothing new today: every listener is
-such a one, and no role of a node sets a source of limits (`Dispatcher.quotas`). Source: KIP-43 and
+such a one, and no role of a node sets a source of limits (`Outcomes.quotas`). Source: KIP-43 and
 KIP-152 (order of SASL requests), KIP-368 (expiry), KIP-219 (muting after the answer). Not here:
 ACLs (`core.access.authorize`, which handlers ask for each topic and group by name), mechanisms of
 SASL, and the `throttle_time_ms` of answers, which stays 0: they are charged as they are.
