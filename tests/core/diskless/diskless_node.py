@@ -15,10 +15,10 @@ from tests.core.api.in_memory_node import START_MS, InMemoryNode
 
 from anabranch.core.diskless import effects as does
 from anabranch.core.diskless.objects import ObjectMissing, ObjectTaken
-from anabranch.core.diskless.reads import FarRead
 from anabranch.core.diskless.rows import Change, LogKey, NewLogs
 from anabranch.core.errors import StorageFault
 from anabranch.core.outcome import Cold, Wait
+from anabranch.core.partition.bringers import apart
 from anabranch.core.wire.codec import decode, encode_bytes
 from anabranch.core.wire.messages.fetch import FetchResponse
 from anabranch.core.wire.records import Record, build_batch
@@ -201,8 +201,8 @@ class Node(InMemoryNode):
             if not isinstance(outcome, Cold):
                 return received(outcome)
             ended: list[int] = []
-            reads = [read for read in outcome.reads if isinstance(read, FarRead)]
-            self.diskless.bring(reads, partial(ended.append, 1))
+            _, reads = apart(outcome.reads)
+            self.broker.bringers.bring(reads, partial(ended.append, 1))
             for _ in range(10_000):
                 if ended:  # it goes on in the step in which the last read has ended
                     break
