@@ -8,6 +8,7 @@ schedules change.
 from __future__ import annotations
 
 from tests.mutants import (
+    access,
     brokers,
     checkpoints,
     clients,
@@ -49,6 +50,7 @@ SUBJECTS = (
     ("Producers and transactions in logs", log_producers),
     ("Compaction", compaction),
     ("Requests", requests),
+    ("Access control", access),
     ("Settings that change", settings),
     ("Groups and offsets", groups),
     ("Transactions", transactions),

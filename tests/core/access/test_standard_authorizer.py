@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.access.rules import ACLS, ALL
 
@@ -108,7 +108,6 @@ def plainly_any(rules, principal, host, operation, resource, *, is_open):
 
 
 @given(st.lists(ACLS, max_size=12), st.lists(QUESTIONS, min_size=1), st.booleans())
-@example([rule("a", ALL), rule("a", READ, DENY)], [(Principal("User", "alice"), "10.0.0.1", READ, TOPIC, "a")], False)  # fmt: skip  # noqa: E501
 def test_answers_are_those_of_the_plain_model(rules, questions, is_open) -> None:
     acls = of(*rules)
     authorizer = StandardAuthorizer(lambda: acls, open_without_acl=is_open)
@@ -119,6 +118,42 @@ def test_answers_are_those_of_the_plain_model(rules, questions, is_open) -> None
         assert authorizer.authorize(request, operation, resource, name) == expected, question
         expected = plainly_any(rules, principal, host, operation, resource, is_open=is_open)
         assert authorizer.authorize_by_type(request, operation, resource) == expected, question
+
+
+ALTER_CONFIGS, DESCRIBE_CONFIGS = Operation.ALTER_CONFIGS, Operation.DESCRIBE_CONFIGS
+
+
+@pytest.mark.parametrize(
+    ("rules", "operation", "name", "is_allowed"),
+    [
+        ([rule("a", READ)], READ, "a", True),
+        ([rule("a", READ)], WRITE, "a", False),
+        ([rule("a", READ)], READ, "ab", False),
+        ([rule("a", READ, pattern=PREFIXED)], READ, "ab", True),
+        ([rule("*", READ)], READ, "ab", True),
+        ([rule("*", READ, pattern=PREFIXED)], READ, "ab", False),
+        ([rule("a", ALL), rule("a", READ, DENY)], READ, "a", False),
+        ([rule("a", READ, DENY), rule("a", ALL)], READ, "a", False),
+        ([rule("a", ALL), rule("*", READ, DENY, who="User:*")], READ, "a", False),
+        ([rule("a", ALL), rule("a", READ, DENY, host="10.0.0.9")], READ, "a", True),
+        ([rule("a", READ)], DESCRIBE, "a", True),
+        ([rule("a", ALTER_CONFIGS)], DESCRIBE, "a", False),
+        ([rule("a", ALTER_CONFIGS)], DESCRIBE_CONFIGS, "a", True),
+        ([rule("a", DESCRIBE), rule("a", READ, DENY)], DESCRIBE, "a", True),
+        ([rule("a", DESCRIBE), rule("a", ALL, DENY)], DESCRIBE, "a", False),
+        (
+            [rule("a", DESCRIBE_CONFIGS), rule("a", ALTER_CONFIGS, DENY)],
+            DESCRIBE_CONFIGS,
+            "a",
+            True,
+        ),
+        ([rule("a", READ, who="User:*")], READ, "a", True),
+        ([rule("a", READ, who="Group:alice")], READ, "a", False),
+    ],
+)
+def test_the_rules_by_example(rules, operation, name, is_allowed) -> None:
+    authorizer = StandardAuthorizer(lambda: of(*rules))
+    assert authorizer.authorize(asked(), operation, TOPIC, name) == is_allowed
 
 
 @given(

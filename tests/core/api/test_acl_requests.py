@@ -8,12 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.access.rules import ACLS, HOSTS, NAMES, OPERATIONS, USERS
+from tests.core.api.test_p58_envelope import envelope, frame
 from tests.core.controller.world import World
 
 from anabranch.core.access.acl_filter import AclFilter
 from anabranch.core.access.acls import Acl
 from anabranch.core.access.authorize import AllowAll
-from anabranch.core.access.principal import ANONYMOUS
+from anabranch.core.access.principal import ANONYMOUS, Principal
+from anabranch.core.access.principal_bytes import write_principal
 from anabranch.core.access.standard_authorizer import StandardAuthorizer
 from anabranch.core.api.registry import handlers
 from anabranch.core.errors import ErrorCode
@@ -182,6 +184,27 @@ def test_a_broker_leaves_rules_to_the_controller(body) -> None:
     ruled = SimpleNamespace(authorizer=StandardAuthorizer(lambda: None))
     assert isinstance(run(ruled, request, 0), Forward)
     assert not isinstance(run(SimpleNamespace(authorizer=AllowAll()), request, 0), Forward)
+
+
+@pytest.mark.parametrize("is_allowed", [False, True])
+def test_what_is_forwarded_is_not_trusted_as_its_sender_is(is_allowed) -> None:
+    """The envelope comes over a listener of nodes; the request inside is a client's."""
+    made = world(super_users=("User:alice",) if is_allowed else ())
+    controller = made.controller
+    controller.authorizer = StandardAuthorizer(
+        lambda: controller.image.acls, controller.authorizer._super_users,
+        trusted=frozenset({"CONTROLLER"}),
+    )  # fmt: skip
+    answer = made.ask(
+        envelope(
+            frame(CreateAclsRequest(creations=[creation(GOOD)]), 3),
+            request_principal=write_principal(Principal("User", "alice")),
+        )
+    )
+    assert answer.error_code == 0
+    assert len(made.image.acls.by_id) == is_allowed
+    made.ask(CreateAclsRequest(creations=[creation(GOOD)]))
+    assert len(made.image.acls.by_id) == 1
 
 
 def test_a_node_without_the_rules_says_so() -> None:

@@ -1,0 +1,93 @@
+"""Broken rules of access control: tests catch them."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import NO_SCHEDULE, Mutant
+
+AUTHORIZER = "tests/core/access/test_standard_authorizer.py"
+EXAMPLES = f"{AUTHORIZER}::test_the_rules_by_example"
+ROOM = "anabranch.core.access"
+
+
+def mutant(name: str, rule: str, module: str, old: str, new: str, caught_by: str) -> Mutant:
+    """One that a test catches."""
+    return Mutant(name, rule, module, old, new, NO_SCHEDULE, caught_by)
+
+
+MUTANTS = (
+    mutant(
+        "access-allow-before-deny",
+        "a DENY that applies wins over each ALLOW",
+        f"{ROOM}.standard_authorizer",
+        "                elif acl.operation in (ALL, operation):\n                    return False",
+        "                elif acl.operation in (ALL, operation) and not is_allowed:\n"
+        "                    return False",
+        EXAMPLES,
+    ),
+    mutant(
+        "access-deny-implies",
+        "a DENY of READ does not deny DESCRIBE",
+        f"{ROOM}.standard_authorizer",
+        "                elif acl.operation in (ALL, operation):",
+        "                elif acl.operation in allowing:",
+        EXAMPLES,
+    ),
+    mutant(
+        "access-open-before-loaded",
+        "nobody is let in before the rules are loaded",
+        f"{ROOM}.standard_authorizer",
+        "        if acls is None:\n            return False",
+        "        if acls is None:\n            return self._open_without_acl",
+        f"{AUTHORIZER}::test_before_the_rules_are_loaded_only_super_users_are_let_in",
+    ),
+    mutant(
+        "access-old-decisions-stay",
+        "a changed rule counts at once",
+        f"{ROOM}.standard_authorizer",
+        "if acls is not self._decided_by or",
+        "if self._decided_by is None or",
+        f"{AUTHORIZER}::test_each_change_of_a_rule_counts_at_once",
+    ),
+    mutant(
+        "access-decisions-grow",
+        "kept decisions are bounded",
+        f"{ROOM}.standard_authorizer",
+        " or len(self._decisions) >= KEPT_DECISIONS:",
+        ":",
+        f"{AUTHORIZER}::test_kept_decisions_are_bounded",
+    ),
+    mutant(
+        "access-prefixes-forgotten",
+        "a prefix counts until its last rule is gone",
+        f"{ROOM}.acls",
+        "self.prefix_lengths if rules else self._counting(acl, -1)",
+        "self._counting(acl, -1)",
+        "tests/core/access/test_acls.py::test_indexes_follow_the_rules",
+    ),
+    mutant(
+        "access-envelopes-are-trusted",
+        "what a broker forwards for a client is no request of a node",
+        "anabranch.core.api.p58_envelope",
+        "        listener=NO_LISTENER,",
+        "        listener=request.listener,",
+        "tests/core/api/test_acl_requests.py"
+        "::test_what_is_forwarded_is_not_trusted_as_its_sender_is",
+    ),
+    mutant(
+        "access-rule-made-twice",
+        "a rule that exists is not made again",
+        "anabranch.core.api.p30_create_acls",
+        "if acl not in added and not exists(acls, acl):",
+        "if acl not in added:",
+        "tests/core/api/test_acl_requests.py::test_what_is_made_is_there_until_a_filter_removes_it",
+    ),
+    mutant(
+        "access-snapshot-without-acls",
+        "a snapshot has the access rules",
+        "anabranch.core.metadata.concerns.acls",
+        "sorted(image.acls.by_id.items())",
+        "sorted(image.acls.by_id.items())[1:]",
+        "tests/core/metadata/test_security_records.py"
+        "::test_replay_and_snapshots_keep_what_the_records_mean",
+    ),
+)
