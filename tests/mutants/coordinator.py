@@ -379,7 +379,7 @@ MUTANTS = (
         name="any-store-will-do",
         rule="a store of another coordinator is refused, even if it is empty",
         module="anabranch.server.diskless.stores",
-        old="            await claim_store(objects, coordinator, cluster_id)\n",
+        old="            await claim_store(objects, coordinator, cluster_id, setting)\n",
         new="            from anabranch.stores.objects.store_check import check_store\n"
         "            await check_store(objects, cluster_id)\n",
         seed=NO_SCHEDULE,

@@ -187,6 +187,8 @@ class BrokerRole:
 
     def _await_stores(self, stores: StoresAtStart) -> None:
         """Take diskless records once their stores are there; say why not until then."""
+        if not self._node.config.broker.diskless_storage_system_enable:
+            return  # they are of remote logs
         cluster_id = self._node.cluster_id
         stores.on_waiting = self.diskless.wait
         if stores.why:

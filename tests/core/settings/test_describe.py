@@ -95,6 +95,7 @@ def test_passwords_are_never_shown():
 def test_urls_that_may_hold_keys_are_never_shown():
     urls = {
         "diskless.storage.url": "s3://bucket?secret_access_key=geheim",
+        "remote.storage.url": "s3://bucket?secret_access_key=geheim",
         "diskless.coordinator.url": "postgresql://user:geheim@host/database",
         "metadata.store.url": "postgresql://user:geheim@host/database",
     }

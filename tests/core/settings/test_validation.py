@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
+
 import kafka_facts
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from anabranch.core.coordination.groups.offsets_topic import offsets_topic
 from anabranch.core.coordination.transactions.topic import transaction_topic
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.metadata.image import MetadataImage
 from anabranch.core.settings.broker import BrokerConfig
-from anabranch.core.settings.catalogue import BROKER_SETTINGS
-from anabranch.core.settings.setting import Type, parse
+from anabranch.core.settings.catalogue import BROKER_SETTINGS, TOPIC_SETTINGS
+from anabranch.core.settings.setting import ConfigFault, Type, parse
 from anabranch.core.settings.validation import (
     LEAST,
     Operation,
@@ -19,6 +23,7 @@ from anabranch.core.settings.validation import (
     apply_operation,
     is_sensitive,
     limits_by_address,
+    refuse_remote_contradictions,
     validate_broker_configs,
     validate_topic_configs,
 )
@@ -56,6 +61,77 @@ def test_tiering_needs_a_broker_that_tiers_and_is_refused_by_one_that_is_to():
     with pytest.raises(ApiError, match=r"does not copy segments to remote storage yet\. Omit it"):
         validate_topic_configs({"remote.storage.enable": "true"}, broker)
     validate_topic_configs({"remote.storage.enable": "false"}, broker)
+
+
+TIERS = BrokerConfig.of({"remote.log.storage.system.enable": "true"})
+ONLY_DELETE = "Remote log storage only supports topics with cleanup.policy=delete"
+IDENTICAL = (
+    "When `remote.log.copy.disable` is set to true, the `local.retention.{0}` and `retention.{0}` "
+    "must be set to the identical value because there will be no more logs copied to the remote "
+    "storage."
+)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"cleanup.policy": "compact"}, ONLY_DELETE),
+        ({"cleanup.policy": "compact,delete"}, ONLY_DELETE),
+        (
+            {"local.retention.ms": "604800001"},
+            "Invalid value 604800001 for configuration local.retention.ms: Value must not be more "
+            "than retention.ms property value: 604800000",
+        ),
+        (
+            {"retention.bytes": "5", "local.retention.bytes": "-1"},
+            "Invalid value -1 for configuration local.retention.bytes: Value must not be -1 as "
+            "retention.bytes value is set as 5.",
+        ),
+        ({"remote.log.copy.disable": "true", "local.retention.ms": "5"}, IDENTICAL.format("ms")),
+        (
+            {"remote.log.copy.disable": "true", "local.retention.bytes": "5"},
+            IDENTICAL.format("bytes"),
+        ),
+    ],
+)
+def test_a_remote_log_refuses_what_contradicts_it_in_kafkas_words(values, said):
+    with pytest.raises(ApiError) as caught:
+        validate_topic_configs({"remote.storage.enable": "true", **values}, TIERS)
+    assert (caught.value.code, caught.value.message) == (ErrorCode.INVALID_CONFIG, said)
+    validate_topic_configs({"remote.storage.enable": "false", **values}, TIERS)
+
+
+AMOUNTS = st.sampled_from([-2, -1, 0, 1, 5, 6, 2**62])
+
+
+@given(
+    AMOUNTS.filter(lambda each: each != -2), AMOUNTS, AMOUNTS.filter(lambda each: each != -2),
+    AMOUNTS, st.booleans(), st.sampled_from(["delete", "compact", "delete,compact"]),
+)  # fmt: skip
+def test_any_settings_of_a_remote_log(whole_ms, local_ms, whole_bytes, local_bytes, stops, policy):
+    """What is left keeps no more on the brokers than in all."""
+    values = {
+        "retention.ms": whole_ms, "local.retention.ms": local_ms,
+        "retention.bytes": whole_bytes, "local.retention.bytes": local_bytes,
+        "remote.log.copy.disable": stops, "cleanup.policy": policy,
+    }  # fmt: skip
+    parsed = {
+        name: parse(TOPIC_SETTINGS[name], str(value).lower()) for name, value in values.items()
+    }
+
+    def at_most(local: int, whole: int) -> float:
+        found = whole if local == -2 else local
+        return math.inf if found == -1 else found
+
+    pairs = [(local_ms, whole_ms), (local_bytes, whole_bytes)]
+    agrees = all(at_most(*pair) <= at_most(-2, pair[1]) for pair in pairs)
+    same = all(local in (-2, whole) for local, whole in pairs)
+    try:
+        refuse_remote_contradictions(parsed, TIERS)
+        is_taken = True
+    except ConfigFault:
+        is_taken = False
+    assert is_taken == (agrees and policy == "delete" and (same or not stops))
 
 
 @pytest.mark.parametrize(

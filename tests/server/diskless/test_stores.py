@@ -64,6 +64,53 @@ async def test_what_belongs_to_another_cluster_is_refused(tmp_path):
         await Stores.open(another, "second")
 
 
+REMOTE = "remote.log.storage.system.enable=true"
+OFF = "diskless.storage.system.enable=false"
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (
+            [OFF, REMOTE],
+            r"remote\.log\.storage\.system\.enable is true and remote\.storage\.url is",
+        ),
+        (
+            [OFF, REMOTE, "remote.storage.url=ftp://there"],
+            r"remote\.storage\.url=ftp://there names",
+        ),
+        (
+            [REMOTE, "remote.storage.url=memory://a", "diskless.storage.url=memory://b"],
+            r"remote\.storage\.url and diskless\.storage\.url differ",
+        ),
+        ([REMOTE, "remote.storage.url=memory://a"], r"diskless\.storage\.url is empty"),
+    ],
+)
+async def test_a_wrong_url_of_remote_logs_is_said_at_the_start(tmp_path, settings, said):
+    with pytest.raises(StorageFault, match=said):
+        await Stores.open(config(tmp_path, *settings), "c")
+
+
+@pytest.mark.parametrize("with_diskless", [True, False])
+@pytest.mark.parametrize("own", ["remote.storage.url", "diskless.storage.url", "both"])
+async def test_remote_logs_have_the_claimed_store_of_diskless_records(tmp_path, with_diskless, own):
+    """Whatever names it, it is one store, and no other cluster's."""
+    (tmp_path / "node").mkdir()
+    (tmp_path / "objects").mkdir()
+    names = ("remote.storage.url", "diskless.storage.url") if own == "both" else (own,)
+    if with_diskless and own == "remote.storage.url":
+        names = ("diskless.storage.url",)
+    urls = [f"{name}=file://{tmp_path}/objects" for name in names]
+    mine = config(tmp_path, REMOTE, *urls, *([] if with_diskless else [OFF]))
+    stores = await Stores.open(mine, "first")
+    assert stores is not None
+    await stores.close()
+    with pytest.raises(StorageFault, match="'first'") as caught:
+        await Stores.open(mine, "second")
+    named = "diskless.storage.url" if with_diskless else names[0]
+    assert named in str(caught.value)
+
+
 async def test_an_interval_that_is_set_holds_on_any_store(tmp_path):
     (tmp_path / "node").mkdir()
     url, interval = "diskless.storage.url=memory://b", "diskless.produce.commit.interval.ms=7"

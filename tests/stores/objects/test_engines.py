@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 
 import pytest
@@ -25,6 +26,14 @@ from anabranch.stores.objects.keys import shown
 async def test_a_url_that_names_no_store_is_refused(url, said):
     with pytest.raises(StorageFault, match=said):
         await open_objects(url)
+
+
+@pytest.mark.parametrize("url", ["", "http://host/bucket", "file://objects", "s3://", "s3://b?x=1"])
+async def test_the_setting_that_has_the_url_is_named(url):
+    for setting in ("diskless.storage.url", "remote.storage.url"):
+        with pytest.raises(StorageFault) as caught:
+            await open_objects(url, setting)
+        assert re.findall(r"(?:diskless|remote)\.storage\.url", str(caught.value)) == [setting]
 
 
 async def test_without_its_package_a_cloud_s_store_names_the_extra(monkeypatch):

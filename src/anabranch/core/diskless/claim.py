@@ -19,8 +19,10 @@ from anabranch.core.types import Buffer
 CLAIM_KEY = "anabranch-cluster.json"
 CLAIM_MOST = 4096
 """Bytes; a larger object of that name is not ours."""
+SETTING = "diskless.storage.url"
+"""What names the store, unless remote logs alone have one."""
 CORRECT = (
-    "correct diskless.storage.url, which is the same on every node, or mount the volume that has "
+    "correct {}, which is the same on every node, or mount the volume that has "
     "them; a store that was copied needs that object too, and one that begins empty needs a new "
     "database in diskless.coordinator.url"
 )
@@ -43,44 +45,44 @@ def claim(cluster_id: str, store_id: str) -> bytes:
     return msgspec.json.encode(Claim(cluster_id, store_id)) + b"\n"
 
 
-def claimed_by(held: Buffer, url: str) -> Claim:
+def claimed_by(held: Buffer, url: str, setting: str = SETTING) -> Claim:
     """What the object tells; raises StorageFault."""
     try:
         return msgspec.json.decode(held, type=Claim)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise StorageFault(
             f"{url}: the object {CLAIM_KEY} contains no cluster id; choose another folder or "
-            "prefix in diskless.storage.url"
+            f"prefix in {setting}"
         ) from None
 
 
-def check_claim(held: Buffer, cluster_id: str, url: str) -> str:
+def check_claim(held: Buffer, cluster_id: str, url: str, setting: str = SETTING) -> str:
     """Whether the store at `url` belongs to this cluster; its id. Raises StorageFault."""
-    told = claimed_by(held, url)
+    told = claimed_by(held, url, setting)
     if told.cluster_id != cluster_id:
         raise StorageFault(
             f"{url}: the object {CLAIM_KEY} belongs to cluster {told.cluster_id!r}, and this is "
-            f"cluster {cluster_id!r}; choose a folder or prefix of its own in diskless.storage.url"
+            f"cluster {cluster_id!r}; choose a folder or prefix of its own in {setting}"
         )
     return told.store_id
 
 
-def check_unused(store_id: str, last_id: int, url: str) -> None:
+def check_unused(store_id: str, last_id: int, url: str, setting: str = SETTING) -> None:
     """Whether the coordinator may begin with a store that nobody has claimed: `store_id` is the one
     that it has, and `last_id` counts the objects that it has named. Raises StorageFault."""
     if store_id or last_id:
         raise StorageFault(
             f"{url}: there is no object {CLAIM_KEY}: no cluster has used this place, and the "
-            f"coordinator's objects lie in another store; {CORRECT}"
+            f"coordinator's objects lie in another store; {CORRECT.format(setting)}"
         )
 
 
-def check_place(store_id: str, coordinators_id: str, url: str) -> None:
+def check_place(store_id: str, coordinators_id: str, url: str, setting: str = SETTING) -> None:
     """Whether a store is the one that the coordinator has. Raises StorageFault."""
     if store_id != coordinators_id:
         raise StorageFault(
             f"{url}: this is store {store_id or 'without an id'}, and the coordinator's objects "
-            f"lie in another store, {coordinators_id}; {CORRECT}"
+            f"lie in another store, {coordinators_id}; {CORRECT.format(setting)}"
         )
 
 

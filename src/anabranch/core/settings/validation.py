@@ -8,7 +8,7 @@ plug-in may know them. What it is not: it plans no records (`core/controller`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 from functools import lru_cache
 from typing import NoReturn
@@ -17,7 +17,7 @@ from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.settings.catalogue import BROKER_SETTINGS, TOPIC_SETTINGS
 from anabranch.core.settings.resources import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
-from anabranch.core.settings.setting import ConfigFault, Scope, Setting, Type, Value, parse
+from anabranch.core.settings.setting import ConfigFault, Scope, Setting, Type, Value, invalid, parse
 from anabranch.core.settings.topic import broker_default
 
 CHECKED = 64
@@ -26,6 +26,9 @@ MAX_VALUE_SIZE_BYTES = 32_767
 """Longest text of one setting, the longest string of the metadata record (Kafka's limit)."""
 
 LISTENER_PREFIX = "listener.name."
+
+UNLIMITED_RETENTION, AS_WHOLE_LOG = -1, -2
+"""What `retention.*` and `local.retention.*` may be beside a limit."""
 
 RETENTIONS = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
 """0 would delete every record of every topic that sets nothing itself."""
@@ -154,19 +157,58 @@ def _refuse_contradictions(parsed: Mapping[str, object], broker: BrokerConfig) -
             f"max.compaction.lag.ms ({most})"
         )
     if parsed.get("remote.storage.enable"):
-        _refuse_remote_storage(broker)
+        _refuse_remote_storage(parsed, broker)
 
 
-def _refuse_remote_storage(broker: BrokerConfig) -> NoReturn:
-    if not broker["remote.log.storage.system.enable"]:
+def _refuse_remote_storage(parsed: Mapping[str, object], broker: BrokerConfig) -> NoReturn:
+    if not broker.remote_log_storage_system_enable:
         raise ConfigFault(
             "Tiered Storage functionality is disabled in the broker. "
             "Topic cannot be configured with remote log storage."
         )
+    refuse_remote_contradictions(parsed, broker)
     raise ConfigFault(
         "remote.storage.enable=true is refused: this version of Anabranch does not copy segments "
         "to remote storage yet. Omit it; retention.ms and retention.bytes limit the local log."
     )
+
+
+def refuse_remote_contradictions(parsed: Mapping[str, object], broker: BrokerConfig) -> None:
+    """Raise ConfigFault for settings of a topic that has remote storage and cannot have it so, in
+    Kafka's order and words (`LogConfig.validateTopicLogConfigValues`)."""
+
+    def value(name: str) -> object:
+        return parsed[name] if name in parsed else broker_default(name, broker)
+
+    policies = value("cleanup.policy")
+    assert isinstance(policies, tuple)
+    if set(policies) != {"delete"}:
+        raise ConfigFault("Remote log storage only supports topics with cleanup.policy=delete")
+    for unit in ("bytes", "ms"):
+        name, whole_name = f"local.retention.{unit}", f"retention.{unit}"
+        local, whole = value(name), value(whole_name)
+        assert isinstance(local, int)
+        assert isinstance(whole, int)
+        if whole > UNLIMITED_RETENTION and local != AS_WHOLE_LOG:
+            if local == UNLIMITED_RETENTION:
+                why = f"Value must not be -1 as {whole_name} value is set as {whole}."
+                raise invalid(name, str(local), why)
+            if local > whole:
+                why = f"Value must not be more than {whole_name} property value: {whole}"
+                raise invalid(name, str(local), why)
+    if value("remote.log.copy.disable"):
+        _refuse_shorter_local(value)
+
+
+def _refuse_shorter_local(value: Callable[[str], object]) -> None:
+    for unit in ("bytes", "ms"):
+        local, whole = value(f"local.retention.{unit}"), value(f"retention.{unit}")
+        if local not in (AS_WHOLE_LOG, whole):
+            raise ConfigFault(
+                f"When `remote.log.copy.disable` is set to true, the `local.retention.{unit}` and "
+                f"`retention.{unit}` must be set to the identical value because there will be no "
+                "more logs copied to the remote storage."
+            )
 
 
 def validate_broker_configs(values: Mapping[str, str], *, per_broker: bool) -> None:

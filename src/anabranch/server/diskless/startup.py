@@ -20,11 +20,12 @@ from anabranch.core.diskless.objects import ObjectsAway
 from anabranch.core.errors import StorageFault
 from anabranch.server.clocks import steady_ms
 from anabranch.server.diskless.shell import unforeseen
-from anabranch.server.diskless.stores import Stores
+from anabranch.server.diskless.stores import Stores, has_stores
 from anabranch.server.logs import logger
 from anabranch.server.own_faults import tell_unexpected
 
 if TYPE_CHECKING:
+    from anabranch.core.settings.broker import BrokerConfig
     from anabranch.server.config import NodeConfig
 
 LOG = logger("diskless")
@@ -42,7 +43,8 @@ class StoresAtStart:
 
     def __init__(self, config: NodeConfig, cluster_id: str) -> None:
         self._config, self._cluster_id = config, cluster_id
-        self.is_on = config.broker.diskless_storage_system_enable
+        self._of = _what_needs_them(config.broker)
+        self.is_on = has_stores(config.broker)
         self.stores: Stores | None = None
         """None until they were opened and tried."""
         self.why = ""
@@ -103,13 +105,13 @@ class StoresAtStart:
                 except StorageFault as fault:
                     self._say(fault)
                 except Exception as fault:  # a node without its stores says so, and goes on
-                    tell_unexpected(fault, "opening the stores of diskless topics")
+                    tell_unexpected(fault, f"opening the stores of {self._of}")
                     self._say(unforeseen(fault))
                 await asyncio.sleep(RETRY_S)
                 trying = asyncio.get_running_loop().create_task(self._open())
         finally:
             trying.cancel()
-        LOG.info("coordinator and object store of diskless topics answer")
+        LOG.info(f"coordinator and object store of {self._of} answer")
         assert self.stores is not None
         for call in self._wanted:
             call(self.stores)
@@ -121,6 +123,14 @@ class StoresAtStart:
         if is_new or now_ms - self._said_ms >= WORDS_MS:
             self._said_ms = now_ms
             if isinstance(fault, ObjectsAway | CoordinatorAway):
-                LOG.warning("diskless topics wait for their stores", why=self.why)
+                LOG.warning(f"{self._of} wait for their stores", why=self.why)
             else:
-                LOG.error("diskless topics are refused until this is corrected", why=self.why)
+                LOG.error(f"{self._of} are refused until this is corrected", why=self.why)
+
+
+def _what_needs_them(broker: BrokerConfig) -> str:
+    both = {
+        "diskless topics": broker.diskless_storage_system_enable,
+        "remote logs": broker.remote_log_storage_system_enable,
+    }
+    return " and ".join(what for what, is_on in both.items() if is_on)

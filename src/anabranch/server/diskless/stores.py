@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
+from anabranch.core.diskless.claim import SETTING
 from anabranch.core.diskless.coordinator import Coordinator
 from anabranch.core.diskless.objects import ObjectStore
 from anabranch.core.errors import StorageFault
@@ -24,8 +25,10 @@ from anabranch.stores.objects.store_check import (
 )
 
 if TYPE_CHECKING:
+    from anabranch.core.settings.broker import BrokerConfig
     from anabranch.server.config import NodeConfig
 
+OTHER = "remote.storage.url"
 INTERVAL_MS = 250
 """`diskless.produce.commit.interval.ms` where requests cost money."""
 FREE = ("file://", "memory://")
@@ -41,31 +44,26 @@ class Stores(NamedTuple):
 
     @classmethod
     async def open(cls, config: NodeConfig, cluster_id: str) -> Stores | None:
-        """Both, tried; None where diskless topics are off. Raises StorageFault."""
+        """Both, tried; None where diskless topics and remote logs are off. Raises StorageFault."""
         broker = config.broker
-        if not broker.diskless_storage_system_enable:
+        if not has_stores(broker):
             return None
-        url = broker.diskless_storage_url
-        if not url:
-            raise StorageFault(
-                "diskless.storage.system.enable is true and diskless.storage.url is empty; write "
-                "file:///path/to/folder, s3://bucket/prefix, gs://… or az://…"
-            )
+        setting, url = _storage(broker)
         where = config.diskless_coordinator_url
         if not where:
             raise StorageFault(
-                "diskless.storage.system.enable is true and diskless.coordinator.url is empty; "
+                f"{_switch(broker)} is true and diskless.coordinator.url is empty; "
                 "write sqlite:///path/to/diskless.db, or postgresql://user@host/database, the "
                 "same on every node"
             )
         async with AsyncExitStack() as opened:
-            objects = await open_objects(url)
+            objects = await open_objects(url, setting)
             opened.push_async_callback(objects.close)
-            await try_store(objects, cluster_id)
+            await try_store(objects, cluster_id, setting)
             coordinator = await open_coordinator(where, cluster_id)
             opened.push_async_callback(coordinator.close)
             mark = await coordinator.mark()
-            await claim_store(objects, coordinator, cluster_id)
+            await claim_store(objects, coordinator, cluster_id, setting)
             await check_coordinator(objects, cluster_id, mark)
             await check_commits(objects, coordinator, cluster_id, mark)
             await check_names(objects, coordinator, cluster_id, mark)
@@ -86,3 +84,34 @@ class Stores(NamedTuple):
             await self.coordinator.close()
         finally:
             await self.objects.close()
+
+
+def has_stores(broker: BrokerConfig) -> bool:
+    """Whether a cluster with these settings has a coordinator and an object store."""
+    return broker.diskless_storage_system_enable or broker.remote_log_storage_system_enable
+
+
+def _storage(broker: BrokerConfig) -> tuple[str, str]:
+    """The setting that names the store, and its URL. Diskless records and remote segments have one
+    store, since a coordinator knows one."""
+    own, remote = broker.diskless_storage_url, broker.remote_storage_url
+    if broker.diskless_storage_system_enable:
+        setting, url = SETTING, own
+        if broker.remote_log_storage_system_enable and own and remote not in ("", own):
+            raise StorageFault(
+                f"{OTHER} and {SETTING} differ; a cluster has one store for both: remove {OTHER}, "
+                "or set it to the same URL"
+            )
+    else:
+        setting, url = (SETTING, own) if own and not remote else (OTHER, remote)
+    if not url:
+        raise StorageFault(
+            f"{_switch(broker)} is true and {setting} is empty; write "
+            "file:///path/to/folder, s3://bucket/prefix, gs://… or az://…"
+        )
+    return setting, url
+
+
+def _switch(broker: BrokerConfig) -> str:
+    is_diskless = broker.diskless_storage_system_enable
+    return "diskless.storage.system.enable" if is_diskless else "remote.log.storage.system.enable"

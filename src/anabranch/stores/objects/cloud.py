@@ -23,6 +23,7 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import AzureStore, GCSStore, S3Store
 
+from anabranch.core.diskless.claim import SETTING
 from anabranch.core.diskless.objects import (
     INCOMPLETE,
     Listed,
@@ -77,14 +78,15 @@ _T = TypeVar("_T")
 atexit.register(time.sleep, LEAVE_S)
 
 
-def open_cloud(url: str) -> CloudStore:
-    """The store of a URL. Raises StorageFault when the URL is wrong; nothing is asked of it yet."""
+def open_cloud(url: str, setting: str = SETTING) -> CloudStore:
+    """The store of a URL, which is that of `setting`. Raises StorageFault when it is wrong; nothing
+    is asked of it yet."""
     scheme, _, rest = url.partition("://")
     place, _, query = rest.partition("?")
     bucket, _, prefix = place.partition("/")
     if not bucket or "@" in place:
         raise StorageFault(
-            f"diskless.storage.url={shown(url)} names no bucket; write {scheme}://bucket/prefix, "
+            f"{setting}={shown(url)} names no bucket; write {scheme}://bucket/prefix, "
             "and keys as options or in the environment"
         )
     options = dict(parse_qsl(query, keep_blank_values=True))
@@ -110,11 +112,11 @@ def open_cloud(url: str) -> CloudStore:
         )
     except (BaseError, ValueError, TypeError):
         raise StorageFault(
-            f"diskless.storage.url={shown(url)}: its options are not valid "
+            f"{setting}={shown(url)}: its options are not valid "
             f"({', '.join(sorted(options)) or 'there are none'}), or what the environment says "
             f"of keys is not; obstore's documentation lists the options of {scheme}"
         ) from None
-    return CloudStore(shown(url), calls, puts, streams)
+    return CloudStore(shown(url), calls, puts, streams, setting)
 
 
 def _client_options(given: dict[str, str], attempt_s: float) -> dict[str, Any]:
@@ -141,8 +143,11 @@ def _retries(most: int) -> dict[str, Any]:
 class CloudStore:
     """A bucket, and a prefix in it."""
 
-    def __init__(self, url: str, calls: Any, puts: Any, streams: Any) -> None:
+    def __init__(
+        self, url: str, calls: Any, puts: Any, streams: Any, setting: str = SETTING
+    ) -> None:
         self.url = url
+        self._setting = setting
         self._calls = calls
         self._puts = puts
         """The same without retries: those of puts are ours."""
@@ -164,10 +169,10 @@ class CloudStore:
         except TimeoutError:
             raise ObjectsAway(
                 f"{self.url}: {what}: no answer for {patience_s:g} s; check the endpoint in "
-                "diskless.storage.url and the network"
+                f"{self._setting} and the network"
             ) from None
         except (BaseError, OSError) as problem:
-            raise fault_of(problem, self.url, what, is_put=is_put) from None
+            raise fault_of(problem, self.url, what, is_put=is_put, setting=self._setting) from None
 
     async def put(self, key: str, buffers: Sequence[Buffer]) -> None:
         check_key(key, self.url)

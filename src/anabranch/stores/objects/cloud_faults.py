@@ -16,6 +16,7 @@ from obstore.exceptions import (
     UnauthenticatedError,
 )
 
+from anabranch.core.diskless.claim import SETTING
 from anabranch.core.diskless.objects import ObjectMissing, ObjectsAway, ObjectTaken
 from anabranch.core.errors import StorageFault
 
@@ -40,8 +41,10 @@ class PastEnd(ObjectMissing):
     """A range lies beyond the end of its object."""
 
 
-def fault_of(problem: Exception, url: str, what: str, *, is_put: bool) -> StorageFault:
-    """The exception to raise for one of obstore's."""
+def fault_of(
+    problem: Exception, url: str, what: str, *, is_put: bool, setting: str = SETTING
+) -> StorageFault:
+    """The exception to raise for one of obstore's; `setting` is what names the store."""
     place = f"{url}: {what}"
     text = str(problem)
     status, code = _found(_STATUS, text), _found(_CODE, text)
@@ -55,7 +58,7 @@ def fault_of(problem: Exception, url: str, what: str, *, is_put: bool) -> Storag
         )
     if code in NO_BUCKET or (is_put and isinstance(problem, FileNotFoundError)):
         return StorageFault(
-            f"{place}: there is no such bucket ({said}); create it, or correct diskless.storage.url"
+            f"{place}: there is no such bucket ({said}); create it, or correct {setting}"
         )
     if isinstance(problem, FileNotFoundError):
         return ObjectMissing(f"{place}: there is no such object")
@@ -76,26 +79,25 @@ def fault_of(problem: Exception, url: str, what: str, *, is_put: bool) -> Storag
         )
     if not status and "without LOCATION" in text:  # the library keeps the status to itself
         status, said = "301", "it lies elsewhere"
-    return _by_status(int(status or 0), place, said, _found(_CAUSE, text))
+    return _by_status(int(status or 0), place, said, _found(_CAUSE, text), setting)
 
 
-def _by_status(status: int, place: str, said: str, cause: str) -> StorageFault:
+def _by_status(status: int, place: str, said: str, cause: str, setting: str) -> StorageFault:
     if status == RANGE_NOT_SATISFIABLE:
         return PastEnd(f"{place}: it is shorter ({said})")
     if not status:
         return ObjectsAway(
             f"{place}: no answer ({cause or 'the connection failed'}); check the endpoint in "
-            "diskless.storage.url and the network"
+            f"{setting} and the network"
         )
     if status in PASSING:
         return ObjectsAway(f"{place}: the store cannot answer now ({said}); the broker tries again")
     if status in ELSEWHERE and place.startswith("s3://"):
         return StorageFault(
-            f"{place}: refused ({said}); check the options region and endpoint of "
-            "diskless.storage.url"
+            f"{place}: refused ({said}); check the options region and endpoint of {setting}"
         )
     return StorageFault(
-        f"{place}: refused ({said}); check that the endpoint in diskless.storage.url is an object "
+        f"{place}: refused ({said}); check that the endpoint in {setting} is an object "
         "store of this kind"
     )
 

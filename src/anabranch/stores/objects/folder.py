@@ -22,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
 
+from anabranch.core.diskless.claim import SETTING
 from anabranch.core.diskless.objects import (
     Listed,
     ObjectMissing,
@@ -50,13 +51,13 @@ _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK
 _T = TypeVar("_T")
 
 
-async def open_folder(url: str) -> FolderStore:
+async def open_folder(url: str, setting: str = SETTING) -> FolderStore:
     """The store of a `file://` URL, freed from what an earlier life left behind. Raises
     StorageFault when the URL or the folder is wrong."""
     path = url.removeprefix(FOLDER)
     if not path.startswith("/"):
         raise StorageFault(
-            f"diskless.storage.url={url}: the folder's path must be absolute, "
+            f"{setting}={url}: the folder's path must be absolute, "
             "as in file:///var/lib/anabranch/objects"
         )
     store = FolderStore(url, path.rstrip("/") or "/")

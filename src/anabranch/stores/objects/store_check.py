@@ -15,6 +15,7 @@ import uuid
 from anabranch.core.diskless.claim import (
     CLAIM_KEY,
     CLAIM_MOST,
+    SETTING,
     check_claim,
     check_place,
     check_recorded,
@@ -48,23 +49,26 @@ async def check_store(store: ObjectStore, cluster_id: str) -> None:
     await _try(store)
 
 
-async def try_store(store: ObjectStore, cluster_id: str) -> None:
-    """The same, but for the claim: no other cluster may have made one."""
-    await _claimed(store, cluster_id)
+async def try_store(store: ObjectStore, cluster_id: str, setting: str = SETTING) -> None:
+    """The same, but for the claim: no other cluster may have made one. `setting` is what names
+    the store."""
+    await _claimed(store, cluster_id, setting)
     await _try(store)
 
 
-async def claim_store(store: ObjectStore, coordinator: Coordinator, cluster_id: str) -> None:
+async def claim_store(
+    store: ObjectStore, coordinator: Coordinator, cluster_id: str, setting: str = SETTING
+) -> None:
     """Claim a store for a cluster and its coordinator, which has this one alone. Raises
     StorageFault when the coordinator's objects lie elsewhere; nothing is claimed then. The
     coordinator is asked first: what it knows is of a store that was claimed before."""
     last_id, known = await coordinator.last_id(), await coordinator.store("")
-    here = await _claimed(store, cluster_id)
+    here = await _claimed(store, cluster_id, setting)
     if here is None:
-        check_unused(known, last_id, store.url)
+        check_unused(known, last_id, store.url, setting)
         here = await _claim(store, cluster_id)
     if here or known:
-        check_place(here, await coordinator.store(here), store.url)
+        check_place(here, await coordinator.store(here), store.url, setting)
 
 
 async def _try(store: ObjectStore) -> None:
@@ -137,14 +141,14 @@ async def _coordinators(store: ObjectStore, cluster_id: str) -> list[str]:
     return [each.key async for page in store.list(prefix) for each in page]
 
 
-async def _claimed(store: ObjectStore, cluster_id: str) -> str | None:
+async def _claimed(store: ObjectStore, cluster_id: str, setting: str = SETTING) -> str | None:
     """The store's id, None while it is not claimed."""
     try:
         size = await store.size(CLAIM_KEY)
     except ObjectMissing:
         return None
     [held] = await store.read(CLAIM_KEY, [(0, min(size, CLAIM_MOST))])
-    return check_claim(held, cluster_id, store.url)
+    return check_claim(held, cluster_id, store.url, setting)
 
 
 async def _claim(store: ObjectStore, cluster_id: str) -> str:

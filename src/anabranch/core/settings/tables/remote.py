@@ -1,6 +1,8 @@
 """Tiered storage (KIP-405).
 
-Names, types, defaults, limits and scopes are those of Kafka 4.1.0's definitions.
+Names, types, defaults, limits and scopes are those of Kafka 4.1.0's definitions, but for
+`remote.storage.url`, which stands for Kafka's storage class. It may hold keys and passwords, so it
+is sensitive: no client is told it.
 """
 
 from __future__ import annotations
@@ -9,12 +11,16 @@ from anabranch.core.settings.notation import (
     BOOLEAN,
     CLUSTER_WIDE,
     DOUBLE,
+    HIGH,
+    IN_FORCE,
     INT,
     INTERNAL,
     LONG,
     LONG_MAX,
     LOW,
     MEDIUM,
+    OURS,
+    PASSWORD,
     STRING,
     row,
 )
@@ -98,6 +104,9 @@ REMOTE = (
         "Prefix of the settings that are passed to the storage class.",
         STRING, "rsm.config.", MEDIUM, NON_EMPTY),
     row("remote.log.storage.system.enable", "Whether tiered storage is available on this broker.",
-        BOOLEAN, "false", MEDIUM),
+        BOOLEAN, "false", MEDIUM, IN_FORCE),
+    row("remote.storage.url",
+        "Where remote segments are stored; empty: in the store of diskless.storage.url.",
+        PASSWORD, "", HIGH, OURS, IN_FORCE),
 )
 # fmt: on
