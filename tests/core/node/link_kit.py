@@ -47,6 +47,10 @@ BUDGETS = {
 """Small ones, so that a few requests reach them."""
 
 
+class Broken(RuntimeError):
+    """What no code expected."""
+
+
 class Asked(NamedTuple):
     """What a request has its handler do: answer at once, wait, hold up, be brought …"""
 
@@ -211,13 +215,14 @@ class World(Performer):
         self.wrongs: list[str] = []
         self.on_run: Callable[[int], None] = lambda _number: None
         self.unexpected_faults: list[BaseException] = []
+        self.of_broker: Callable[[Any], bool] = lambda _body: False
         self.settle: Callable[[], None] = lambda: drain(self.mailbox, self)
         world = SimpleNamespace(
             authorizer=AllowAll(), bringers=SimpleNamespace(bring=self.bring_far)
         )
         handler = Handler(
             CLUSTER, "DescribeCluster", API_KEYS[CLUSTER].versions, broker=self.handle,
-            charge=Charge.FETCH,
+            charge=Charge.FETCH, of_broker=lambda body: self.of_broker(body),
         )  # fmt: skip
         old = Handler(
             VERSIONS, "ApiVersions", API_KEYS[VERSIONS].versions,
@@ -238,7 +243,17 @@ class World(Performer):
     def wake_waiting(self, keys: Iterable[Any]) -> None:
         self.requests.purgatory.wake(keys, self.requests.now_ms)
 
+    refusing = 0
+    """How many of the next calls cannot be begun."""
+
+    def refuse(self) -> None:
+        if self.refusing:
+            self.refusing -= 1
+            raise Broken("on purpose")
+
     def warm(self, reads: Any, done: Callable[[Any], None]) -> None:
+        self.refuse()
+
         def warmed(fault: Any) -> None:
             self.lacks[reads[0].position].discard("near")
             done(fault)
@@ -246,9 +261,11 @@ class World(Performer):
         self.calls.append((warmed, None))
 
     def propose(self, proposal: Any, done: Callable[[Any], None]) -> None:
+        self.refuse()
         self.calls.append((done, proposal.result))
 
     def forward(self, frame: Any, request: Any, done: Callable[[Any], None]) -> None:
+        self.refuse()
         size = Asked.read(request.client_id).size
         self.calls.append((done, struct.pack(">i", request.correlation_id) + b"f" * size))
 
@@ -256,6 +273,8 @@ class World(Performer):
         self.unexpected_faults.append(fault)
 
     def bring_far(self, reads: Any, done: Callable[[], None]) -> None:
+        self.refuse()
+
         def brought() -> None:
             self.lacks[reads[0].ask.since].discard("far")
             done()
@@ -268,24 +287,37 @@ class World(Performer):
         asked, number = Asked.read(request.client_id), request.correlation_id
         self.ran.append(number)
         self.on_run(number)
+        return self.outcome(asked, asked.kind, number, now_ms)
+
+    def outcome(self, asked: Asked, kind: str, number: int, now_ms: int) -> Any:
         answer = DescribeClusterResponse(cluster_id="x" * asked.size)
-        match asked.kind:
+        if kind.startswith("then "):  # once there are news
+            return Wait(
+                ("news",), now_ms + asked.wait_ms,
+                lambda now_ms, expired: (
+                    self.outcome(asked, kind.removeprefix("then "), number, now_ms)
+                    if expired or self.news
+                    else None
+                ),
+                asked.promise,
+            )  # fmt: skip
+        match kind:
             case "lent":
                 return DescribeClusterResponse(cluster_id="lent" + "x" * asked.size)
             case "wait" | "hold up" | "urgent":
                 return Wait(
                     ("news",), now_ms + asked.wait_ms,
                     lambda _now_ms, expired: answer if expired or self.news else None,
-                    asked.promise, asked.kind == "hold up", asked.kind == "urgent",
+                    asked.promise, kind == "hold up", kind == "urgent",
                 )  # fmt: skip
             case "near" | "far" | "both":
                 reads: list[Any] = []
-                if asked.kind != "far":
+                if kind != "far":
                     file = SimpleNamespace(path="file", forget_frames=lambda *_: None)
                     reads.append(ColdRead(file, number, 1))
-                if asked.kind != "near":
-                    reads.append(FarRead(StateOf((b"t" * 16, number))))
-                self.lacks[number] = {"near", "far"} if asked.kind == "both" else {asked.kind}
+                if kind != "near":
+                    reads.append(FarRead(StateOf((b"t" * 16, 0), number)))
+                self.lacks[number] = {"near", "far"} if kind == "both" else {kind}
 
                 def again(_now_ms: int) -> Any:
                     if self.lacks[number]:
@@ -304,7 +336,7 @@ class World(Performer):
             case "refuse":
                 raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
             case "fail":
-                raise RuntimeError("on purpose")
+                raise Broken("on purpose")
         return answer
 
     news = False
@@ -344,11 +376,11 @@ class World(Performer):
         self.step(self.mailbox.changed.setdefault, "news")
         self.news = False
 
-    def end_call(self) -> None:
-        """The oldest call that is under way ends."""
+    def end_call(self, fault: Exception | None = None) -> None:
+        """The oldest call that is under way ends, well or with a fault."""
         if self.calls:
             done, result = self.calls.popleft()
-            self.step(done, result)
+            self.step(done, result if fault is None else fault)
 
     def end_far(self) -> None:
         if self.far:

@@ -13,7 +13,7 @@ import time
 from random import Random
 
 import pytest
-from tests.core.node.link_kit import BUDGETS, Asked, World, frame_of, old_frame_of
+from tests.core.node.link_kit import BUDGETS, Asked, Broken, World, frame_of, old_frame_of
 
 from anabranch.core.node import channel as channels
 from anabranch.core.node.slot import Slot
@@ -157,6 +157,7 @@ class Schedule:
             for each in self.all:
                 each.look()
             living = [each.channel for each in self.all if not each.ended]
+            assert {type(each) for each in self.world.unexpected_faults} <= {Broken}
             waiting = sum(each.parked is not None for channel in living for each in channel._slots)
             assert len(self.world.requests.purgatory) <= waiting, "nobody waits for who has left"
         self.come_to_rest()
@@ -165,7 +166,8 @@ class Schedule:
         world, random = self.world, self.random
         one = random.choice(self.all)
         match random.choice(("send",) * 5 + ("take",) * 4 + ("turn",) * 3 + (
-            "wake", "time", "call", "call", "far", "quota", "crowd", "room", "close", "eof", "stall",
+            "wake", "time", *("call",) * 3, *("far",) * 3, "quota", "crowd", "room", "close", "eof",
+            "stall", "refuse", "break",
         )):  # fmt: skip
             case "send" if one.link.reads and not one.ended and not one.channel.closing:
                 if not one.channel.is_draining:
@@ -179,7 +181,7 @@ class Schedule:
             case "time":
                 world.pass_time(random.randrange(LONGEST_MS))
             case "call":
-                world.end_call()
+                world.end_call(random.choice((None, None, None, Broken("on purpose"))))
             case "far":
                 world.end_far()
             case "quota":
@@ -193,6 +195,10 @@ class Schedule:
                     one.close()
             case "eof" if random.random() < 0.4:
                 self.end_of_file(one)
+            case "refuse":
+                world.refusing = random.choice((0, 1))
+            case "break" if random.random() < 0.1:
+                one.link.fault = random.choice((ConnectionResetError(), Broken("on purpose")))
             case "stall":
                 world.lines.turns.is_open = False  # the loop has no time left
 
@@ -212,7 +218,7 @@ class Schedule:
     def come_to_rest(self) -> None:
         """Everything that is waited for comes, and every peer takes its answers."""
         world = self.world
-        world.quota.rest_ms = 0
+        world.quota.rest_ms = world.refusing = 0
         for _ in range(400):
             for each in self.all:
                 world.take(each.link, 10_000)
@@ -274,6 +280,9 @@ def test_schedules_meet_what_they_are_for():
                     "held": each.channel.held_bytes > channels.UNSENT_HIGH_BYTES,
                     "ended": each.ended,
                     "hung up": bool(each.said),
+                    "broken": each.link.closed == "at once",
+                    "refused": schedule.world.refusing,
+                    "lacks": bool(schedule.world.far),
                     "drains": each.channel._closes_when_run,
                 }
                 for what, is_so in name.items():

@@ -269,6 +269,12 @@ class Channel:
         self.is_touched = False
         if self.closing:
             return
+        try:
+            self._flush()
+        except Exception as fault:  # whatever it is, it ends no other connection of this step
+            self.broken(fault)
+
+    def _flush(self) -> None:
         if self._slots:
             self._collect()
         if self._out and not self.closing:
@@ -308,7 +314,7 @@ class Channel:
         self._requests.sent_bytes += size
         try:
             self._link.send(out, size)
-        except Exception as fault:  # whatever it is, it ends no other connection of this step
+        except Exception as fault:  # as in `flush`
             self.broken(fault)
         else:
             self._sending = self._sending and not self._link.is_busy
@@ -325,7 +331,7 @@ class Channel:
         if self.closing:
             self._close()
         else:
-            self._sending = True
+            self._sending = not self._link.is_busy
             self.touch()
 
     def broken(self, fault: BaseException) -> None:
@@ -425,4 +431,5 @@ class Channel:
     def drop(self) -> None:
         """Close at once; what the peer has not taken is lost."""
         self.closing = True
+        self._out.clear()
         self._link.close(at_once=True)

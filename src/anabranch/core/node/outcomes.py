@@ -98,7 +98,18 @@ class Outcomes:
     # What a handler asked for.
 
     def resolve(self, slot: Slot, outcome: Any) -> None:
-        """Do what an outcome asks for."""
+        """Do what an outcome asks for. A request for which that cannot be begun has failed: others
+        that go on in this step are not to blame."""
+        try:
+            self._resolve(slot, outcome)
+        except Exception as fault:
+            if slot.is_done:
+                raise
+            if slot.parked is not None:
+                self.purgatory.cancel(slot.parked)
+            self._fault(slot, fault)
+
+    def _resolve(self, slot: Slot, outcome: Any) -> None:
         if isinstance(outcome, Wait):
             self._park(slot, outcome)
         elif isinstance(outcome, Cold):

@@ -89,11 +89,11 @@ class Requests(Outcomes):
             api_key, version, correlation_id, client_id, body, session.principal,
             asker.listener, asker.host, asker.identity, session,
         )  # fmt: skip
-        if route.of_broker is not None and route.of_broker(body) and not asker.is_broker:
-            asker.is_broker = cluster_allowed(
-                self.world.authorizer, request, Operation.CLUSTER_ACTION
-            )
         try:
+            if route.of_broker is not None and route.of_broker(body) and not asker.is_broker:
+                asker.is_broker = cluster_allowed(
+                    self.world.authorizer, request, Operation.CLUSTER_ACTION
+                )
             outcome = route.run(self.world, request, self.now_ms)
         except Exception as fault:
             outcome = fault
