@@ -16,6 +16,7 @@ from anabranch.core.broker.gate import Charge, Session, SessionEvent
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.log.files import ColdRead
 from anabranch.core.node.channel import Channel
+from anabranch.core.node.outcomes import STOPS_UNASKED
 from anabranch.core.outcome import Cold, Forward, Wait
 from anabranch.core.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from anabranch.core.wire.messages.describe_cluster import (
@@ -364,21 +365,29 @@ async def test_no_quota_holds_up_the_end(serve):
     assert [(await muted.answer(60, 0))[0] for _ in range(2)] == [2, 3]
 
 
-async def test_a_forwarded_request_is_hung_up_when_the_node_stops(serve):
-    """Whether the controller did it nobody knows: the client asks again, elsewhere."""
-    service = await serve(handler(60, lambda _n, _r, _t: Forward()))
+@pytest.mark.parametrize("is_sent", [True, False])
+async def test_a_forwarded_request_is_hung_up_when_the_node_stops(serve, caplog, is_sent):
+    """Whether the controller did it nobody knows: the client asks again, elsewhere. It may be that
+    the node stops before it has asked the controller."""
     is_under_way = asyncio.Event()
+
+    def begin(_node, _request, _now_ms):
+        if not is_sent:
+            is_under_way.set()  # who stops goes on before the task that asks has begun
+        return Forward()
 
     async def forward(_frame, _request):
         is_under_way.set()
         await asyncio.Event().wait()
 
+    service = await serve(handler(60, begin))
     service.shell.forward = forward
     client = await service.connect()
     client.send(1, DescribeClusterRequest(), 0)
     await is_under_way.wait()
     await service.serving.stop()
     assert await client.ended()
+    assert STOPS_UNASKED in str(caplog.records[-1].__dict__)
 
 
 async def test_a_read_that_is_queued_when_the_node_stops_is_hung_up(serve):

@@ -104,31 +104,21 @@ class RequestShell(Performer):
         self._warmer.warm(reads, partial(self._told, done))
 
     def propose(self, proposal: Propose, done: Callable[[Any], None]) -> None:
-        self._submit(proposal).add_done_callback(partial(self._proposed, done))
-
-    def _proposed(self, done: Callable[[Any], None], future: asyncio.Future[Any]) -> None:
-        if future.cancelled():
-            self._told(done, Hangup(STOPS_UNDECIDED))
-        else:
-            self._told(done, future.exception() or future.result())
+        ended = partial(self._ended, done, STOPS_UNDECIDED)
+        self._submit(proposal).add_done_callback(ended)
 
     def forward(self, frame: memoryview, request: Request, done: Callable[[Any], None]) -> None:
-        task = asyncio.get_running_loop().create_task(self._forward(frame, request, done))
+        task = asyncio.get_running_loop().create_task(self._pass_on(frame, request))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(partial(self._ended, done, STOPS_UNASKED))
 
-    async def _forward(
-        self, frame: memoryview, request: Request, done: Callable[[Any], None]
-    ) -> None:
-        answer: Any
-        try:
-            answer = await self._pass_on(frame, request)
-        except asyncio.CancelledError:
-            self._told(done, Hangup(STOPS_UNASKED))
-            raise
-        except Exception as fault:
-            answer = fault
-        self._told(done, answer)
+    def _ended(self, done: Callable[[Any], None], why: str, future: asyncio.Future[Any]) -> None:
+        """A call has ended, or (`why`) never will: a task may be cancelled before it has begun."""
+        if future.cancelled():
+            self._told(done, Hangup(why))
+        else:
+            self._told(done, future.exception() or future.result())
 
     def unexpected(self, route: Route, request: Request, fault: BaseException) -> None:
         self.own_faults.note_exception(
