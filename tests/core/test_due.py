@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,6 +43,23 @@ def test_a_machine_that_marks_itself_or_an_earlier_one_is_performed_in_the_next_
     assert due.marked == {"a", "b"}
     due.perform()
     assert acts == ["a", "b", "c", "a", "b"]
+    assert not due.marked
+
+
+def test_who_could_not_be_performed_is_performed_again():
+    due, acts = Due(), []
+
+    def fail():
+        acts.append("fail")
+        if acts == ["fail"]:
+            raise RuntimeError("oh")
+
+    due.performs("a", fail)
+    due.performs("b", lambda: acts.append("b"))
+    with pytest.raises(RuntimeError):
+        due.perform()
+    due.perform()
+    assert acts == ["fail", "fail", "b"]
     assert not due.marked
 
 

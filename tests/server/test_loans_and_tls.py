@@ -95,3 +95,25 @@ async def test_a_plain_socket_lends(serve, lent):
     await received(client, 0, lent[1], [(0, SECRET_SIZE)])
     (connection,) = service.acceptor.connections
     assert connection.link.lends
+
+
+async def test_what_has_no_socket_of_its_own_does_not_lend(lent):
+    """Such as a pipe: what is lent is read, and goes through the transport."""
+
+    class Pipe:
+        def __init__(self):
+            self.written = b""
+
+        def get_extra_info(self, _name, default=None):
+            return default
+
+        def get_write_buffer_size(self):
+            return 0
+
+        def writelines(self, pieces):
+            self.written += b"".join(pieces)
+
+    (lends, segment), pipe = lent, Pipe()
+    loan = lends.lend(segment.fileno(), 50, 10)
+    link.Link(pipe, lambda: None, lambda _fault: None).send([b"a", loan, b"b"], len(loan) + 2)
+    assert pipe.written == b"a" + bytes(loan.read()) + b"b"

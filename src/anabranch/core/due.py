@@ -48,10 +48,15 @@ class Due:
         self.marked.add(machine)
 
     def perform(self) -> None:
-        """Perform all that are marked, once. A machine is no longer marked when its turn comes."""
+        """Perform all that are marked, once. A machine is no longer marked when its turn comes, but
+        when that failed it is again: what is left to be done must not wait for another reason."""
         marked = self.marked
         marked.intersection_update(self._performs)
         for machine, perform in self._performs.items():
             if machine in marked:
                 marked.discard(machine)
-                perform()
+                try:
+                    perform()
+                except BaseException:
+                    marked.add(machine)
+                    raise

@@ -51,7 +51,8 @@ class Link:
         self._is_barred = False
         self.is_busy = False
         """Whether what was given to it must have left before anything follows."""
-        self.lends = transport.get_extra_info("ssl_object") is None
+        known = transport.get_extra_info
+        self.lends = known("socket") is not None and known("ssl_object") is None
         """Whether parts of files may go past the transport."""
 
     @property
