@@ -8,6 +8,8 @@ TESTS = "tests/core/remote"
 SCHEDULES = f"{TESTS}/test_rounds.py::test_no_record_is_lost_and_no_garbage_stays"
 FACTS = "tests/stores/coordinator/test_remote_facts.py"
 ROOM = "anabranch.core.remote"
+ROWS = "anabranch.core.controller.diskless.rows"
+ROWS_TESTS = "tests/core/controller/test_diskless_rows.py"
 TABLES = "anabranch.stores.coordinator.remote_tables"
 
 
@@ -258,5 +260,32 @@ MUTANTS = (
         "            segment = _leftover(*whose, held)\n",
         "            continue\n",
         f"{TESTS}/test_restored_facts.py::test_what_a_try_or_a_removal_has_left_is_removed",
+    ),
+    mutant(
+        "remote-late-leader-of-a-deleted-topic",
+        "the coordinator hears of each deleted topic, so that no late leader begins a remote log",
+        ROWS,
+        "                    self._deleted[topic.topic_id] = None\n",
+        "                    pass\n",
+        f"{ROWS_TESTS}::test_remote_logs_end_with_their_topics_and_no_other_does[1]",
+    ),
+    mutant(
+        "remote-log-of-a-living-topic-ends",
+        "only the remote logs of topics that the metadata does not have end",
+        ROWS,
+        "        return has_remote and self._image.topic_by_id(topic_id) is None\n",
+        "        return has_remote\n",
+        f"{ROWS_TESTS}::test_remote_logs_end_with_their_topics_and_no_other_does[0]",
+    ),
+    mutant(
+        "remote-follower-of-another-history-drops",
+        "a follower drops what segments of its own epochs hold",
+        f"{ROOM}.rounds",
+        "    yield from _shorten(key, facts, view, Coverage(facts.segments, view.lineage))\n",
+        "    held = Coverage((), view.lineage)\n"
+        "    held.holds = lambda first, end: True  # type: ignore[method-assign]\n"
+        "    yield from _shorten(key, facts, view, held)\n",
+        "tests/server/remote/test_round_performer.py"
+        "::test_a_follower_drops_what_segments_of_its_own_epochs_hold",
     ),
 )

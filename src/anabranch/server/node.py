@@ -227,8 +227,9 @@ class Node:
         serving = ControllerRequestShell(shell.controller, handlers(), side)
         side.attach(shell, serving)
         if self.stores is not None and self.stores.is_on:
-            shell.rows = rows = LogRowsShell()
-            self.stores.then(lambda opened: rows.opened(opened.coordinator))
+            has_remote = config.broker.remote_log_storage_system_enable
+            shell.rows = rows = LogRowsShell(has_remote=has_remote)
+            self.stores.then(lambda opened: rows.opened(opened.coordinator, opened.remote))
         self.controller, self.controller_serving = shell, serving
         for each in config.controller_listeners:
             await self._listen(each, serving)

@@ -57,6 +57,7 @@ from anabranch.server.partitions import PartitionShell
 from anabranch.server.peers import PeerConnections, PeerShell
 from anabranch.server.producer_ids import ProducerIdShell
 from anabranch.server.registration import Registration, new_identity
+from anabranch.server.remote.remote_logs import RemoteLogs
 from anabranch.server.replication import ReplicationShell
 from anabranch.server.request_shell import RequestShell
 from anabranch.server.upkeep import Upkeep
@@ -150,6 +151,7 @@ class BrokerRole:
         self.partitions.performs(Ready, lambda _: self._ready.set())
         self.cleaner = Cleaner(self.broker, self.partitions, clock_ms=wall_ms)
         self.upkeep = Upkeep(self.broker, self.partitions, clock_ms=wall_ms)
+        self.remote = RemoteLogs(self.broker, self.partitions)
         self.flusher = Flusher(self.partitions, self.serving.wake)
         self.on_registered: Callable[[int], None] = _nothing
         """Called with each epoch that the controller gave this process."""
@@ -186,10 +188,12 @@ class BrokerRole:
         self.groups.start()
 
     def _await_stores(self, stores: StoresAtStart) -> None:
-        """Take diskless records once their stores are there; say why not until then."""
-        if not self._node.config.broker.diskless_storage_system_enable:
-            return  # they are of remote logs
-        cluster_id = self._node.cluster_id
+        """Begin what needs the stores once they are there; say why not until then."""
+        cluster_id, config = self._node.cluster_id, self._node.config.broker
+        if config.remote_log_storage_system_enable:
+            stores.then(lambda opened: self.remote.start(opened, cluster_id))
+        if not config.diskless_storage_system_enable:
+            return
         stores.on_waiting = self.diskless.wait
         if stores.why:
             self.diskless.wait(stores.why)
@@ -217,6 +221,7 @@ class BrokerRole:
         await self.replicating.stop()
         await self.connections.stop()
         await self.diskless.stop()
+        await self.remote.stop()
         for task in tuple(self._tasks):
             task.cancel()
         self.partitions.stop_following()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.core.controller.diskless import rows as does
 from anabranch.core.controller.diskless.rows import LogRows
+from anabranch.core.errors import Bug
 from anabranch.core.types import NEVER_MS
 from anabranch.sim.coordinator import SimCoordinator
 
@@ -75,6 +76,8 @@ def _call(effect: does.Effect) -> tuple[str, tuple[Any, ...]]:
             return "take_control", (epoch,)
         case does.ListTopics(after, limit):
             return "topics", (after, limit)
+        case does.ListRemoteTopics():
+            raise Bug("no topic of this world has a remote log")
         case does.CreateRows(epoch, new):
             return "create_logs", (epoch, new)
         case does.DeleteRows(epoch, topic_ids):

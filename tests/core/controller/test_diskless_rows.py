@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from immutables import Map
 
 from anabranch.core.controller.diskless.rows import (
     CreateRows,
+    ListRemoteTopics,
     ListTopics,
     LogRows,
     Stage,
@@ -22,6 +25,7 @@ from anabranch.core.metadata.image import (
     PartitionImage,
     TopicImage,
 )
+from anabranch.core.remote.facts import TryEnded
 from anabranch.core.types import NEVER_MS, TopicId
 from anabranch.stores.coordinator.sqlite_memory import SqliteInMemory
 
@@ -35,9 +39,9 @@ def id_of(name):
 class Controller:
     """The machine, a coordinator that it calls, and metadata that a test changes."""
 
-    def __init__(self, coordinator=None, offset=10):
+    def __init__(self, coordinator=None, offset=10, *, has_remote=False):
         self.coordinator = coordinator or SqliteInMemory("c", lambda: 0)
-        self.rows = LogRows()
+        self.rows = LogRows(has_remote=has_remote)
         self.image = MetadataImage(offset=offset)
         self.now_ms = 0
         self.calls = []
@@ -84,6 +88,8 @@ class Controller:
                 return coordinator.take_control(effect.epoch)
             if isinstance(effect, ListTopics):
                 return coordinator.topics(effect.after, effect.limit)
+            if isinstance(effect, ListRemoteTopics):
+                return coordinator.remote.topics(effect.after, effect.limit)
             if isinstance(effect, CreateRows):
                 return coordinator.create_logs(effect.epoch, effect.new)
             return coordinator.delete_topics(effect.epoch, effect.topic_ids)
@@ -201,3 +207,87 @@ def test_a_deleted_topic_s_rows_never_come_back():
     world.follow(world.without("t"))
     world.coordinator.create_logs(2, [NewLogs(id_of("t"), "t", 0, 1)])
     assert world.coordinator.states([LogKey(id_of("t"), 0)]) == [None]
+
+
+class RemoteWorld:
+    """A controller, and leaders that begin remote logs, also of topics that they do not know to be
+    deleted."""
+
+    def __init__(self, seed):
+        self.random = Random(seed)
+        self.controller = Controller(has_remote=True)
+        self.term = 0
+        self.led = {}
+        """Living topics that have a remote log."""
+        self.deleted = set()
+        """Topics that were deleted in this term."""
+        self.count = 0
+        self.begin_term()
+
+    def begin_term(self):
+        self.term += 1
+        self.deleted = set()
+        self.controller.rows.began(self.term, self.controller.image.next_offset)
+        self.controller.rows.follow(self.controller.image, MetadataDelta())
+
+    def lead(self, name):
+        key = LogKey(id_of(name), 0)
+        try:
+            self.controller.coordinator.remote.lead(key, name, 1)
+        except TryEnded:
+            return False
+        return True
+
+    def event(self):
+        controller, random = self.controller, self.random
+        living = sorted(each.name for each in controller.image.topics_by_id.values())
+        match random.choice(("create", "lead", "lead", "delete", "late", "fail", "call", "term")):
+            case "create":
+                self.count += 1
+                delta = controller.topic(f"t{self.count}", 1, diskless=random.random() < 0.3)
+                controller.rows.follow(controller.image, delta)
+            case "lead" if living:
+                name = random.choice(living)
+                assert self.lead(name)
+                self.led[name] = None
+            case "delete" if living:
+                name = random.choice(living)
+                self.led.pop(name, None)
+                self.deleted.add(name)
+                delta = controller.without(name)
+                controller.rows.follow(controller.image, delta)
+            case "late" if self.deleted:
+                self.lead(random.choice(sorted(self.deleted)))
+            case "fail" | "call":
+                self.call(fails=random.random() < 0.3)
+            case "term" if random.random() < 0.3:
+                self.begin_term()
+
+    def call(self, *, fails):
+        controller = self.controller
+        for effect in controller.rows.take_effects(controller.now_ms):
+            result = controller.call(effect) if not fails or self.random.random() < 0.5 else None
+            if fails:
+                result = CoordinatorAway("no answer")
+            controller.rows.answered(effect, result, controller.now_ms)
+        controller.now_ms += 50
+
+    @property
+    def remote(self):
+        topics = self.controller.coordinator.remote.topics(TopicId(bytes(16)), 1000)
+        return set(topics)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_remote_logs_end_with_their_topics_and_no_other_does(seed, monkeypatch):
+    monkeypatch.setattr("anabranch.core.controller.diskless.rows.PAGE", 3)
+    world = RemoteWorld(seed)
+    for _ in range(world.random.randrange(20, 200)):
+        world.event()
+        assert {id_of(each) for each in world.led} <= world.remote
+    world.controller.now_ms += 10_000
+    world.controller.settle()
+    assert not [each for each in sorted(world.deleted) if world.lead(each)]
+    world.begin_term()
+    world.controller.settle()
+    assert {id_of(each) for each in world.led} == world.remote

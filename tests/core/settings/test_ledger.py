@@ -95,14 +95,9 @@ def assert_equal(marked, read):
     assert not faults, "\n".join(faults)
 
 
-WITH_A_REMOTE_LOG = {"has_remote"}
-"""Of no setting as long as no topic can have a remote log (KIP-405)."""
-
-
 def test_the_log_s_settings_are_found():
     assert IN_LOG["flush_messages"] == "flush_interval_messages"
-    other = {"producer_id_expiration_ms"} | WITH_A_REMOTE_LOG
-    assert set(IN_LOG.values()) | other == set(LogConfig.__struct_fields__)
+    assert set(IN_LOG.values()) | {"producer_id_expiration_ms"} == set(LogConfig.__struct_fields__)
 
 
 def test_topic_settings_in_force_are_those_that_are_read():

@@ -11,6 +11,7 @@ from tests.core.log.support import KEY, NOW_MS, TOPIC_ID, append, batch, read_ba
 from anabranch.core.diskless.coordinator import Deposed
 from anabranch.core.diskless.objects import INCOMPLETE, ObjectsAway
 from anabranch.core.diskless.rows import LogKey
+from anabranch.core.errors import StorageFault
 from anabranch.core.log.config import LogConfig
 from anabranch.core.log.log import Log
 from anabranch.core.remote.copy_pace import CopyPace
@@ -20,7 +21,7 @@ from anabranch.core.remote.rounds import Leading
 from anabranch.core.remote.segments import SegmentState
 from anabranch.core.remote.unfinished import PUTS_END_MS, Removals
 from anabranch.server.files import RealFiles
-from anabranch.server.remote.round_performer import World, perform_round
+from anabranch.server.remote.round_performer import World, perform_follower_round, perform_round
 from anabranch.stores.coordinator.remote_front import RemoteFront
 from anabranch.stores.coordinator.sqlite import SqliteCoordinator
 from anabranch.stores.objects.engines import open_objects
@@ -42,6 +43,7 @@ class Led:
     local: Limits = AS_WHOLE
     copies: bool = True
     removals: Removals = field(default_factory=Removals)
+    faults: list[StorageFault] = field(default_factory=list)
 
     @property
     def high_watermark(self) -> int:
@@ -51,8 +53,11 @@ class Led:
     def last_stable_offset(self) -> int:
         return self.log.end_offset
 
-    def leads(self, leader_epoch: int) -> bool:
+    def stands(self, leader_epoch: int) -> bool:
         return leader_epoch == self.epoch
+
+    def failed(self, fault: StorageFault) -> None:
+        self.faults.append(fault)
 
 
 @dataclass
@@ -81,14 +86,19 @@ async def world(tmp_path, clocks):
     await objects.close()
 
 
+def log_of(folder: str, epochs) -> Log:
+    config = LogConfig(has_remote=True, file_delete_delay_ms=0)
+    log = Log.create(RealFiles(), folder, KEY, TOPIC_ID, config, now_ms=NOW_MS)
+    for tag, epoch in enumerate(epochs[:-1]):
+        append(log, batch(5, tag=tag), leader_epoch=epoch)
+        log.roll(NOW_MS)
+    append(log, batch(2, tag=9), leader_epoch=epochs[-1])
+    return log
+
+
 @pytest.fixture
 def led(tmp_path):
-    config = LogConfig(has_remote=True, file_delete_delay_ms=0)
-    log = Log.create(RealFiles(), f"{tmp_path}/log/{KEY}", KEY, TOPIC_ID, config, now_ms=NOW_MS)
-    for tag in range(4):
-        append(log, batch(5, tag=tag), leader_epoch=2)
-        log.roll(NOW_MS)
-    append(log, batch(2, tag=9), leader_epoch=2)
+    log = log_of(f"{tmp_path}/log/{KEY}", (2, 2, 2, 2, 2))
     yield Led(log)
     log.close(clean=False)
 
@@ -143,6 +153,22 @@ def read_batches_from(log: Log, offset: int) -> list[bytes]:
         return read_batches(log)
     finally:
         log.start_offset = before
+
+
+@pytest.mark.parametrize("epochs", [(2, 2, 2, 2, 2), (2, 2, 1, 1, 1)])
+async def test_a_follower_drops_what_segments_of_its_own_epochs_hold(world, led, tmp_path, epochs):
+    """Records of another leader are not those that were copied."""
+    log = log_of(f"{tmp_path}/follower/{KEY}", sorted(epochs))
+    followed = Led(log, local=Limits(-1, 0))
+    await perform_follower_round(world, REMOTE, 2, followed)
+    assert log.local_start_offset == 0
+    await one_round(world, led)
+    await perform_follower_round(world, REMOTE, 2, followed)
+    assert (log.local_start_offset, log.start_offset) == (20 if min(epochs) == 2 else 0, 0)
+    followed.epoch = 3
+    with pytest.raises(Deposed):
+        await perform_follower_round(world, REMOTE, 2, followed)
+    log.close(clean=False)
 
 
 async def test_retention_removes_remote_segments_and_then_their_objects(world, led, clocks):
@@ -208,7 +234,7 @@ async def test_a_leader_that_was_replaced_does_nothing_more(world, led):
         await one_round(world, led)
     led.epoch = 9
     leading = Leading(CLUSTER, REMOTE, 4, Removals(), set())
-    with pytest.raises(Deposed, match="leads no longer in 4"):
+    with pytest.raises(Deposed, match="in epoch 4 is over"):
         await perform_round(world, leading, led)
     assert await listed(world) == before
     assert led.log.start_offset == 0

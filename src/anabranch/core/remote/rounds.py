@@ -69,6 +69,12 @@ class ReadFacts(NamedTuple):
     leader_epoch: int
 
 
+class LookAtFacts(NamedTuple):
+    """Gives Facts, or None where no leader has ever asked."""
+
+    key: LogKey
+
+
 class LookAtLog(NamedTuple):
     """Gives LocalView."""
 
@@ -116,8 +122,8 @@ class DropLocal(NamedTuple):
 
 
 Step: TypeAlias = (
-    ReadFacts | LookAtLog | BeginRemoval | RaiseLogStart | DeleteObjects | ForgetSegments
-    | DropLocal | segment_copy.Step
+    ReadFacts | LookAtFacts | LookAtLog | BeginRemoval | RaiseLogStart | DeleteObjects
+    | ForgetSegments | DropLocal | segment_copy.Step
 )  # fmt: skip
 
 
@@ -152,10 +158,20 @@ def one_round(of: Leading) -> Generator[Step, Any, Done]:
         facts = yield ReadFacts(of.key, of.leader_epoch)
     view = yield LookAtLog(of.key)
     coverage = Coverage(facts.segments, view.lineage)
-    yield from _shorten(of, facts, view, coverage)
+    yield from _shorten(of.key, facts, view, coverage)
     log_start = max(facts.log_start, view.log_start)
     waiting = to_copy(view.segments, coverage, log_start, view.last_stable_offset)
     return Done(copy_lag(waiting), remote_size_bytes(facts.segments), copied, fault)
+
+
+def follower_round(key: LogKey) -> Generator[Step, Any, None]:
+    """Shorten the log of a follower, by what its own epochs find in the facts: it may lead next,
+    and then has what no segment holds."""
+    facts: Facts | None = yield LookAtFacts(key)
+    if facts is None:
+        return
+    view: LocalView = yield LookAtLog(key)
+    yield from _shorten(key, facts, view, Coverage(facts.segments, view.lineage))
 
 
 def _remove(of: Leading, facts: Facts, view: LocalView) -> Generator[Step, Any, Facts]:
@@ -218,7 +234,7 @@ def _copy(of: Leading, facts: Facts) -> Generator[Step, Any, tuple[int, StorageF
 
 
 def _shorten(
-    of: Leading, facts: Facts, view: LocalView, coverage: Coverage
+    key: LogKey, facts: Facts, view: LocalView, coverage: Coverage
 ) -> Generator[Step, Any, None]:
     """Drop local segments that were copied and that the local limits do not keep."""
     if not view.segments:
@@ -231,4 +247,4 @@ def _shorten(
         trusted_now_ms(view.wall_ms, facts.now_ms),
     )
     if start > view.segments[0].start_offset:
-        yield DropLocal(of.key, start)
+        yield DropLocal(key, start)

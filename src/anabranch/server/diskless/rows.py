@@ -14,6 +14,7 @@ from typing import Any
 from anabranch.core.controller.diskless.rows import (
     CreateRows,
     Effect,
+    ListRemoteTopics,
     ListTopics,
     LogRows,
     TakeControl,
@@ -21,6 +22,7 @@ from anabranch.core.controller.diskless.rows import (
 from anabranch.core.diskless.coordinator import Coordinator
 from anabranch.core.errors import StorageFault
 from anabranch.core.metadata.image import MetadataDelta, MetadataImage
+from anabranch.core.remote.facts import RemoteFacts
 from anabranch.core.types import NEVER_MS
 from anabranch.server.clocks import steady_ms
 from anabranch.server.logs import logger
@@ -32,17 +34,18 @@ LOG = logger("diskless")
 class LogRowsShell:
     """One node's keeping of rows; it does something while the node is the active controller."""
 
-    def __init__(self) -> None:
-        self.machine = LogRows()
+    def __init__(self, *, has_remote: bool = False) -> None:
+        self.machine = LogRows(has_remote=has_remote)
+        self._remote: RemoteFacts | None = None
         self._coordinator: Coordinator | None = None
         """None until coordinator and store were tried: a wrong one must get no rows."""
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._said = ""
 
-    def opened(self, coordinator: Coordinator) -> None:
+    def opened(self, coordinator: Coordinator, remote: RemoteFacts | None = None) -> None:
         """Coordinator and store can be used."""
-        self._coordinator = coordinator
+        self._coordinator, self._remote = coordinator, remote
         self._go_on()
 
     def began(self, epoch: int, end_offset: int) -> None:
@@ -95,16 +98,21 @@ class LogRowsShell:
         if self.machine.trouble != self._said:
             self._said = self.machine.trouble
             if self._said:
-                LOG.warning("rows of diskless topics are not created or deleted", why=self._said)
+                LOG.warning(
+                    "rows of topics are not created or deleted in the coordinator", why=self._said
+                )
         self._go_on()
 
     def _call(self, effect: Effect) -> Awaitable[Any]:
-        coordinator = self._coordinator
+        coordinator, remote = self._coordinator, self._remote
         assert coordinator is not None
         if isinstance(effect, TakeControl):
             return coordinator.take_control(effect.epoch)
         if isinstance(effect, ListTopics):
             return coordinator.topics(effect.after, effect.limit)
+        if isinstance(effect, ListRemoteTopics):
+            assert remote is not None
+            return remote.topics(effect.after, effect.limit)
         if isinstance(effect, CreateRows):
             return coordinator.create_logs(effect.epoch, effect.new)
         return coordinator.delete_topics(effect.epoch, effect.topic_ids)

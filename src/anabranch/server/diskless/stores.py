@@ -13,8 +13,10 @@ from anabranch.core.diskless.claim import SETTING
 from anabranch.core.diskless.coordinator import Coordinator
 from anabranch.core.diskless.objects import ObjectStore
 from anabranch.core.errors import StorageFault
+from anabranch.core.remote.facts import RemoteFacts
 from anabranch.stores.coordinator.engines import open_coordinator
 from anabranch.stores.coordinator.front import Front
+from anabranch.stores.coordinator.remote_front import RemoteFront
 from anabranch.stores.objects.engines import open_objects
 from anabranch.stores.objects.store_check import (
     check_commits,
@@ -41,6 +43,12 @@ class Stores(NamedTuple):
     coordinator: Coordinator
     objects: ObjectStore
     interval_ms: int
+
+    @property
+    def remote(self) -> RemoteFacts:
+        """The facts of remote segments."""
+        assert isinstance(self.coordinator, Front)
+        return RemoteFront(self.coordinator)
 
     @classmethod
     async def open(cls, config: NodeConfig, cluster_id: str) -> Stores | None:

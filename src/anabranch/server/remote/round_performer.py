@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from anabranch.core.diskless.coordinator import Deposed
 from anabranch.core.diskless.objects import ObjectStore
+from anabranch.core.diskless.rows import LogKey
 from anabranch.core.errors import Bug, StorageFault
 from anabranch.core.log.files import ColdRead
 from anabranch.core.log.log import Log
@@ -24,19 +25,31 @@ from anabranch.core.remote.lineage import Lineage
 from anabranch.core.remote.local_log import Limits
 from anabranch.core.remote.segment_files import SegmentFiles, Try, describe, local_segments
 from anabranch.core.remote.segments import EpochStart, RemoteSegment, SegmentId
+from anabranch.core.remote.unfinished import Removals
+from anabranch.server.chains import carried_out
 from anabranch.server.remote.segment_upload import Lease, Upload
 
 _T = TypeVar("_T")
+MOST_ORPHANS = 1_000
+"""Segments of deleted topics that one round sees to."""
 
 
-class LedLog(Protocol):
-    """A partition that this broker leads, or led when its round began."""
+class HostedLog(Protocol):
+    """A partition that this broker leads or follows, or did when its round began."""
 
     topic: str
-    limits: Limits
-    """Of the whole log."""
-    local: Limits
-    copies: bool
+
+    @property
+    def limits(self) -> Limits:
+        """Of the whole log."""
+
+    @property
+    def local(self) -> Limits:
+        """Of what is on this disk."""
+
+    @property
+    def copies(self) -> bool:
+        """False with `remote.log.copy.disable`."""
 
     @property
     def log(self) -> Log:
@@ -50,8 +63,11 @@ class LedLog(Protocol):
     def last_stable_offset(self) -> int:
         """See `Partition`."""
 
-    def leads(self, leader_epoch: int) -> bool:
-        """Whether this broker still leads in that epoch."""
+    def stands(self, leader_epoch: int) -> bool:
+        """Whether this broker still leads, or follows, in that epoch."""
+
+    def failed(self, fault: StorageFault) -> None:
+        """The disk refused a change of the log."""
 
 
 class World(NamedTuple):
@@ -67,18 +83,48 @@ class World(NamedTuple):
     wall_ms: Callable[[], int]
 
 
-async def perform_round(world: World, leading: rounds.Leading, led: LedLog) -> rounds.Done:
+async def perform_round(world: World, leading: rounds.Leading, led: HostedLog) -> rounds.Done:
     """One round of a partition. Raises StorageFault where it ended early."""
-    return await _Round(world, leading, led).run()
+    return await _Round(world, leading.leader_epoch, led).run(rounds.one_round(leading))
+
+
+async def perform_follower_round(
+    world: World, key: LogKey, leader_epoch: int, followed: HostedLog
+) -> None:
+    """One round of a partition that this broker follows in an epoch. Raises StorageFault."""
+    await _Round(world, leader_epoch, followed).run(rounds.follower_round(key))
+
+
+async def remove_orphans(world: World, removals: Removals) -> None:
+    """Go on with removals of deleted topics. Raises StorageFault."""
+    segments = await world.facts.orphans(MOST_ORPHANS)
+    steps = rounds.delete_removed(world.cluster_id, removals, segments, world.steady_ms())
+
+    async def perform(asked: rounds.DeleteObjects | rounds.ForgetSegments) -> None:
+        if isinstance(asked, rounds.DeleteObjects):
+            await delete_objects(world.objects, asked)
+        else:
+            await world.facts.forget(asked.segment_ids)
+
+    await carried_out(steps, perform)
+
+
+async def delete_objects(objects: ObjectStore, asked: rounds.DeleteObjects) -> None:
+    """The first one, then the others, then what else its folder has. Raises StorageFault."""
+    first, *others = asked.object_keys
+    await objects.delete([first])
+    await objects.delete(others)
+    left = [each.key async for page in objects.list(asked.folder) for each in page]
+    if left:
+        await objects.delete(left)
 
 
 class _Round:
-    def __init__(self, world: World, leading: rounds.Leading, led: LedLog) -> None:
-        self._world, self._leading, self._led = world, leading, led
+    def __init__(self, world: World, leader_epoch: int, led: HostedLog) -> None:
+        self._world, self._leader_epoch, self._led = world, leader_epoch, led
         self._files: dict[SegmentId, SegmentFiles] = {}
 
-    async def run(self) -> rounds.Done:
-        steps: Generator[rounds.Step, Any, rounds.Done] = rounds.one_round(self._leading)
+    async def run(self, steps: Generator[rounds.Step, Any, _T]) -> _T:
         answer, fault = None, None
         try:
             while True:
@@ -89,7 +135,7 @@ class _Round:
                 except StorageFault as problem:
                     fault = problem
         except StopIteration as end:
-            done: rounds.Done = end.value
+            done: _T = end.value
             return done
         finally:
             steps.close()
@@ -103,11 +149,16 @@ class _Round:
     async def _read_facts(self, asked: rounds.ReadFacts) -> Facts:
         return await self._world.facts.lead(asked.key, self._led.topic, asked.leader_epoch)
 
+    async def _look_at_facts(self, asked: rounds.LookAtFacts) -> Facts | None:
+        return await self._world.facts.look(asked.key)
+
     async def _look(self, asked: rounds.LookAtLog) -> rounds.LocalView:
-        led, epoch = self._led, self._leading.leader_epoch
+        led, epoch = self._led, self._leader_epoch
         segments = await patiently(lambda: local_segments(led.log))
-        if not led.leads(epoch):
-            raise Deposed(f"{led.log.topic_partition}: this broker leads no longer in {epoch}")
+        if not led.stands(epoch):
+            raise Deposed(
+                f"{led.log.topic_partition}: what this broker was to it in epoch {epoch} is over"
+            )
         return rounds.LocalView(
             lineage_of(led.log, epoch),
             tuple(segments),
@@ -126,22 +177,27 @@ class _Round:
 
     async def _raise_start(self, asked: rounds.RaiseLogStart) -> None:
         log = self._led.log
-        log.delete_records_before(min(asked.offset, log.end_offset))
+        self._change(lambda: log.delete_records_before(min(asked.offset, log.end_offset)))
+
+    def _change(self, call: Callable[[], object]) -> None:
+        if not self._led.stands(self._leader_epoch):
+            raise Deposed(f"{self._led.log.topic_partition}: its leader has changed")
+        try:
+            call()
+        except StorageFault as fault:
+            self._led.failed(fault)
+            raise
 
     async def _delete(self, asked: rounds.DeleteObjects) -> None:
-        objects, (first, *others) = self._world.objects, asked.object_keys
-        await objects.delete([first])
-        await objects.delete(others)
-        left = [each.key async for page in objects.list(asked.folder) for each in page]
-        if left:
-            await objects.delete(left)
+        await delete_objects(self._world.objects, asked)
 
     async def _forget(self, asked: rounds.ForgetSegments) -> None:
         await self._world.facts.forget(asked.segment_ids)
 
     async def _drop_local(self, asked: rounds.DropLocal) -> None:
         led = self._led
-        led.log.drop_local(asked.offset, self._world.wall_ms(), led.high_watermark)
+        now_ms = self._world.wall_ms()
+        self._change(lambda: led.log.drop_local(asked.offset, now_ms, led.high_watermark))
 
     async def _describe(self, asked: segment_copy.Describe) -> RemoteSegment | None:
         made_by = Try(SegmentId(self._world.new_id()), self._world.broker_id, asked.leader_epoch)
@@ -193,6 +249,7 @@ async def patiently(ask: Callable[[], _T]) -> _T:
 _Call = Callable[[_Round, Any], Awaitable[Any]]
 _CALLS: dict[type, _Call] = {
     rounds.ReadFacts: _Round._read_facts,
+    rounds.LookAtFacts: _Round._look_at_facts,
     rounds.LookAtLog: _Round._look,
     rounds.BeginRemoval: _Round._begin_removal,
     rounds.RaiseLogStart: _Round._raise_start,

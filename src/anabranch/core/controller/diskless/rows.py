@@ -1,11 +1,12 @@
 """The coordinator's rows of diskless partitions, kept by the active controller.
 
 What: a small machine that makes the rows of what the metadata log has, and deletes those of what it
-no longer has. First the epoch is taken, so that calls of older controllers fail; then the rows are
-compared with the metadata in pages; from then on each committed change is followed. Rules kept: the
-metadata log comes first, so that only committed metadata is looked at, and none that is older than
-the begin of this controller's term; one call at a time, and each may be made again; what fails is
-tried again after a pause. Rows are known by topic id, and those of a deleted id never come back.
+no longer has; with `has_remote`, also those of remote logs, which leaders make. First the epoch is
+taken, so that calls of older controllers fail; then the rows are compared with the metadata in
+pages; from then on each committed change is followed. Rules kept: the metadata log comes first, so
+that only committed metadata is looked at, and none that is older than the begin of this
+controller's term; one call at a time, and each may be made again; what fails is tried again after a
+pause. Rows are known by topic id, and those of a deleted id never come back.
 Times are of the steady clock. Not here: calls (`server/diskless/rows.py`).
 """
 
@@ -55,6 +56,14 @@ class ListTopics:
 
 
 @dataclass(frozen=True, slots=True)
+class ListRemoteTopics:
+    """RemoteFacts.topics -> list of topic ids"""
+
+    after: TopicId
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
 class CreateRows:
     """coordinator.create_logs"""
 
@@ -70,7 +79,7 @@ class DeleteRows:
     topic_ids: tuple[TopicId, ...]
 
 
-Effect: TypeAlias = TakeControl | ListTopics | CreateRows | DeleteRows
+Effect: TypeAlias = TakeControl | ListTopics | ListRemoteTopics | CreateRows | DeleteRows
 
 
 class Stage(Enum):
@@ -79,13 +88,15 @@ class Stage(Enum):
     IDLE = "not the active controller"
     TAKING = "its epoch is not known to the coordinator yet"
     LISTING = "rows are being compared with the metadata"
+    LISTING_REMOTE = "remote logs are being compared with the metadata"
     KEEPING = "rows follow the metadata"
 
 
 class LogRows:
     """The rows, as the active controller keeps them."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_remote: bool = False) -> None:
+        self._has_remote = has_remote
         self.stage = Stage.IDLE
         self.trouble = ""
         """Why the last call failed; "" when it did not."""
@@ -94,6 +105,11 @@ class LogRows:
         self._image: MetadataImage | None = None
         self._rows: dict[TopicId, int] = {}
         """Partitions of each topic that have rows, as far as this term knows."""
+        self._remote: set[TopicId] = set()
+        """Topics that have, or had, a remote log, as far as this term knows."""
+        self._deleted: dict[TopicId, None] = {}
+        """Topics that were deleted in this term, until the coordinator knows: a leader that does
+        not know it yet may begin a remote log."""
         self._listed = ZERO_TOPIC_ID
         self._stale: dict[TopicId, None] = {}
         """Topics to be compared with their rows, in the order in which they moved."""
@@ -105,7 +121,7 @@ class LogRows:
     def began(self, epoch: int, end_offset: int) -> None:
         """This node is the active controller, of metadata that ends at `end_offset`."""
         self.stage, self._epoch, self._from_offset = Stage.TAKING, epoch, end_offset
-        self._rows, self._stale = {}, {}
+        self._rows, self._stale, self._remote, self._deleted = {}, {}, set(), {}
         self._listed, self._under_way, self._due_ms, self._attempts = ZERO_TOPIC_ID, None, 0, 0
 
     def resigned(self) -> None:
@@ -118,6 +134,8 @@ class LogRows:
         if self.stage is not Stage.IDLE:
             for topic in delta.deleted_topics:
                 self._stale[topic.topic_id] = None
+                if self._has_remote:
+                    self._deleted[topic.topic_id] = None
             for topic_id in delta.changed_partitions:
                 if self._count(topic_id) > self._rows.get(topic_id, 0):
                     self._stale[topic_id] = None
@@ -135,12 +153,16 @@ class LogRows:
             self.stage = Stage.LISTING
         elif isinstance(effect, ListTopics):
             self._took(result)
+        elif isinstance(effect, ListRemoteTopics):
+            self._took_remote(result)
         elif isinstance(effect, CreateRows):
             for topic_id, _, _, end in effect.new:
                 self._rows[topic_id] = max(end, self._rows.get(topic_id, 0))
         else:
             for topic_id in effect.topic_ids:
                 self._rows.pop(topic_id, None)
+                self._remote.discard(topic_id)
+                self._deleted.pop(topic_id, None)
 
     @property
     def next_tick_ms(self) -> int:
@@ -170,6 +192,8 @@ class LogRows:
             return TakeControl(self._epoch)
         if self.stage is Stage.LISTING:
             return ListTopics(self._listed, PAGE)
+        if self.stage is Stage.LISTING_REMOTE:
+            return ListRemoteTopics(self._listed, PAGE)
         gone = tuple(each for each in self._stale if self._is_gone(each))[:MOST_DELETED]
         if gone:
             return DeleteRows(self._epoch, self._settled(gone))
@@ -198,9 +222,22 @@ class LogRows:
         self._rows.update(page)
         if len(page) == PAGE:
             self._listed = page[-1][0]
-            return
+        elif self._has_remote:
+            self.stage, self._listed = Stage.LISTING_REMOTE, ZERO_TOPIC_ID
+        else:
+            self._keep()
+
+    def _took_remote(self, page: list[TopicId]) -> None:
+        self._remote.update(page)
+        if len(page) == PAGE:
+            self._listed = page[-1]
+        else:
+            self._keep()
+
+    def _keep(self) -> None:
         self.stage = Stage.KEEPING
         self._compare(self._rows)
+        self._compare(sorted({*self._remote, *self._deleted}))
         assert self._image is not None
         self._compare(sorted(self._image.topics_by_id))
 
@@ -229,7 +266,11 @@ class LogRows:
         return len(topic.partitions)
 
     def _is_gone(self, topic_id: TopicId) -> bool:
-        return topic_id in self._rows and not self._count(topic_id)
+        assert self._image is not None
+        if topic_id in self._rows and not self._count(topic_id):
+            return True
+        has_remote = topic_id in self._remote or topic_id in self._deleted
+        return has_remote and self._image.topic_by_id(topic_id) is None
 
     def _name(self, topic_id: TopicId) -> str:
         assert self._image is not None

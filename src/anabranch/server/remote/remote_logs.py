@@ -1,0 +1,228 @@
+"""The shell around a broker's remote logs: when a round is due, and what comes of it.
+
+What: one task that begins, each second, the rounds that are due: of partitions that this broker
+leads, of those that it follows, and, on one living broker, of deleted topics. Rules kept: a
+partition has one round at a time, whoever leads, so that a try of this process is known to it; as
+many run at once as `remote.log.manager.copier.thread.pool.size` says, those that have waited
+longest first; a round that fails comes again, and is said once. Not here: what a round does
+(`core/remote/rounds.py`), its calls (`round_performer.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from anabranch.core.diskless.garbage import turn_of
+from anabranch.core.diskless.rows import LogKey
+from anabranch.core.errors import StorageFault
+from anabranch.core.remote.copy_pace import CopyPace
+from anabranch.core.remote.local_log import Limits
+from anabranch.core.remote.rounds import Done, Leading
+from anabranch.core.remote.segments import SegmentId
+from anabranch.core.remote.unfinished import Removals
+from anabranch.server.clocks import steady_ms, wall_ms
+from anabranch.server.logs import logger
+from anabranch.server.own_faults import tell_unexpected
+from anabranch.server.remote.round_performer import (
+    World,
+    perform_follower_round,
+    perform_round,
+    remove_orphans,
+)
+from anabranch.server.restarts import restarted
+
+if TYPE_CHECKING:
+    from anabranch.core.api.context import Broker
+    from anabranch.core.log.log import Log
+    from anabranch.core.replication.replica import Replica
+    from anabranch.server.diskless.stores import Stores
+    from anabranch.server.partitions import PartitionShell
+
+LOG = logger("remote")
+TICK_S = 1.0
+"""How late a round may begin, and how late a rate that changed may count."""
+
+
+class RemoteLog:
+    """What this process knows of one partition's remote log between its rounds."""
+
+    def __init__(self) -> None:
+        self.removals = Removals()
+        self.running: set[SegmentId] = set()
+        self.due_ms = 0
+        self.task: asyncio.Task[None] | None = None
+        self.done: Done | None = None
+        """Of the last round that came to its end while this broker led."""
+        self.said = ""
+
+
+class RemoteLogs:
+    """The remote logs of one broker's partitions."""
+
+    def __init__(self, broker: Broker, partitions: PartitionShell) -> None:
+        self.broker, self.partitions = broker, partitions
+        self._world: World | None = None
+        self._logs: dict[LogKey, RemoteLog] = {}
+        self._orphans = RemoteLog()
+        self._ticking: asyncio.Task[None] | None = None
+
+    def start(self, stores: Stores, cluster_id: str) -> None:
+        """Coordinator and store can be used."""
+        self._world = World(
+            stores.remote, stores.objects, cluster_id, self.broker.broker_id, CopyPace(),
+            lambda: uuid.uuid4().bytes, steady_ms, wall_ms,
+        )  # fmt: skip
+        self._ticking = asyncio.get_running_loop().create_task(
+            restarted(self._tick, "the upkeep of remote logs", LOG)
+        )
+
+    async def stop(self) -> None:
+        """Begin no round, and end those that run: what they began is given up by the next leader,
+        or the next life of this broker."""
+        running = [each.task for each in (*self._logs.values(), self._orphans)]
+        tasks = [each for each in (self._ticking, *running) if each is not None]
+        for each in tasks:
+            each.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def log_of(self, replica: Replica) -> RemoteLog | None:
+        """What is known of a partition's remote log; None before its first round."""
+        return self._logs.get(key_of(replica))
+
+    async def _tick(self) -> None:
+        while True:
+            self.begin_due(steady_ms())
+            await asyncio.sleep(TICK_S)
+
+    def begin_due(self, now_ms: int) -> None:
+        """Begin the rounds that are due."""
+        world, config = self._world, self.broker.config
+        assert world is not None
+        world.pace.bytes_per_second = config.remote_log_manager_copy_max_bytes_per_second
+        there = {
+            key_of(each): each for each in self.broker.partitions if each.log.config.has_remote
+        }
+        running = {key: each for key, each in self._logs.items() if each.task is not None}
+        self._logs = {key: self._logs.get(key) or RemoteLog() for key in there} | running
+        room = config.remote_log_manager_copier_thread_pool_size - len(running)
+        due = [key for key in there if key not in running and self._logs[key].due_ms <= now_ms]
+        due.sort(key=lambda key: (self._logs[key].due_ms, key))
+        for key in due[: max(0, room)]:
+            self._begin(self._logs[key], self._round(world, there[key], self._logs[key]))
+        turn, _ = turn_of(self.broker.image, self.broker.broker_id)
+        if turn == 0 and self._orphans.task is None and self._orphans.due_ms <= now_ms:
+            self._begin(self._orphans, self._remove_orphans(world))
+
+    def _begin(self, of: RemoteLog, work: Coroutine[Any, Any, None]) -> None:
+        of.task = asyncio.get_running_loop().create_task(self._ended(of, work))
+
+    async def _ended(self, of: RemoteLog, work: Coroutine[Any, Any, None]) -> None:
+        of.due_ms = steady_ms() + self.broker.config.remote_log_manager_task_interval_ms
+        try:
+            await work
+        except Exception as fault:
+            tell_unexpected(fault, "a round of a remote log")
+            LOG.error("a round of a remote log failed", fault=repr(fault))
+        finally:
+            of.task = None
+
+    async def _round(self, world: World, replica: Replica, of: RemoteLog) -> None:
+        before = starts(replica.log)
+        fault: StorageFault | None = None
+        try:
+            if replica.is_leader:
+                fault = await self._lead(world, replica, of)
+            else:
+                hosted = _Hosted(self, replica, is_leader=False)
+                key, epoch = key_of(replica), replica.leader_epoch
+                await perform_follower_round(world, key, epoch, hosted)
+        except StorageFault as problem:
+            fault = problem
+        self._say(of, "" if fault is None else str(fault), replica.topic_partition)
+        if starts(replica.log) != before:
+            self.broker.changed[replica.topic_partition] = None
+        if self.broker.faults:
+            self.partitions.take_faults()
+        self.partitions.tell_changed()
+
+    async def _lead(self, world: World, replica: Replica, of: RemoteLog) -> StorageFault | None:
+        leading = Leading(
+            world.cluster_id, key_of(replica), replica.leader_epoch, of.removals, of.running
+        )
+        hosted = _Hosted(self, replica, is_leader=True)
+        of.done = await perform_round(world, leading, hosted)
+        if of.done.copied and of.done.lag.segments and of.done.fault is None:
+            of.due_ms = steady_ms()  # the others have their turn first
+        return of.done.fault
+
+    async def _remove_orphans(self, world: World) -> None:
+        why = ""
+        try:
+            await remove_orphans(world, self._orphans.removals)
+        except StorageFault as fault:
+            why = str(fault)
+        self._say(self._orphans, why, "deleted topics")
+
+    def _say(self, of: RemoteLog, why: str, what: object) -> None:
+        if why and why != of.said:
+            LOG.warning("a round of a remote log ended early", what=str(what), why=why)
+        of.said = why
+
+
+class _Hosted:
+    """See `HostedLog`."""
+
+    def __init__(self, of: RemoteLogs, replica: Replica, *, is_leader: bool) -> None:
+        self._of, self._replica, self._is_leader = of, replica, is_leader
+        self.topic = replica.topic_partition.topic
+
+    @property
+    def limits(self) -> Limits:
+        config = self._replica.config
+        return Limits(config.retention_ms, config.retention_bytes)
+
+    @property
+    def local(self) -> Limits:
+        config = self._replica.config
+        return Limits(config.local_retention_ms, config.local_retention_bytes)
+
+    @property
+    def copies(self) -> bool:
+        return not self._replica.config.remote_log_copy_disable
+
+    @property
+    def log(self) -> Log:
+        return self._replica.log
+
+    @property
+    def high_watermark(self) -> int:
+        return self._replica.high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        return self._replica.last_stable_offset
+
+    def stands(self, leader_epoch: int) -> bool:
+        replica = self._replica
+        return (
+            self._of.partitions.is_hosted(replica)
+            and replica.is_leader == self._is_leader
+            and replica.leader_epoch == leader_epoch
+            and replica.log.config.has_remote
+        )
+
+    def failed(self, fault: StorageFault) -> None:
+        self._replica.failed(fault, self._of.broker.mailbox)
+
+
+def key_of(replica: Replica) -> LogKey:
+    """Whose remote log a replica's is."""
+    return LogKey(replica.topic_id, replica.topic_partition.partition)
+
+
+def starts(log: Log) -> tuple[int, int]:
+    """Of the whole log, and of what is local."""
+    return log.start_offset, log.local_start_offset
