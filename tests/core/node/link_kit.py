@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -355,8 +356,17 @@ class World(Performer):
     def step(self, act: Callable[..., Any], *args: Any) -> None:
         """An event of its own."""
         self.begin()
-        act(*args)
-        self.settle()
+        with self.blaming():
+            act(*args)
+            self.settle()
+
+    @contextmanager
+    def blaming(self) -> Iterator[None]:
+        """A step in which only requests may fail."""
+        try:
+            yield
+        except Broken as fault:
+            raise AssertionError("a step ended with the fault of a request") from fault
 
     def receive(self, channel: Channel, *frames: memoryview) -> None:
         """What one read of the socket brought."""
@@ -398,7 +408,8 @@ class World(Performer):
             left[0] -= 1
             return left[0] > 0
 
-        self.lines.go_on(has_time)
+        with self.blaming():
+            self.lines.go_on(has_time)
 
     def take(self, link: MemoryLink, size: int) -> None:
         """The peer takes bytes of its answers."""
