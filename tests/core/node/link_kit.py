@@ -386,7 +386,7 @@ class World(Performer):
         self.step(self.mailbox.changed.setdefault, "news")
         self.news = False
 
-    def end_call(self, fault: Exception | None = None) -> None:
+    def end_call(self, fault: Exception | Hangup | None = None) -> None:
         """The oldest call that is under way ends, well or with a fault."""
         if self.calls:
             done, result = self.calls.popleft()

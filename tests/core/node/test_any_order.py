@@ -17,6 +17,7 @@ from tests.core.node.link_kit import BUDGETS, Asked, Broken, World, frame_of, ol
 
 from anabranch.core.node import channel as channels
 from anabranch.core.node.slot import Slot
+from anabranch.core.outcome import Hangup
 
 SECONDS = float(os.environ.get("ANABRANCH_TEST_SECONDS", "0"))
 FIRST_SEED = int(os.environ.get("ANABRANCH_TEST_SEED", "0"))
@@ -85,7 +86,9 @@ class Watched:
         channel, session = self.channel, self.channel.session
         self.ran.append(number)
         assert not self.ended, "nothing of a connection that has ended is run"
-        assert session.muted_until_ms <= self.world.requests.steady_ms, "a mute is kept"
+        requests = self.world.requests
+        if not requests.is_stopping:
+            assert session.muted_until_ms <= requests.steady_ms, "a mute is kept"
         assert not self.link.is_paused and not self.link.is_busy, "no answer is made for no room"
         assert channel.promised_bytes <= channels.PROMISED_HIGH_BYTES
         assert channel.held_bytes <= channels.UNSENT_HIGH_BYTES
@@ -158,6 +161,8 @@ class Schedule:
                 each.look()
             living = [each.channel for each in self.all if not each.ended]
             assert {type(each) for each in self.world.unexpected_faults} <= {Broken}
+            if self.world.requests.is_stopping:
+                assert not len(self.world.requests.purgatory), "nobody waits while the node stops"
             waiting = sum(each.parked is not None for channel in living for each in channel._slots)
             assert len(self.world.requests.purgatory) <= waiting, "nobody waits for who has left"
         self.come_to_rest()
@@ -167,7 +172,7 @@ class Schedule:
         one = random.choice(self.all)
         match random.choice(("send",) * 5 + ("take",) * 4 + ("turn",) * 3 + (
             "wake", "time", *("call",) * 3, *("far",) * 3, "quota", "crowd", "room", "close", "eof",
-            "stall", "refuse", "break",
+            "stall", "refuse", "break", "stop",
         )):  # fmt: skip
             case "send" if one.link.reads and not one.ended and not one.channel.closing:
                 if not one.channel.is_draining:
@@ -181,7 +186,9 @@ class Schedule:
             case "time":
                 world.pass_time(random.randrange(LONGEST_MS))
             case "call":
-                world.end_call(random.choice((None, None, None, Broken("on purpose"))))
+                world.end_call(
+                    random.choice((None,) * 6 + (Broken("on purpose"), Hangup("the node stops")))
+                )
             case "far":
                 world.end_far()
             case "quota":
@@ -195,6 +202,8 @@ class Schedule:
                     one.close()
             case "eof" if random.random() < 0.4:
                 self.end_of_file(one)
+            case "stop" if random.random() < 0.05:
+                world.step(world.requests.finish_all)
             case "refuse":
                 world.refusing = random.choice((0, 1))
             case "break" if random.random() < 0.1:
@@ -280,6 +289,7 @@ def test_schedules_meet_what_they_are_for():
                     "held": each.channel.held_bytes > channels.UNSENT_HIGH_BYTES,
                     "ended": each.ended,
                     "hung up": bool(each.said),
+                    "stopping": schedule.world.requests.is_stopping,
                     "broken": each.link.closed == "at once",
                     "refused": schedule.world.refusing,
                     "lacks": bool(schedule.world.far),
