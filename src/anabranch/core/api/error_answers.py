@@ -10,6 +10,10 @@ from typing import Any
 from anabranch.core.errors import ErrorCode
 from anabranch.core.wire.frame import frame_response
 
+LONGEST_SENTENCE = 8_000
+"""Characters: what a fault says may quote what a client sent, and a string of older versions has
+room for 32,767 bytes."""
+
 
 def error_answer(response: Any, version: int, code: ErrorCode, sentence: str) -> Any | None:
     """A response that says only the error, or None where this version has no room for one."""
@@ -20,5 +24,6 @@ def error_answer(response: Any, version: int, code: ErrorCode, sentence: str) ->
     if frame_response(0, answer, version) == frame_response(0, response(), version):
         return None
     if "error_message" in fields:
-        answer.error_message = sentence
+        said = sentence[:LONGEST_SENTENCE].encode(errors="replace")  # names of files may be odd
+        answer.error_message = said.decode()
     return answer
