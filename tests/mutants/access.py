@@ -60,8 +60,8 @@ MUTANTS = (
         "access-prefixes-forgotten",
         "a prefix counts until its last rule is gone",
         f"{ROOM}.acls",
-        "self.prefix_lengths if rules else self._counting(acl, -1)",
-        "self._counting(acl, -1)",
+        "        if not principals:\n            self._count(acl, -1)",
+        "        self._count(acl, -1)",
         "tests/core/access/test_acls.py::test_indexes_follow_the_rules",
     ),
     mutant(

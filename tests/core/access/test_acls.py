@@ -11,17 +11,23 @@ from tests.core.access.rules import ACLS
 from anabranch.core.access.acls import PREFIXED, Acls
 
 
-@given(st.lists(st.tuples(st.integers(0, 9), ACLS)))
-def test_indexes_follow_the_rules(steps) -> None:
+@given(st.lists(st.tuples(st.integers(0, 9), ACLS)), st.integers(1, 9))
+def test_indexes_follow_the_rules(steps, size) -> None:
     acls, plain = Acls(), {}
-    for number, acl in steps:
-        acl_id = bytes([number])
-        if acl_id in plain:
-            acls = acls.removing(acl_id)
-            del plain[acl_id]
-        else:
-            acls = acls.adding(acl_id, acl)
-            plain[acl_id] = acl
+    for start in range(0, len(steps), size):
+        before, known = acls, dict(plain)
+        changing = acls.mutate()
+        for number, acl in steps[start : start + size]:
+            acl_id = bytes([number])
+            assert (acl_id in changing) == (acl_id in plain)
+            if acl_id in plain:
+                changing.remove(acl_id)
+                del plain[acl_id]
+            else:
+                changing.add(acl_id, acl)
+                plain[acl_id] = acl
+        acls = changing.finish()
+        assert dict(before.by_id) == known
     assert dict(acls.by_id) == plain
     by_resource = {
         (*resource, principal, acl_id): acl

@@ -50,10 +50,10 @@ def rule(name, operation=READ, permission=ALLOW, *, pattern=LITERAL, who="User:a
 
 def of(*rules):
     """These rules, each with an id."""
-    acls = Acls()
+    acls = Acls().mutate()
     for number, acl in enumerate(rules):
-        acls = acls.adding(number.to_bytes(16), acl)
-    return acls
+        acls.add(number.to_bytes(16), acl)
+    return acls.finish()
 
 
 def fits(acl, name):
@@ -165,11 +165,13 @@ def test_each_change_of_a_rule_counts_at_once(steps, questions) -> None:
     acls = Acls()
     authorizer = StandardAuthorizer(lambda: acls)
     for number, acl in steps:
-        acl_id = bytes([number])
+        acl_id, changing = bytes([number]), acls.mutate()
         if known.pop(acl_id, None) is not None:
-            acls = acls.removing(acl_id)
+            changing.remove(acl_id)
         else:
-            acls, known[acl_id] = acls.adding(acl_id, acl), acl
+            known[acl_id] = acl
+            changing.add(acl_id, acl)
+        acls = changing.finish()
         for principal, host, operation, resource, name in questions:
             expected = plainly(
                 known.values(), principal, host, operation, resource, name, is_open=False

@@ -12,9 +12,11 @@ from collections.abc import Hashable
 from typing import TypeAlias, TypeVar
 
 import msgspec
-from immutables import Map
+from immutables import Map, MapMutation
 
 K = TypeVar("K", bound=Hashable)
+L = TypeVar("L", bound=Hashable)
+V = TypeVar("V")
 ResourceKey: TypeAlias = tuple[int, int, str]
 """Resource type, pattern type, name."""
 
@@ -55,45 +57,76 @@ class Acls(msgspec.Struct, frozen=True):
     """Resource type and principal -> its rules."""
     prefix_lengths: Map[tuple[int, int], int] = Map()
 
-    def adding(self, acl_id: bytes, acl: Acl) -> Acls:
-        """With one more rule, whose id is new."""
-        before = self.by_resource.get(acl.resource, Map())
-        rules = before.set(acl.principal, before.get(acl.principal, Map()).set(acl_id, acl))
+    def mutate(self) -> AclsMutation:
+        """A mutation that begins with these rules, as a map's does."""
+        return AclsMutation(self)
+
+
+class AclsMutation:
+    """Rules while many of them change: what a change costs does not grow with what exists."""
+
+    def __init__(self, acls: Acls) -> None:
+        self._by_id = acls.by_id.mutate()
+        self._by_resource = acls.by_resource.mutate()
+        self._by_principal = acls.by_principal.mutate()
+        self._prefix_lengths = acls.prefix_lengths.mutate()
+
+    def __contains__(self, acl_id: object) -> bool:
+        return acl_id in self._by_id
+
+    def add(self, acl_id: bytes, acl: Acl) -> None:
+        """One more rule, whose id is new."""
+        self._by_id[acl_id] = acl
+        principals = self._by_resource.get(acl.resource)
+        if principals is None:
+            principals = Map()
+            self._count(acl, 1)
+        rules = principals.get(acl.principal, Map()).set(acl_id, acl)
+        self._by_resource[acl.resource] = principals.set(acl.principal, rules)
         who = acl.resource_type, acl.principal
-        return Acls(
-            self.by_id.set(acl_id, acl),
-            self.by_resource.set(acl.resource, rules),
-            self.by_principal.set(who, self.by_principal.get(who, Map()).set(acl_id, acl)),
-            self.prefix_lengths if before else self._counting(acl, 1),
-        )
+        self._by_principal[who] = self._by_principal.get(who, Map()).set(acl_id, acl)
 
-    def removing(self, acl_id: bytes) -> Acls:
-        """Without one of the rules; raises KeyError when there is none of that id."""
-        acl = self.by_id[acl_id]
-        rules = _without(self.by_resource[acl.resource], acl.principal, acl_id)
-        by_resource = (
-            self.by_resource.set(acl.resource, rules)
-            if rules
-            else self.by_resource.delete(acl.resource)
+    def remove(self, acl_id: bytes) -> None:
+        """One rule less; raises KeyError when there is none of that id."""
+        acl = self._by_id.pop(acl_id)
+        principals = self._by_resource[acl.resource]
+        rules = principals[acl.principal].delete(acl_id)
+        principals = (
+            principals.set(acl.principal, rules) if rules else principals.delete(acl.principal)
         )
-        return Acls(
-            self.by_id.delete(acl_id),
-            by_resource,
-            _without(self.by_principal, (acl.resource_type, acl.principal), acl_id),
-            self.prefix_lengths if rules else self._counting(acl, -1),
-        )
+        _keep(self._by_resource, acl.resource, principals)
+        if not principals:
+            self._count(acl, -1)
+        who = acl.resource_type, acl.principal
+        _keep(self._by_principal, who, self._by_principal[who].delete(acl_id))
 
-    def _counting(self, acl: Acl, change: int) -> Map[tuple[int, int], int]:
+    def _count(self, acl: Acl, change: int) -> None:
+        """A PREFIXED resource has its first rule, or no longer any."""
         if acl.pattern_type != PREFIXED:
-            return self.prefix_lengths
+            return
         key = acl.resource_type, len(acl.resource_name)
-        count = self.prefix_lengths.get(key, 0) + change
-        return self.prefix_lengths.set(key, count) if count else self.prefix_lengths.delete(key)
+        count = self._prefix_lengths.get(key, 0) + change
+        if count:
+            self._prefix_lengths[key] = count
+        else:
+            del self._prefix_lengths[key]
+
+    def finish(self) -> Acls:
+        """The rules as they are by now; the mutation must not be used any more."""
+        return Acls(
+            self._by_id.finish(),
+            self._by_resource.finish(),
+            self._by_principal.finish(),
+            self._prefix_lengths.finish(),
+        )
 
 
-def _without(rules: Map[K, Map[bytes, Acl]], key: K, acl_id: bytes) -> Map[K, Map[bytes, Acl]]:
-    remaining = rules[key].delete(acl_id)
-    return rules.set(key, remaining) if remaining else rules.delete(key)
+def _keep(maps: MapMutation[K, Map[L, V]], key: K, value: Map[L, V]) -> None:
+    """Set what a key has, or forget the key when it has nothing."""
+    if value:
+        maps[key] = value
+    else:
+        del maps[key]
 
 
 NO_ACLS = Acls()

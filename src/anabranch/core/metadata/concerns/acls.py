@@ -16,21 +16,21 @@ from anabranch.core.wire import metadata_records as records
 
 
 def _add(builder: ImageBuilder, record: records.AccessControlEntryRecord) -> None:
-    acl_id, acls = bytes(record.id), builder.scalar("acls")
-    if acl_id in acls.by_id:
+    acl_id, acls = bytes(record.id), builder.changing("acls")
+    if acl_id in acls:
         raise Bug(f"a record adds the ACL {acl_id.hex()}, which exists")
     acl = Acl(
         record.resource_type, record.pattern_type, record.resource_name, record.principal,
         record.host, record.operation, record.permission_type,
     )  # fmt: skip
-    builder.scalars["acls"] = acls.adding(acl_id, acl)
+    acls.add(acl_id, acl)
 
 
 def _remove(builder: ImageBuilder, record: records.RemoveAccessControlEntryRecord) -> None:
-    acl_id, acls = bytes(record.id), builder.scalar("acls")
-    if acl_id not in acls.by_id:
+    acl_id, acls = bytes(record.id), builder.changing("acls")
+    if acl_id not in acls:
         raise Bug(f"a record removes the ACL {acl_id.hex()}, which does not exist")
-    builder.scalars["acls"] = acls.removing(acl_id)
+    acls.remove(acl_id)
 
 
 RULES: Rules = {
