@@ -8,6 +8,7 @@ FAMILIES = (
     "perf",
     "groups",
     "cluster",
+    "acls",
     "placement",
     "dump",
     "folder",
