@@ -251,6 +251,51 @@ def test_a_missing_right_is_told_and_the_rest_goes_on(pair, lacks, told):
         assert committed(pair.west, f"g-{other}")[f"east.{other}", 0] == 20, said
 
 
+class Node:
+    """A node of ours with an authorizer, seen as the brokers of `Secure` are."""
+
+    allow, acls_of = Secure.allow, Secure.acls_of
+
+    def __init__(self, cluster):
+        self.bootstrap_servers = cluster.bootstrap_servers
+        self.admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
+
+
+def test_acls_are_mirrored_to_a_node_with_an_authorizer(pair):
+    topic = pair.topic()
+    pair.produce(topic, 0, batch(0, 5))
+    for name, operation, permission in (
+        ("reader", "READ", "ALLOW"), ("writer", "WRITE", "ALLOW"), ("owner", "ALL", "ALLOW"),
+        ("thief", "READ", "DENY"),
+    ):  # fmt: skip
+        pair.east.allow(name, "TOPIC", topic, operation, permission=permission)
+    with LocalCluster(processes=True, config=WITH_ACLS) as cluster:
+        plain = TwoClusters(pair.east, Node(cluster))
+        for _ in range(2):
+            assert once_more(plain, {}, topics=topic) == []
+            assert plain.west.acls_of(f"east.{topic}") == [
+                ("User:owner", "READ", "ALLOW"), ("User:reader", "READ", "ALLOW"),
+                ("User:thief", "READ", "DENY"),
+            ]  # fmt: skip
+        assert len(plain.read(plain.west, f"east.{topic}")) == 5
+
+
+def test_a_node_that_lets_the_mirror_make_no_acls_is_told(pair):
+    topic = pair.topic()
+    pair.produce(topic, 0, batch(0, 5))
+    pair.east.allow("reader", "TOPIC", topic, "READ")
+    config = {**WITH_ACLS, "super.users": "", "allow.everyone.if.no.acl.found": "true"}
+    with LocalCluster(processes=True, config=config) as cluster:
+        plain = TwoClusters(pair.east, Node(cluster))
+        plain.west.allow("ANONYMOUS", "CLUSTER", CLUSTER[1], "ALL")
+        plain.west.allow("ANONYMOUS", "CLUSTER", CLUSTER[1], "ALTER", permission="DENY")
+        said = once_more(plain, {}, topics=topic)
+        wanted = ("ACLs", "on west", "ALTER on the cluster")
+        assert [each for each in said if all(word in each for word in wanted)], said
+        assert plain.west.acls_of(f"east.{topic}") == []
+        assert len(plain.read(plain.west, f"east.{topic}")) == 5
+
+
 def test_without_an_authorizer_acls_are_left_out_which_is_told_once(pair):
     topic = pair.topic()
     pair.produce(topic, 0, batch(0, 5))
