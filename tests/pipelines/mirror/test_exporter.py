@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
+import struct
+import threading
 import time
 import urllib.request
 import zipfile
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -246,3 +249,48 @@ def test_a_port_in_use_is_told_before_anything_begins(clusters, tmp_path):
     assert f"metrics cannot use {address}: the port is in use; stop the other program" in (
         result.output
     )
+
+
+@pytest.mark.parametrize("ending", ["closed", "cancelled", "busy"])
+def test_a_page_while_the_mirror_ends_has_no_figures_and_no_trace(ending, monkeypatch, capsys):
+    """The driver's loop has ended, ends with what is asked of it, or answers too late."""
+    monkeypatch.setattr(module, "ANSWER_SECONDS", 0.2)
+    exporter = Exporter.start("127.0.0.1", 0)
+    begun, asked = threading.Event(), threading.Event()
+
+    async def never():
+        asked.set()
+        await asyncio.Event().wait()
+
+    async def ends():
+        exporter._driver = SimpleNamespace(flows=())
+        exporter._loop = asyncio.get_running_loop()
+        begun.set()
+        if ending == "busy":
+            time.sleep(1)  # noqa: ASYNC251 - that is the case
+        while ending == "cancelled" and not asked.is_set():
+            await asyncio.sleep(0.01)
+
+    monkeypatch.setattr(exporter, "_moment", never)
+    thread = threading.Thread(target=lambda: asyncio.run(ends()))
+    thread.start()
+    begun.wait()
+    if ending == "closed":
+        thread.join()
+    page = Page(exporter)
+    thread.join()
+    assert page.value("process_max_fds") and page.value("anabranch_mirror_waves_total") is None
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /met", b"GET /metrics HTTP/1.1\r\n\r\n", b"\x16\x03"])
+def test_a_client_that_breaks_its_connection_leaves_no_trace(sent, capsys):
+    exporter = Exporter.start("127.0.0.1", 0)
+    host, port = exporter.address.split(":")
+    for _ in range(10):
+        client = socket.create_connection((host, int(port)))
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.sendall(sent)
+        client.close()
+    assert Page(exporter).value("process_max_fds")
+    assert capsys.readouterr().err == ""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Iterator
+from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
@@ -70,6 +71,10 @@ def address_of(text: str) -> tuple[str, int]:
     return listener.host, listener.port
 
 
+def _nothing(request: object, address: object) -> None:
+    """What becomes of a connection that a client broke: it is no concern of the mirror's user."""
+
+
 class Exporter(Collector):
     """Serves the metrics of one mirror."""
 
@@ -91,6 +96,7 @@ class Exporter(Collector):
         except (OSError, OverflowError) as fault:
             where = f"metrics cannot use {host_text(host)}:{port}"
             raise BadAddress(bind_sentence(where, fault, OPTION)) from None
+        server.handle_error = _nothing  # type: ignore[method-assign]
         exporter.address = f"{host_text(host)}:{server.server_port}"
         return exporter
 
@@ -121,8 +127,17 @@ class Exporter(Collector):
         """What holds now; nothing before the mirror has begun and after it has ended."""
         if self._driver is None or self._loop is None:
             return []
-        asked = asyncio.run_coroutine_threadsafe(self._moment(), self._loop)
-        return _families(asked.result(ANSWER_SECONDS))
+        moment = self._moment()
+        try:
+            asked = asyncio.run_coroutine_threadsafe(moment, self._loop)
+            return _families(asked.result(ANSWER_SECONDS))
+        except TimeoutError:
+            asked.cancel()
+        except CancelledError:  # the mirror ends
+            pass
+        except RuntimeError:  # its loop has ended
+            moment.close()
+        return []
 
     async def _moment(self) -> list[Sample]:
         return [] if self._driver is None else list(samples(self._driver, self._lags.values()))
