@@ -68,7 +68,7 @@ async def flow_lag(flow: Flow) -> FlowLag:
         flow.target_client, "status"
     ) as target:  # fmt: skip
         ledger = Ledger(flow.policy)
-        await ledger.read(target)
+        await ledger.read(target, looks=True)
         topics = Topics(flow, lambda _: None)
         return await lag_of(flow, source, ledger, topics.wanted(await shapes(source)))
 
@@ -77,8 +77,11 @@ async def lag_of(
     flow: Flow, source: Cluster, ledger: Ledger, mirrored: Mapping[str, TopicShape]
 ) -> FlowLag:
     """Compare the ends at the source with a ledger that was read; `mirrored` has the source's
-    topics by their names on the target. Raises ApiError, ConnectionLost."""
-    sizes = await log_sizes(source, [each.name for each in mirrored.values()])
+    topics by their names on the target. Those that were deleted there since are left out. Raises
+    ApiError, ConnectionLost."""
+    there = await shapes(source)
+    mirrored = {remote: each for remote, each in mirrored.items() if each.name in there}
+    sizes = await log_sizes(source, [there[each.name] for each in mirrored.values()])
     limit = asyncio.Semaphore(AT_ONCE)
 
     async def look(remote: str, topic: str, count: int) -> list[PartitionLag]:
@@ -155,15 +158,14 @@ async def _age(source: Cluster, topic: str, partition: int, offset: int) -> floa
     return None
 
 
-async def log_sizes(cluster: Cluster, topics: Iterable[str]) -> dict[Place, int]:
+async def log_sizes(cluster: Cluster, topics: Iterable[TopicShape]) -> dict[Place, int]:
     """The bytes of each partition's largest replica; brokers that do not answer are left out."""
     request = DescribeLogDirsRequest(
         topics=[
-            DescribableLogDirTopic(topic=name, partitions=[each.partition_index for each in
-                                   (await cluster.topic(name)).partitions])
-            for name in topics
+            DescribableLogDirTopic(topic=each.name, partitions=list(range(each.partitions)))
+            for each in topics
         ]
-    )  # fmt: skip
+    )
     sizes: dict[Place, int] = {}
     for broker_id in sorted(cluster.brokers):
         try:
