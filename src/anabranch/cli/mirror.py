@@ -295,6 +295,12 @@ def translate(properties: Path, group: str, flow_name: str | None, as_json: bool
     if found.source_fault:
         click.echo(f"{flow.source} does not answer: {found.source_fault}", err=True)
         click.echo("These are the group's last checkpoints.", err=True)
+    if not found.offsets:
+        click.echo(
+            f"{group!r} has no offset that can be translated: {flow.source} has no such group, or "
+            f"the group has no offset in a topic that {flow.name} has mirrored.",
+            err=True,
+        )
     print_table(
         ("TOPIC", "PARTITION", "SOURCE OFFSET", "TARGET OFFSET"),
         [(each.topic, each.partition, each.upstream, each.downstream) for each in found.offsets],

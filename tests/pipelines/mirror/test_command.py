@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -16,8 +17,15 @@ from tests.pipelines.mirror.test_driver import commit
 from tests.pipelines.mirror.test_slot import batch, mirror, seen
 
 from anabranch.cli.main import main
+from anabranch.client.cluster import Cluster
 from anabranch.core.errors import ApiError
-from anabranch.pipelines.mirror.translation import translate
+from anabranch.pipelines.mirror import lag as module
+from anabranch.pipelines.mirror.driver_flow import FlowState
+from anabranch.pipelines.mirror.failover import failback_plan, failover_plan
+from anabranch.pipelines.mirror.lag import flow_lag
+from anabranch.pipelines.mirror.properties import load_config
+from anabranch.pipelines.mirror.remote_topics import shapes
+from anabranch.pipelines.mirror.translation import translate, translated
 
 LIMIT_SECONDS = 200
 
@@ -30,6 +38,22 @@ def file(clusters, tmp_path):
         path = tmp_path / "mm2.properties"
         lines = [f"{key} = {text}" for key, text in clusters.keys(**more).items()]
         path.write_text("\n".join(lines))
+        return str(path)
+
+    return write
+
+
+@pytest.fixture
+def other_name(clusters, tmp_path):
+    """Writes the file of a mirror from the same source under a name that no mirror had before."""
+
+    def write(name, **more):
+        path = tmp_path / f"{name}.properties"
+        keys = {
+            key.replace("east", name): text
+            for key, text in clusters.keys().items()
+        } | {"clusters": f"{name}, west"} | more  # fmt: skip
+        path.write_text("\n".join(f"{key} = {text}" for key, text in keys.items()))
         return str(path)
 
     return write
@@ -56,6 +80,62 @@ def test_clusters_that_cannot_be_used_are_named(clusters, file):
     assert "Cluster west (west.bootstrap.servers) cannot be used: 127.0.0.1:1" in output
     same = {"west.bootstrap.servers": clusters.east.bootstrap_servers}
     assert "lead to the same cluster" in verb("run", file(**same), "--validate-only", code=1)
+
+
+def test_replication_factors_beyond_the_brokers_are_told_together(clusters, other_name):
+    """All keys at once, so that nobody starts Spark once for each; before a first run of a mirror
+    with these names."""
+    keys = ("replication.factor", "offset.storage.replication.factor",
+            "checkpoints.topic.replication.factor", "heartbeats.topic.replication.factor",
+            "offset-syncs.topic.replication.factor")  # fmt: skip
+    topic = clusters.topic()
+    path = other_name("early", topics=topic, **{"offset-syncs.topic.location": "target"},
+                      **dict.fromkeys(keys, "3"))  # fmt: skip
+    output = verb("run", path, "--validate-only", code=1)
+    for key in keys:
+        assert (f"{key} = 3: west has 1 broker(s). Set it to at most 1, or to -1" in output) != (
+            key.startswith("heartbeats") and "heartbeats" in existing(clusters.west)
+        )
+    fine = other_name("early", topics=topic, **dict.fromkeys(keys, "-1"))
+    assert "broker(s)" not in verb("run", fine, "--validate-only")
+
+
+def existing(cluster):
+    """The topics of a cluster."""
+
+    async def look():
+        async with Cluster(cluster.bootstrap_servers) as found:
+            return await shapes(found)
+
+    return asyncio.run(look())
+
+
+def test_before_a_first_run_commands_answer_without_waiting_for_its_topics(
+    clusters, other_name, monkeypatch
+):
+    """The deadline of the clients is longer than the test may take."""
+    monkeypatch.setattr("anabranch.pipelines.mirror.clusters.DEADLINE_SECONDS", 3_600.0)
+    topic = clusters.topic()
+    clusters.produce(topic, 0, batch(0, 10))
+    path = other_name("new", topics=topic)
+    config = load_config(path)
+
+    async def look():
+        async with asyncio.timeout(60):
+            lag = await flow_lag(config.flows[0])
+            offsets = await translated(config.flows[0], "nobody")
+            plan = await failover_plan(config.flows[0])
+            return lag, offsets, plan, await failback_plan(config, config.flows[0])
+
+    lag, offsets, plan, back = asyncio.run(look())
+    assert (lag.records, offsets.offsets, back.groups) == (10, [], [])
+    assert [(each.first, each.records) for each in plan.missing] == [(0, 10)]
+    assert "'nobody' has no offset that can be translated" in verb(
+        "translate", path, "--group", "nobody"
+    )
+    away = other_name("new", topics=topic, **{"new.bootstrap.servers": "127.0.0.1:1"})
+    flow = load_config(away).flows[0]
+    assert asyncio.run(asyncio.wait_for(translated(flow, "nobody"), 60)).offsets == []
 
 
 def test_mistakes_in_the_file_are_told_with_its_name(file, tmp_path):
@@ -88,6 +168,28 @@ def test_lag_and_translation(clusters, file):
     assert translate(path, f"g-{topic}") == {(f"east.{topic}", 0): 40}
     assert "There is no flow 'x->y'" in verb("translate", path, "--group", "g", "--flow", "x->y",
                                               code=2)  # fmt: skip
+
+
+def test_a_topic_that_is_deleted_costs_no_other_its_lag(clusters, monkeypatch):
+    """A running mirror learns of it with the next refresh, which may be ten minutes away."""
+    monkeypatch.setattr("anabranch.pipelines.mirror.clusters.DEADLINE_SECONDS", 3_600.0)
+    gone, stays = clusters.topic(), clusters.topic()
+    clusters.produce(stays, 0, batch(0, 10))
+    config = clusters.config(topics=f"{gone},{stays}")
+
+    async def look():
+        state = FlowState(config.flows[0], lambda _: None)
+        try:
+            mirrored = state.topics.wanted(await shapes(state.source))
+            await asyncio.to_thread(clusters.east.delete_topic, gone)
+            async with asyncio.timeout(60):
+                return await module.lag_of(state.flow, state.source, state.ledger, mirrored)
+        finally:
+            await state.close()
+
+    found = {each.topic: each for each in asyncio.run(look()).partitions}
+    assert gone not in found
+    assert found[stays].records == 10 and found[stays].size_bytes > 0
 
 
 @pytest.mark.slow

@@ -26,7 +26,7 @@ from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.mirror.config import Config, Flow
 from anabranch.core.mirror.formats import Position, position_record
 from anabranch.core.partition.protocol import READ_COMMITTED
-from anabranch.core.types import LATEST
+from anabranch.core.types import EARLIEST, LATEST
 from anabranch.core.wire.batch import walk
 from anabranch.pipelines.mirror.driver_flow import FlowState
 from anabranch.pipelines.mirror.groups import Groups
@@ -144,18 +144,20 @@ async def _from_a_living_source(state: FlowState, plan: Plan) -> None:
                 )
             )  # fmt: skip
     for remote, shape in state.topics.mirrored.items():
+        starts = await list_offsets(state.source, shape.name, EARLIEST, ready_only=True)
         ends = await list_offsets(state.source, shape.name, LATEST, ready_only=True)
         for partition, end in ends.items():
-            position = state.ledger.positions.get((shape.name, partition), -1)
-            if remote not in state.topics.there or position + 1 < end:
-                plan.missing.append(Missing(shape.name, partition, position + 1,
-                                            end - position - 1))  # fmt: skip
+            first = starts.get(partition, 0)
+            if remote in state.topics.there:
+                first = max(first, state.ledger.positions.get((shape.name, partition), -1) + 1)
+            if first < end:
+                plan.missing.append(Missing(shape.name, partition, first, end - first))
 
 
 async def _from_checkpoints(state: FlowState, plan: Plan) -> None:
     """The source is gone: groups go on at their last checkpoints, or where they were synced."""
     flow, policy = state.flow, state.flow.policy
-    await state.ledger.read(state.target)
+    await state.ledger.read(state.target, looks=True)
     state.topics.there = await shapes(state.target)
     found = await checkpoints(state.target, flow)
     for each in sorted(found):

@@ -25,20 +25,23 @@ class Ledger(ledger.Ledger):
         """Chunks that were read and not taken over yet; see `take_fresh`."""
         self._reading = asyncio.Lock()
 
-    async def read(self, target: Cluster, *, settled: bool = False) -> None:
+    async def read(
+        self, target: Cluster, *, settled: bool = False, looks: bool = False
+    ) -> None:
         """Read both topics to their ends. The index second: it is written before the positions or
         with them, so it has all that they say. With `settled` all that was committed before is
-        read, even behind a transaction of another slot that is open."""
+        read, even behind a transaction of another slot that is open. `looks` as for `read_on`."""
         async with self._reading:
-            await self._read(target, settled=settled)
+            await self._read(target, settled=settled, looks=looks)
 
-    async def _read(self, target: Cluster, *, settled: bool) -> None:
+    async def _read(self, target: Cluster, *, settled: bool, looks: bool) -> None:
+        how = {"settled": settled, "looks": looks}
         topic = self._policy.positions_topic()
-        positions = await read_on(target, topic, self.positions_read_to, settled=settled)
+        positions = await read_on(target, topic, self.positions_read_to, **how)
         self.positions_read_to = positions.offsets
         self.take_positions(positions.records)
         topic = self._policy.index_topic()
-        index = await read_on(target, topic, self.index_read_to, settled=settled)
+        index = await read_on(target, topic, self.index_read_to, **how)
         self.index_read_to = index.offsets
         self.fresh += self.take_index(index.records)
 

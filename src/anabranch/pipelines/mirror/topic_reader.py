@@ -3,6 +3,7 @@
 What: `read_on` gives the committed records that follow known offsets, of all partitions, and the
 offsets to go on at. Rules kept: it ends at what was the end when it began; where the log begins
 later by now (compaction, retention), it goes on there; a topic that is not there has no records.
+Who only looks does not wait long for one, since before the first run there is none.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ READING = ReadOptions(isolation_level=READ_COMMITTED)
 SETTLED_SECONDS = 10.0
 """A slot's transaction takes about a second; one that was left behind is ended by its timeout."""
 LOOK_SECONDS = 0.02
+MISSING_SECONDS = 1.0
+"""How long a look waits for a topic: a broker may learn of one a little later than others."""
 
 
 class Read(NamedTuple):
@@ -35,14 +38,18 @@ class Read(NamedTuple):
 
 
 async def read_on(
-    cluster: Cluster, topic: str, offsets: Mapping[int, int], *, settled: bool = False
-) -> Read:
+    cluster: Cluster, topic: str, offsets: Mapping[int, int], *, settled: bool = False,
+    looks: bool = False,
+) -> Read:  # fmt: skip
     """What follows `offsets`, partitions that are not in it from their beginning.
 
     A committed record is not to be read while a transaction is open before it. With `settled` such
-    transactions are waited for. Raises ReadingStalled when they last too long.
+    transactions are waited for. Raises ReadingStalled when they last too long. With `looks` a topic
+    that is not there is not waited for as long as the cluster's deadline.
     """
     try:
+        if looks:
+            await cluster.retrying(lambda: cluster.topic(topic), seconds=MISSING_SECONDS)
         ends = await (_settled_ends if settled else _stable_ends)(cluster, topic)
         behind = [each for each, end in ends.items() if end > offsets.get(each, -1)]
         starts = await list_offsets(cluster, topic, EARLIEST, behind) if behind else {}

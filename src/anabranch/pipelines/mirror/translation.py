@@ -82,7 +82,7 @@ async def translated(flow: Flow, group: str) -> Translated:
 
 async def look(state: FlowState) -> None:
     """Learn what both ends have, and change nothing."""
-    await state.ledger.read(state.target)
+    await state.ledger.read(state.target, looks=True)
     state.topics.mirrored = state.topics.wanted(await shapes(state.source))
     there = await shapes(state.target)
     state.topics.there = {
@@ -93,7 +93,8 @@ async def look(state: FlowState) -> None:
 async def checkpoints(target: Cluster, flow: Flow) -> list[Checkpoint]:
     """The newest checkpoint of each group and partition."""
     found: dict[tuple[str, str, int], Checkpoint] = {}
-    for record in (await read_on(target, flow.policy.checkpoints_topic(), {})).records:
+    read = await read_on(target, flow.policy.checkpoints_topic(), {}, looks=True)
+    for record in read.records:
         try:
             each = read_checkpoint(record.key or b"", record.value or b"")
         except ForeignRecord:

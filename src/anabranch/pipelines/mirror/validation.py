@@ -7,6 +7,7 @@ from typing import NamedTuple
 from anabranch.client.connection import ConnectionLost
 from anabranch.core.errors import ApiError
 from anabranch.core.mirror.config import Flow
+from anabranch.core.mirror.policy import HEARTBEATS
 from anabranch.core.mirror.topics import topic_work
 from anabranch.pipelines.mirror.driver_flow import FlowState, SameCluster
 from anabranch.pipelines.mirror.groups import Groups
@@ -41,6 +42,7 @@ async def look_at(flow: Flow) -> FlowReport:
             elif remote in work.grow:
                 what = f"would grow to {work.grow[remote]} partitions"
             report.topics.append((shape.name, remote, shape.partitions, what))
+        report.faults.extend(await factor_faults(state, creates=bool(work.create)))
         groups = Groups(state, report.notes.append)
         await groups.refresh()
         report.groups.extend(groups.names)
@@ -50,6 +52,38 @@ async def look_at(flow: Flow) -> FlowReport:
     finally:
         await state.close()
     return report
+
+
+async def factor_faults(state: FlowState, *, creates: bool) -> list[str]:
+    """What is wrong with the replication factors of topics that would be created: those of the
+    mirror's own, and with `creates` mirrored ones."""
+    flow, policy = state.flow, state.policy
+    source, target = (state.source, flow.source), (state.target, flow.target)
+    wanted = [
+        ("offset.storage.", policy.positions_topic(), *target),
+        ("offset.storage.", policy.index_topic(), *target),
+    ]
+    if flow.on("emit.checkpoints.enabled"):
+        wanted.append(("checkpoints.topic.", policy.checkpoints_topic(), *target))
+    if flow.on("emit.offset-syncs.enabled"):
+        if flow.settings["offset-syncs.topic.location"] == "target":
+            wanted.append(("offset-syncs.topic.", policy.offset_syncs_topic(flow.source), *target))
+        else:
+            wanted.append(("offset-syncs.topic.", policy.offset_syncs_topic(flow.target), *source))
+    if flow.on("emit.heartbeats.enabled"):
+        wanted.append(("heartbeats.topic.", HEARTBEATS, *target))
+    there = {alias: await shapes(cluster) for cluster, alias in (source, target)}
+    found = {}
+    if creates:
+        found["replication.factor"] = target
+    found |= {f"{prefix}replication.factor": (cluster, alias)
+              for prefix, name, cluster, alias in wanted if name not in there[alias]}  # fmt: skip
+    return [
+        f"{key} = {flow.number(key)}: {alias} has {len(cluster.brokers)} broker(s). Set it to at "
+        f"most {len(cluster.brokers)}, or to -1 for the cluster's default."
+        for key, (cluster, alias) in found.items()
+        if flow.number(key) > len(cluster.brokers)
+    ]
 
 
 def mode_of(flow: Flow) -> str:
