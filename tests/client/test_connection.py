@@ -11,10 +11,13 @@ from kafka.partitioner.default import murmur2 as java_murmur2
 from anabranch.client.cluster import Cluster, check, parse_addresses
 from anabranch.client.connection import Connection, ConnectionLost
 from anabranch.client.partitioner import murmur2, partition_for
+from anabranch.client.sasl import Login
+from anabranch.client.security import Security
 from anabranch.core.errors import ApiError, ClientFault, ErrorCode
 from anabranch.core.wire.frame import frame_response, read_request_header
 from anabranch.core.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from anabranch.core.wire.messages.metadata import MetadataRequest, MetadataResponse
+from anabranch.core.wire.messages.sasl_handshake import SaslHandshakeResponse
 
 
 class Peer:
@@ -78,6 +81,48 @@ async def test_a_port_that_speaks_something_else_is_named():
     async with Peer(lambda _: b"HTTP/1.1 400 Bad Request\r\n\r\n") as port:
         with pytest.raises(ConnectionLost, match="does not speak the Kafka protocol"):
             await Connection.open("127.0.0.1", port)
+
+
+TLS = Security(uses_tls=True)
+LOGIN = Login("PLAIN", "alice", "never-shown")
+
+
+@pytest.mark.parametrize("resets", [False, True])
+async def test_a_node_that_ends_a_tls_handshake_is_named_with_the_property(resets):
+    """A plaintext listener of Anabranch closes such connections; with bytes unread that is a
+    reset."""
+
+    async def serve(reader, writer):
+        if not resets:
+            await reader.read(1 << 16)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    told = f"^127.0.0.1:{port} closed the connection during the TLS.*set security.protocol to PLAIN"
+    with pytest.raises(ConnectionLost, match=told):
+        await Connection.open("127.0.0.1", port, ssl=TLS.context())
+    server.close()
+
+
+@pytest.mark.parametrize("knows_sasl", [False, True])
+async def test_a_login_at_a_listener_without_sasl_is_told_as_such(knows_sasl):
+    """Apache Kafka lists SaslHandshake on every listener, and refuses it there."""
+
+    def reply(header):
+        if header.api_key == 17:
+            answer = SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+        else:
+            keys = [ApiVersion(api_key=18, min_version=0, max_version=4)]
+            if knows_sasl:
+                keys.insert(0, ApiVersion(api_key=17, min_version=0, max_version=1))
+            answer = ApiVersionsResponse(api_keys=keys)
+        return b"".join(frame_response(header.correlation_id, answer, header.version))
+
+    async with Peer(reply) as port:
+        with pytest.raises(ClientFault, match=r"not ask for a login\. Set") as told:
+            await Connection.open("127.0.0.1", port, login=LOGIN)
+    assert "never-shown" not in str(told.value)
 
 
 async def test_a_silent_port_times_out_with_a_question():

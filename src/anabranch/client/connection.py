@@ -22,13 +22,14 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from anabranch.client.frames import NotAFrame, Receiver
-from anabranch.client.handshake_faults import why_not_secure
-from anabranch.client.sasl import Login, authenticate
+from anabranch.client.handshake_faults import CLOSED, CLOSINGS, why_not_secure
+from anabranch.client.sasl import Login, asks_for_none, authenticate
 from anabranch.core.errors import ApiError, ClientFault, ErrorCode, ProtocolError
 from anabranch.core.types import Buffer
 from anabranch.core.wire.frame import frame_request, read_response
 from anabranch.core.wire.messages import API_KEYS
 from anabranch.core.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from anabranch.core.wire.messages.sasl_handshake import SaslHandshakeRequest
 from anabranch.core.wire.schema import Message
 
 DIAL_SECONDS = 10.0
@@ -93,6 +94,8 @@ class Connection(asyncio.BufferedProtocol):
                 await loop.create_connection(lambda: connection, host, port, ssl=ssl)
                 await connection._learn_versions()
                 if login is not None:
+                    if SaslHandshakeRequest.api_key not in connection.versions:
+                        raise asks_for_none(connection.address, ErrorCode.UNSUPPORTED_VERSION)
                     await authenticate(connection._say, connection.address, login)
         except TimeoutError:
             connection.abort()
@@ -107,6 +110,8 @@ class Connection(asyncio.BufferedProtocol):
                 ErrorCode.INVALID_CONFIG, f"{connection.address}: {why_not_secure(problem, host)}"
             ) from None
         except OSError as problem:
+            if ssl is not None and isinstance(problem, CLOSINGS):
+                raise ConnectionLost(f"{connection.address} {CLOSED}") from None
             why = _why_unreachable(problem, host)
             raise ConnectionLost(f"{connection.address} cannot be reached: {why}") from None
         except BaseException:  # refused, or nobody waits any more: a frozen node keeps its side

@@ -10,6 +10,14 @@ NOT_TLS = ("WRONG_VERSION_NUMBER", "UNEXPECTED_MESSAGE", "RECORD_LAYER_FAILURE")
 """OpenSSL's words for an answer that is not TLS."""
 
 
+CLOSINGS = (ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
+CLOSED = (
+    "closed the connection during the TLS handshake; unless its listener speaks TLS, set "
+    "security.protocol to PLAINTEXT or SASL_PLAINTEXT"
+)
+"""What a node does to whom it takes for a client of another protocol, or while it stops."""
+
+
 def why_not_secure(problem: ssl.SSLError, host: str) -> str:
     """What a TLS handshake that failed means, and what to do."""
     if isinstance(problem, ssl.SSLCertVerificationError):

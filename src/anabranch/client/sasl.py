@@ -51,6 +51,8 @@ async def authenticate(send: Send, address: str, login: Login) -> None:
             ErrorCode.UNSUPPORTED_SASL_MECHANISM,
             f"{address} does not offer sasl.mechanism {login.mechanism}; it offers {offered}.",
         )
+    if shake.error_code == ErrorCode.ILLEGAL_SASL_STATE:
+        raise asks_for_none(address, ErrorCode.ILLEGAL_SASL_STATE)
     if shake.error_code:
         raise _refused(address, login, shake.error_code, None)
     try:
@@ -61,6 +63,15 @@ async def authenticate(send: Send, address: str, login: Login) -> None:
     except ScramFault as fault:
         text = f"{address} cannot be trusted with {login.mechanism}: {fault}."
         raise ClientFault(ErrorCode.SASL_AUTHENTICATION_FAILED, text) from None
+
+
+def asks_for_none(address: str, code: ErrorCode) -> ClientFault:
+    """What a listener without SASL means."""
+    return ClientFault(
+        code,
+        f"{address} does not ask for a login. Set security.protocol to PLAINTEXT or SSL, as its "
+        "listener has it.",
+    )
 
 
 async def _prove(send: Send, address: str, login: Login) -> None:

@@ -268,8 +268,8 @@ def test_a_page_while_the_mirror_ends_has_no_figures_and_no_trace(ending, monkey
         begun.set()
         if ending == "busy":
             time.sleep(1)  # noqa: ASYNC251 - that is the case
-        while ending == "cancelled" and not asked.is_set():
-            await asyncio.sleep(0.01)
+        if ending == "cancelled":
+            await asyncio.to_thread(asked.wait)
 
     monkeypatch.setattr(exporter, "_moment", never)
     thread = threading.Thread(target=lambda: asyncio.run(ends()))

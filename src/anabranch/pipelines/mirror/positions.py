@@ -25,9 +25,7 @@ class Ledger(ledger.Ledger):
         """Chunks that were read and not taken over yet; see `take_fresh`."""
         self._reading = asyncio.Lock()
 
-    async def read(
-        self, target: Cluster, *, settled: bool = False, looks: bool = False
-    ) -> None:
+    async def read(self, target: Cluster, *, settled: bool = False, looks: bool = False) -> None:
         """Read both topics to their ends. The index second: it is written before the positions or
         with them, so it has all that they say. With `settled` all that was committed before is
         read, even behind a transaction of another slot that is open. `looks` as for `read_on`."""
