@@ -160,14 +160,14 @@ def _run(work: Awaitable[T]) -> T:
     from anabranch.client.connection import ConnectionLost
     from anabranch.core.errors import ApiError
     from anabranch.core.mirror.config import BadConfig
-    from anabranch.pipelines.mirror.driver_flow import SameCluster
+    from anabranch.pipelines.mirror.driver_flow import Replaced, SameCluster
 
     async def doing() -> T:
         return await work
 
     try:
         return asyncio.run(doing())
-    except (ConnectionLost, SameCluster, BadConfig) as fault:
+    except (ConnectionLost, SameCluster, Replaced, BadConfig) as fault:
         raise click.ClickException(str(fault)) from None
     except ApiError as fault:
         raise Refused(f"{fault.message} ({fault.code.name})", code=fault.code.name) from None

@@ -17,6 +17,7 @@ from anabranch.core.mirror.formats import (
     read_sync,
 )
 from anabranch.pipelines.mirror.driver import run_mirror
+from anabranch.pipelines.mirror.driver_flow import Replaced
 
 
 def run(clusters, spark, /, *, waves=1, seconds=3.0, during=None, **more):
@@ -133,3 +134,53 @@ def test_exactly_once_when_the_driver_is_killed_again_and_again(clusters, spark)
 def test_both_ends_the_same_cluster_is_refused(clusters, spark):
     with pytest.raises(Exception, match="lead to the same cluster"):
         run(clusters, spark, **{"west.bootstrap.servers": clusters.east.bootstrap_servers})
+
+
+@pytest.mark.slow
+@MODES
+def test_a_mirror_leaves_each_flow_that_another_one_begins_and_ends_without_any(
+    clusters, spark, more
+):
+    """Else each of its waves would fence the other's producers, and so on for ever."""
+    out, back = clusters.topic(), clusters.topic(cluster=clusters.west)
+    clusters.produce(out, 0, batch(0, 20))
+    both = {"east->west.topics": out, "west->east.topics": back, "west->east.enabled": "true"}
+    told, waves = [], []
+
+    def of(flow):
+        return clusters.config(**more, **{
+            "topics": out if flow.startswith("east") else back, "east->west.enabled": "false",
+            f"{flow}.enabled": "true",
+        })  # fmt: skip
+
+    async def until(condition):
+        async with asyncio.timeout(120):
+            while not condition():  # noqa: ASYNC110 - of lists that others fill
+                await asyncio.sleep(0.1)
+
+    def mirror(config, tell, **how):
+        return run_mirror(spark, config, tell=tell, stop=asyncio.Event(), wave_seconds=1.0, **how)
+
+    async def work():
+        first = asyncio.create_task(
+            mirror(clusters.config(**more, **both), told.append, progress=waves.append)
+        )
+        try:
+            await until(lambda: waves)
+            notes = []
+            await mirror(of("east->west"), notes.append, most_waves=4)
+            await until(lambda: any("east->west: another mirror" in each for each in told))
+            await asyncio.to_thread(clusters.produce, back, 0, batch(0, 30), cluster=clusters.west)
+            goes_on = len(waves) + 3
+            await until(lambda: len(waves) > goes_on)
+            await mirror(of("west->east"), notes.append, most_waves=4)
+            with pytest.raises(Replaced, match="Another mirror has these flows"):
+                await asyncio.wait_for(first, 120)
+            return notes
+        finally:
+            first.cancel()
+
+    notes = asyncio.run(work())
+    assert not [each for each in notes if "another mirror" in each]
+    assert len(clusters.read(clusters.west, f"east.{out}")) == 20
+    assert len(clusters.read(clusters.east, f"west.{back}")) == 30

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.core.mirror.config import Config
 from anabranch.core.mirror.figures import Movements
-from anabranch.pipelines.mirror.driver_flow import FlowState, SameCluster
+from anabranch.pipelines.mirror.driver_flow import FlowState, Replaced, SameCluster
 from anabranch.pipelines.mirror.duties import TROUBLE, Duties, Heart
 from anabranch.pipelines.mirror.task import run_wave
 from anabranch.pipelines.mirror.work import SlotAnswer, SlotWork
@@ -74,7 +74,8 @@ async def run_mirror(
     """Mirror until `stop` is set, or for `most_waves` waves.
 
     `progress` is called after each wave; `watch` is given the driver, and runs as long as it.
-    Raises SameCluster, ApiError and ConnectionLost for what cannot work at all.
+    Raises SameCluster, ApiError and ConnectionLost for what cannot work at all, and Replaced once
+    other mirrors have taken all flows over.
     """
     async with AsyncExitStack() as stack:
         driver = Driver(spark, config, tell)
@@ -101,6 +102,9 @@ class Driver:
         which there was nothing to mirror; at first when the mirror began."""
         self.stopped: dict[str, int] = {}
         """Flow -> partitions that stood still in the newest wave."""
+        self._replaced: set[str] = set()
+        """Flows that another mirror has planned since."""
+        self._duty_tasks: dict[str, asyncio.Task[None]] = {}
         self._spark = spark
         self._tell = tell
         self._cores = max(1, spark.sparkContext.defaultParallelism)
@@ -137,7 +141,9 @@ class Driver:
             flow.is_open = False
             return fault
         self.duties[flow.flow.name] = duties
-        self._background.append(asyncio.create_task(self._keep(duties)))
+        task = asyncio.create_task(self._keep(duties))
+        self._duty_tasks[flow.flow.name] = task
+        self._background.append(task)
         return None
 
     async def _keep(self, duties: Duties | Heart) -> None:
@@ -180,8 +186,12 @@ class Driver:
             if stop.is_set() and not wave.done():
                 await self._cut(wave)
                 break
-            self._take(wave, time.monotonic() - began)
+            lived = self._take(wave, time.monotonic() - began)
             progress(self.totals)
+            if len(self._replaced) == len(self.flows):
+                raise Replaced("Another mirror has these flows now, so this one ends.")
+            if not lived:
+                await self._attend(asyncio.create_task(asyncio.sleep(PAUSE_SECONDS)), stop)
         await self._follow()
 
     async def _cut(self, wave: asyncio.Task[list[SlotAnswer]]) -> None:
@@ -235,14 +245,15 @@ class Driver:
     def _lived(self, flows: Iterable[str]) -> None:
         self.lived_at |= dict.fromkeys(flows, time.time())
 
-    def _take(self, wave: asyncio.Task[list[SlotAnswer]], seconds: float) -> None:
+    def _take(self, wave: asyncio.Task[list[SlotAnswer]], seconds: float) -> bool:
+        """Count what a wave did; whether a slot of it came so far that it could mirror."""
         self.totals.waves += 1
         try:
             answers = wave.result()
         except Exception as fault:  # whatever Spark raises: the next wave tries again
             self.totals.failed_waves += 1
             self._say(f"A wave failed, and the next one goes on: {_first_line(fault)}")
-            return
+            return False
         ends = {each.flow.name: (each.flow.source, each.flow.target) for each in self.flows}
         self.movements.wave_ended(
             ((*ends[answer.flow], each) for answer in answers for each in answer.moved), seconds
@@ -255,6 +266,24 @@ class Driver:
             self.stopped[answer.flow] += len(answer.faults)
             for sentence in (*answer.notes, *answer.faults.values()):
                 self._say(sentence)
+        for name in sorted({each.flow for each in answers if each.is_superseded}):
+            self._leave(name)
+        return any(each.is_live for each in answers)
+
+    def _leave(self, name: str) -> None:
+        """Leave a flow to the mirror that planned it since: each plan of ours would fence its
+        producers."""
+        flow = next(each for each in self.flows if each.flow.name == name)
+        flow.is_open = False
+        self._replaced.add(name)
+        self.duties.pop(name, None)
+        if task := self._duty_tasks.pop(name, None):
+            self._background.remove(task)
+            task.cancel()
+        self._say(
+            f"{name}: another mirror has this flow now, and this one leaves it. Only one of them "
+            "should run; whichever is started last has the flow."
+        )
 
     def _say(self, sentence: str) -> None:
         """Tell something once, until it is no longer so."""

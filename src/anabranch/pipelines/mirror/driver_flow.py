@@ -42,6 +42,10 @@ class SameCluster(Exception):
     """Both ends of a flow are one cluster; the text says which."""
 
 
+class Replaced(Exception):
+    """Another mirror has all flows of this one by now; the text says so."""
+
+
 class FlowState:
     """A flow while it is mirrored."""
 

@@ -108,6 +108,8 @@ class Exporter(Collector):
                 for flow in driver.flows:
                     if flow.is_open:
                         await self._measure(driver, flow.flow.name)
+                    else:
+                        self._lags.pop(flow.flow.name, None)
                 await asyncio.sleep(LAG_SECONDS)
         finally:
             self._driver = None

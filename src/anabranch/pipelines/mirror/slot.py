@@ -126,6 +126,7 @@ class Slot:
                 await self._live()
                 break
             except (ProducerFenced, PlanSuperseded) as fault:
+                self.answer.is_superseded = isinstance(fault, PlanSuperseded)
                 self._note(f"Slot {self.work.slot} of {self.flow.name} ended: {fault}")
                 break
             except TROUBLE as fault:

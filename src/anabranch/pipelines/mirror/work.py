@@ -81,3 +81,5 @@ class SlotAnswer(msgspec.Struct, kw_only=True):
     moved: list[Moved] = []
     is_live: bool = False
     """Whether it came so far that it could mirror."""
+    is_superseded: bool = False
+    """Whether another driver has planned the flow since."""
