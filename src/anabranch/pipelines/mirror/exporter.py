@@ -96,7 +96,7 @@ class Exporter(Collector):
         except (OSError, OverflowError) as fault:
             where = f"metrics cannot use {host_text(host)}:{port}"
             raise BadAddress(bind_sentence(where, fault, OPTION)) from None
-        server.handle_error = _nothing  # type: ignore[method-assign]
+        server.handle_error = _nothing  # type: ignore[assignment]
         exporter.address = f"{host_text(host)}:{server.server_port}"
         return exporter
 
