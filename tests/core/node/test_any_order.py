@@ -160,6 +160,7 @@ class Schedule:
             for each in self.all:
                 each.look()
             living = [each.channel for each in self.all if not each.ended]
+            assert self.world.memory.held_bytes >= 0
             assert {type(each) for each in self.world.unexpected_faults} <= {Broken}
             if self.world.requests.is_stopping:
                 assert not len(self.world.requests.purgatory), "nobody waits while the node stops"
