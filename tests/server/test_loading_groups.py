@@ -11,6 +11,7 @@ from tests.core.coordination.groups.group_world import GroupWorld
 from anabranch.core.coordination.groups.loader import Loader
 from anabranch.core.errors import ErrorCode, StorageFault
 from anabranch.core.types import TopicPartition
+from anabranch.server import groups
 from anabranch.server.groups import SLICE_S, GroupShell
 
 
@@ -74,6 +75,28 @@ async def test_an_assignment_is_computed_in_slices_with_other_work_between():
             await asyncio.sleep(0)
     assert len(assignment.done) == 4 and not world.broker.mailbox.to_load
     assert assignment.done == sorted(set(assignment.done)), "something else ran between two slices"
+
+
+async def test_what_waits_behind_work_that_fails_has_its_turn(monkeypatch):
+    """Whatever it fails with: else it would be begun again at each step, and the others never."""
+    world = GroupWorld(offsets_partitions=1)
+    works = [Assignment(world, 2), Assignment(world, 2)]
+    world.broker.mailbox.to_load += works
+    steps, told = works[0].steps, []
+
+    def fail(now_ms):
+        yield next(steps(now_ms))
+        raise RuntimeError("on purpose")
+
+    monkeypatch.setattr(works[0], "steps", fail)
+    monkeypatch.setattr(groups, "tell_unexpected", lambda fault, _doing: told.append(str(fault)))
+    shell = GroupShell(world.broker, lambda: None, lambda: None)
+    async with asyncio.timeout(SECONDS):
+        while world.broker.mailbox.to_load:
+            shell.load()
+            await asyncio.sleep(0)
+    assert [each.left for each in works] == [1, 0]
+    assert told == ["on purpose"]
 
 
 def test_work_that_waits_is_done_in_order_and_at_once_where_no_disk_is_waited_for():

@@ -18,6 +18,7 @@ from anabranch.core.coordination.sliced import Sliced, begun
 from anabranch.core.errors import StorageFault
 from anabranch.server.clocks import wall_ms
 from anabranch.server.logs import logger
+from anabranch.server.own_faults import tell_unexpected
 from anabranch.server.restarts import restarted
 
 LOG = logger("groups")
@@ -79,13 +80,15 @@ class GroupShell:
             work = begun(self._broker.mailbox)
             try:
                 await self._work(work)
-            except StorageFault as fault:
+            except Exception as fault:  # whatever it is: what waits behind it has its turn
+                tell_unexpected(fault, "work of a coordinator")
                 LOG.error(
                     "a coordinator's partition cannot be loaded",
                     partition=work.place,
                     why=str(fault),
                 )
-                work.failed(fault)
+                if isinstance(fault, StorageFault):
+                    work.failed(fault)
             self._step()
             if work.end(wall_ms()) and work.skipped_records:
                 LOG.warning(
