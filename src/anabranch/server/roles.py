@@ -58,6 +58,7 @@ from anabranch.server.peers import PeerConnections, PeerShell
 from anabranch.server.producer_ids import ProducerIdShell
 from anabranch.server.registration import Registration, new_identity
 from anabranch.server.remote.remote_logs import RemoteLogs
+from anabranch.server.remote.remote_reads import RemoteReads
 from anabranch.server.replication import ReplicationShell
 from anabranch.server.request_shell import RequestShell
 from anabranch.server.upkeep import Upkeep
@@ -151,7 +152,8 @@ class BrokerRole:
         self.partitions.performs(Ready, lambda _: self._ready.set())
         self.cleaner = Cleaner(self.broker, self.partitions, clock_ms=wall_ms)
         self.upkeep = Upkeep(self.broker, self.partitions, clock_ms=wall_ms)
-        self.remote = RemoteLogs(self.broker, self.partitions)
+        reads = RemoteReads(self.broker, self.serving.begin, self.serving.settle)
+        self.remote = RemoteLogs(self.broker, self.partitions, reads)
         self.flusher = Flusher(self.partitions, self.serving.wake)
         self.on_registered: Callable[[int], None] = _nothing
         """Called with each epoch that the controller gave this process."""

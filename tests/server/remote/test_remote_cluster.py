@@ -6,17 +6,27 @@ No topic can have a remote log yet, so the refusal is lifted here.
 from __future__ import annotations
 
 import asyncio
+import shutil
+import time
+import uuid
 from pathlib import Path
+from types import SimpleNamespace
 
+import kafka
 import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
     NewTopic,
+    OffsetSpec,
 )
+from kafka import KafkaConsumer
+from tests.bad_input.bad_kit import Raw
 from tests.clients.members import until
+from tests.server.node_kit import ThreadNode
 from tests.server.three_kit import (
     IDS,
     bootstrap_of,
@@ -26,7 +36,18 @@ from tests.server.three_kit import (
     three_threads,
 )
 
+from anabranch.core.api.p02_list_offsets import EARLIEST_LOCAL, LATEST_TIERED
 from anabranch.core.settings import validation
+from anabranch.core.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from anabranch.core.wire.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 
 SEGMENT_BYTES = 16_384
 TOPIC = {
@@ -101,20 +122,47 @@ def alter(admin, **values):
     admin.incremental_alter_configs([resource])[resource].result(20)
 
 
+def consumed(bootstrap, count, isolation="read_uncommitted"):
+    """The values of the whole partition, as a consumer reads them that never resets its offset."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": uuid.uuid4().hex,
+            "isolation.level": isolation,
+            "auto.offset.reset": "error",
+        }
+    )
+    consumer.assign([TopicPartition("t", 0, 0)])
+    found, until_s = [], time.monotonic() + 60
+    while len(found) < count and time.monotonic() < until_s:
+        for message in consumer.consume(500, 1):
+            assert message.error() is None, message.error()
+            found.append(message.value())
+    consumer.close()
+    return found
+
+
+def offsets(admin, spec):
+    [answer] = admin.list_offsets({TopicPartition("t", 0): spec}).values()
+    return answer.result(20).offset
+
+
 def test_leaders_copy_each_segment_and_then_all_brokers_drop_theirs(nodes, tmp_path):
     bootstrap = bootstrap_of(nodes)
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic("t", 1, 3, config=TOPIC)])["t"].result(20)
-    for turn in range(6):
-        produce(bootstrap, [b"first-%d-%d" % (turn, each) * 40 for each in range(30)])
+    values = [b"first-%d-%d-" % (turn, each) * 30 for turn in range(6) for each in range(30)]
+    for at in range(0, len(values), 30):
+        produce(bootstrap, values[at : at + 30])
     first = partitions_of(admin)[0].leader
     until(lambda: all_is_copied(tmp_path, first, nodes[first]))
     written = local_files(tmp_path, first)
 
     nodes[first].stop()
     until(lambda: partitions_of(admin)[0].leader not in (first, -1))
-    for turn in range(6):
-        produce(bootstrap, [b"second-%d-%d" % (turn, each) * 40 for each in range(30)])
+    more = [b"second-%d-%d-" % (turn, each) * 30 for turn in range(6) for each in range(30)]
+    for at in range(0, len(more), 30):
+        produce(bootstrap, more[at : at + 30])
     leader = partitions_of(admin)[0].leader
     until(lambda: all_is_copied(tmp_path, leader, nodes[leader]))
     written |= local_files(tmp_path, leader)
@@ -131,6 +179,15 @@ def test_leaders_copy_each_segment_and_then_all_brokers_drop_theirs(nodes, tmp_p
         at: remote_bytes(tmp_path, each) for at, each in copied(nodes[leader]).items()
     } == written
 
+    assert sorted(consumed(bootstrap, len(values + more))) == sorted(values + more)
+    assert offsets(admin, OffsetSpec.earliest()) == 0
+    nodes[first] = ThreadNode.again(nodes[first]).start()
+    until(lambda: first in partitions_of(admin)[0].isrs)
+    nodes[leader].stop()
+    until(lambda: partitions_of(admin)[0].leader not in (leader, -1))
+    assert sorted(consumed(bootstrap, len(values + more))) == sorted(values + more)
+    leader = partitions_of(admin)[0].leader
+
     admin.delete_topics(["t"])["t"].result(20)
     until(lambda: not list((tmp_path / "objects").rglob("*.log")))
     remote = nodes[leader].node.stores.stores.remote
@@ -140,3 +197,84 @@ def test_leaders_copy_each_segment_and_then_all_brokers_drop_theirs(nodes, tmp_p
         return asyncio.run_coroutine_threadsafe(call, nodes[leader]._loop).result(20)
 
     until(lambda: not orphans())
+
+
+def transactions(bootstrap):
+    """Records of transactions, every other one of which is aborted; the values that count."""
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "pump"})
+    producer.init_transactions(30)
+    kept = []
+    for turn in range(12):
+        values = [b"%d-%d-" % (turn, each) * 60 for each in range(20)]
+        producer.begin_transaction()
+        for value in values:
+            producer.produce("t", value)
+        producer.flush(30)
+        if turn % 2:
+            producer.abort_transaction(30)
+        else:
+            producer.commit_transaction(30)
+            kept += values
+    return kept
+
+
+def raw(node):
+    return Raw(SimpleNamespace(port=int(node.node.bootstrap_servers.rpartition(":")[2])))
+
+
+def ask(node, timestamp):
+    """(error code, offset) for a special timestamp."""
+    part = ListOffsetsPartition(partition_index=0, current_leader_epoch=-1, timestamp=timestamp)
+    topics = [ListOffsetsTopic(name="t", partitions=[part])]
+    with raw(node) as client:
+        request = ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=topics)
+        [answer] = client.ask(request, 9).topics[0].partitions
+    return answer.error_code, answer.offset
+
+
+def epoch_end(node, epoch):
+    part = OffsetForLeaderPartition(partition=0, current_leader_epoch=-1, leader_epoch=epoch)
+    with raw(node) as client:
+        topics = [OffsetForLeaderTopic(topic="t", partitions=[part])]
+        request = OffsetForLeaderEpochRequest(replica_id=-1, topics=topics)
+        [answer] = client.ask(request, 4).topics[0].partitions
+    return answer.error_code, answer.leader_epoch, answer.end_offset
+
+
+def test_readers_and_new_replicas_see_one_log_across_the_boundary(nodes, tmp_path):
+    bootstrap = bootstrap_of(nodes)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic("t", 1, 3, config=TOPIC)])["t"].result(20)
+    kept = transactions(bootstrap)
+    leader = partitions_of(admin)[0].leader
+    alter(admin, local_retention_bytes="1")
+    until(lambda: replica_of(nodes[leader]).log.local_start_offset > 150)
+    local_start = replica_of(nodes[leader]).log.local_start_offset
+    assert ask(nodes[leader], EARLIEST_LOCAL) == (0, local_start)
+    assert ask(nodes[leader], LATEST_TIERED) == (0, local_start - 1)
+    assert ask(nodes[leader], -2) == (0, 0)
+    assert epoch_end(nodes[leader], 0) == (0, 0, replica_of(nodes[leader]).end_offset)
+    assert consumed(bootstrap, len(kept), "read_committed") == kept
+    reader = KafkaConsumer(
+        bootstrap_servers=bootstrap, isolation_level="read_committed",
+        auto_offset_reset="none", consumer_timeout_ms=20_000,
+    )  # fmt: skip
+    place = kafka.TopicPartition("t", 0)
+    reader.assign([place])
+    reader.seek(place, 0)
+    assert [message.value for message, _ in zip(reader, kept)] == kept
+    reader.close()
+
+    lost = next(each for each in IDS if each != leader)
+    nodes[lost].stop()
+    shutil.rmtree(tmp_path / str(lost) / "t-0")
+    nodes[lost] = ThreadNode.again(nodes[lost]).start()
+    until(lambda: lost in partitions_of(admin)[0].isrs)
+    [other] = (each for each in IDS if each not in (leader, lost))
+    nodes[other].stop()
+    until(lambda: other not in partitions_of(admin)[0].isrs)
+    alter(admin, min_insync_replicas="1")
+    nodes[leader].stop()
+    bootstrap = nodes[lost].node.bootstrap_servers  # on another port than before
+    until(lambda: replica_of(nodes[lost]).is_leader)
+    assert consumed(bootstrap, len(kept), "read_committed") == kept

@@ -15,6 +15,7 @@ from anabranch.core.errors import StorageFault
 from anabranch.core.log.config import LogConfig
 from anabranch.core.log.log import Log
 from anabranch.core.remote.copy_pace import CopyPace
+from anabranch.core.remote.facts import Facts
 from anabranch.core.remote.keys import object_keys, segment_folder, upload_names
 from anabranch.core.remote.local_log import CopyLag, Limits
 from anabranch.core.remote.rounds import Leading
@@ -43,6 +44,7 @@ class Led:
     local: Limits = AS_WHOLE
     copies: bool = True
     removals: Removals = field(default_factory=Removals)
+    known: list[Facts] = field(default_factory=list)
     faults: list[StorageFault] = field(default_factory=list)
 
     @property
@@ -55,6 +57,9 @@ class Led:
 
     def stands(self, leader_epoch: int) -> bool:
         return leader_epoch == self.epoch
+
+    def knows(self, facts: Facts) -> None:
+        self.known.append(facts)
 
     def failed(self, fault: StorageFault) -> None:
         self.faults.append(fault)

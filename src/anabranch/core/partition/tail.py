@@ -73,4 +73,36 @@ class NoTail(Tail):
         return None
 
 
+class UnknownTail(Tail):
+    """There may be an older part, which is not known yet: a client asks again soon, and does not
+    take it that its offset is gone."""
+
+    def _refuse(self) -> ApiError:
+        why = "It is not known yet which of this partition's records are in remote storage."
+        return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, why)
+
+    @property
+    def end_offset(self) -> int:
+        raise self._refuse()
+
+    def read(self, offset: int, *, max_bytes: int, upto: int, at_least_one: bool) -> Buffer:
+        raise self._refuse()
+
+    def aborted_transactions(self, first: int, upto: int) -> list[AbortedTransaction]:
+        raise self._refuse()
+
+    def epoch_of(self, offset: int) -> int:
+        raise self._refuse()
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        raise self._refuse()
+
+    def offset_for_timestamp(self, timestamp: int, first: int) -> TimestampOffset | None:
+        raise self._refuse()
+
+    def max_timestamp_offset(self, first: int) -> TimestampOffset | None:
+        raise self._refuse()
+
+
+UNKNOWN_TAIL: Tail = UnknownTail()
 NO_TAIL: Tail = NoTail()

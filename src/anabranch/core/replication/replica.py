@@ -28,7 +28,7 @@ from anabranch.core.partition.protocol import (
     Partition,
     Ticket,
 )
-from anabranch.core.partition.tail import NO_TAIL
+from anabranch.core.partition.tail import NO_TAIL, UNKNOWN_TAIL
 from anabranch.core.replication.progress import Progress
 from anabranch.core.replication.throttles import is_listed
 from anabranch.core.types import NO_LEADER, UNKNOWN_BROKER_EPOCH
@@ -130,7 +130,8 @@ class Replica(Composite):
         """The last question whose answer said that this leadership stands."""
         self.topic_partition = topic_partition
         self.topic_id = topic_id
-        self.log, self.older = log, NO_TAIL
+        self.log = log
+        self.older = UNKNOWN_TAIL if log.config.has_remote else NO_TAIL
         self.broker_id = broker_id
         self.folder = folder
         self.leader_id: int = NO_LEADER

@@ -139,6 +139,7 @@ class BrokerConfig:
     remote_log_manager_copier_thread_pool_size: int
     remote_log_manager_copy_max_bytes_per_second: int
     remote_log_manager_task_interval_ms: int
+    remote_log_reader_threads: int
     remote_log_storage_system_enable: bool
     remote_storage_url: str
     replica_alter_log_dirs_io_max_bytes_per_second: int

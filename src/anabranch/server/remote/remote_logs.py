@@ -22,12 +22,15 @@ from anabranch.core.remote.copy_pace import CopyPace
 from anabranch.core.remote.local_log import Limits
 from anabranch.core.remote.rounds import Done, Leading
 from anabranch.core.remote.segments import SegmentId
+from anabranch.core.remote.tail import RemoteTail
 from anabranch.core.remote.unfinished import Removals
 from anabranch.server.clocks import steady_ms, wall_ms
 from anabranch.server.logs import logger
 from anabranch.server.own_faults import tell_unexpected
+from anabranch.server.remote.remote_reads import RemoteReads
 from anabranch.server.remote.round_performer import (
     World,
+    lineage_of,
     perform_follower_round,
     perform_round,
     remove_orphans,
@@ -37,6 +40,7 @@ from anabranch.server.restarts import restarted
 if TYPE_CHECKING:
     from anabranch.core.api.context import Broker
     from anabranch.core.log.log import Log
+    from anabranch.core.remote.facts import Facts
     from anabranch.core.replication.replica import Replica
     from anabranch.server.diskless.stores import Stores
     from anabranch.server.partitions import PartitionShell
@@ -53,6 +57,8 @@ class RemoteLog:
         self.removals = Removals()
         self.running: set[SegmentId] = set()
         self.due_ms = 0
+        self.leader_epoch = -1
+        """Of the last round."""
         self.task: asyncio.Task[None] | None = None
         self.done: Done | None = None
         """Of the last round that came to its end while this broker led."""
@@ -62,8 +68,8 @@ class RemoteLog:
 class RemoteLogs:
     """The remote logs of one broker's partitions."""
 
-    def __init__(self, broker: Broker, partitions: PartitionShell) -> None:
-        self.broker, self.partitions = broker, partitions
+    def __init__(self, broker: Broker, partitions: PartitionShell, reads: RemoteReads) -> None:
+        self.broker, self.partitions, self.reads = broker, partitions, reads
         self._world: World | None = None
         self._logs: dict[LogKey, RemoteLog] = {}
         self._orphans = RemoteLog()
@@ -71,6 +77,7 @@ class RemoteLogs:
 
     def start(self, stores: Stores, cluster_id: str) -> None:
         """Coordinator and store can be used."""
+        self.reads.start(stores.objects)
         self._world = World(
             stores.remote, stores.objects, cluster_id, self.broker.broker_id, CopyPace(),
             lambda: uuid.uuid4().bytes, steady_ms, wall_ms,
@@ -87,6 +94,7 @@ class RemoteLogs:
         for each in tasks:
             each.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self.reads.stop()
 
     def log_of(self, replica: Replica) -> RemoteLog | None:
         """What is known of a partition's remote log; None before its first round."""
@@ -108,6 +116,10 @@ class RemoteLogs:
         running = {key: each for key, each in self._logs.items() if each.task is not None}
         self._logs = {key: self._logs.get(key) or RemoteLog() for key in there} | running
         room = config.remote_log_manager_copier_thread_pool_size - len(running)
+        for key, replica in there.items():
+            of = self._logs[key]
+            if of.leader_epoch != replica.leader_epoch:  # a leader is known from its first round on
+                of.leader_epoch, of.due_ms = replica.leader_epoch, 0
         due = [key for key in there if key not in running and self._logs[key].due_ms <= now_ms]
         due.sort(key=lambda key: (self._logs[key].due_ms, key))
         for key in due[: max(0, room)]:
@@ -213,6 +225,13 @@ class _Hosted:
             and replica.leader_epoch == leader_epoch
             and replica.log.config.has_remote
         )
+
+    def knows(self, facts: Facts) -> None:
+        replica = self._replica
+        if not isinstance(replica.older, RemoteTail):
+            replica.older = RemoteTail(self._of.broker.cluster_id, self._of.reads.cache)
+        lineage = lineage_of(replica.log, replica.leader_epoch)
+        replica.older.take(facts.segments, lineage, facts.log_start)
 
     def failed(self, fault: StorageFault) -> None:
         self._replica.failed(fault, self._of.broker.mailbox)

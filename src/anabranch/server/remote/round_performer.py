@@ -30,6 +30,7 @@ from anabranch.server.chains import carried_out
 from anabranch.server.remote.segment_upload import Lease, Upload
 
 _T = TypeVar("_T")
+NO_FACTS = Facts(0, (), 0)
 MOST_ORPHANS = 1_000
 """Segments of deleted topics that one round sees to."""
 
@@ -65,6 +66,9 @@ class HostedLog(Protocol):
 
     def stands(self, leader_epoch: int) -> bool:
         """Whether this broker still leads, or follows, in that epoch."""
+
+    def knows(self, facts: Facts) -> None:
+        """Readers use these facts from now on: what a round drops next is found by them."""
 
     def failed(self, fault: StorageFault) -> None:
         """The disk refused a change of the log."""
@@ -147,10 +151,14 @@ class _Round:
         return await call(self, asked)
 
     async def _read_facts(self, asked: rounds.ReadFacts) -> Facts:
-        return await self._world.facts.lead(asked.key, self._led.topic, asked.leader_epoch)
+        facts = await self._world.facts.lead(asked.key, self._led.topic, asked.leader_epoch)
+        self._led.knows(facts)
+        return facts
 
     async def _look_at_facts(self, asked: rounds.LookAtFacts) -> Facts | None:
-        return await self._world.facts.look(asked.key)
+        facts = await self._world.facts.look(asked.key)
+        self._led.knows(facts or NO_FACTS)
+        return facts
 
     async def _look(self, asked: rounds.LookAtLog) -> rounds.LocalView:
         led, epoch = self._led, self._leader_epoch

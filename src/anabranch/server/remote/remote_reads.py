@@ -1,0 +1,116 @@
+"""Brings what readers of remote segments lack from the store.
+
+What: the calls for `RemoteCache`, each in a task; what came, or the fault, is told in a step of its
+own, in which all that wait for it go on. Rules kept: what several lack is asked for once; a broker
+has so many calls under way at once, and those of all partitions take turns. Not here: what is
+lacking (`core/remote/tail.py`), what stays in memory (`core/remote/cache.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from anabranch.core.errors import StorageFault
+from anabranch.core.log.files import Bringer
+from anabranch.core.remote.cache import PiecesOf, RemoteAsk, RemoteCache, RemoteRead
+from anabranch.server.clocks import steady_ms
+from anabranch.server.logs import logger
+from anabranch.server.own_faults import tell_unexpected
+
+if TYPE_CHECKING:
+    from anabranch.core.api.context import Broker
+    from anabranch.core.diskless.objects import ObjectStore
+    from anabranch.core.types import Buffer
+
+LOG = logger("remote")
+MOST_BYTES, MOST_INDEX_BYTES = 64 << 20, 32 << 20
+"""In memory, of batches and of decoded indexes: some fifty readers' pieces, and the indexes of some
+hundred segments of a gigabyte."""
+NOT_YET = "the store of remote segments cannot be used yet"
+
+
+class RemoteReads:
+    """The reads of one broker. `begin` begins a step, `settle` ends it."""
+
+    def __init__(
+        self, broker: Broker, begin: Callable[[], None], settle: Callable[[], None]
+    ) -> None:
+        self.cache = RemoteCache(MOST_BYTES, MOST_INDEX_BYTES, steady_ms)
+        self._begin, self._settle = begin, settle
+        self._objects: ObjectStore | None = None
+        self._broker = broker
+        self._running = 0
+        self._ended = asyncio.Condition()
+        self._waiting: dict[RemoteAsk, list[Callable[[], None]]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        broker.bringers.register(Bringer.REMOTE, self.bring)
+
+    def start(self, objects: ObjectStore) -> None:
+        """The store can be used."""
+        self._objects = objects
+
+    async def stop(self) -> None:
+        """Make no more calls; those who wait are answered when the node stops its requests."""
+        tasks = tuple(self._tasks)
+        for each in tasks:
+            each.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def bring(self, reads: Iterable[RemoteRead], done: Callable[[], None]) -> None:
+        """Have asked for what a request lacks; `done` is called in the step in which the last of it
+        is there, or has failed."""
+        asks = {read.ask for read in reads}
+        left = len(asks)
+
+        def one_ended() -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                done()
+
+        for ask in asks:
+            if ask not in self._waiting:
+                self._waiting[ask] = []
+                task = asyncio.get_running_loop().create_task(self._bring(ask))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+            self._waiting[ask].append(one_ended)
+
+    async def _bring(self, ask: RemoteAsk) -> None:
+        result: Sequence[Buffer] | StorageFault
+        try:
+            result = await self._in_turn(ask)
+        except StorageFault as fault:
+            result = fault
+        except Exception as fault:  # who waits for it must not wait for ever
+            tell_unexpected(fault, "reading a remote segment")
+            LOG.error("reading a remote segment failed", fault=repr(fault))
+            result = StorageFault(f"{type(fault).__name__}: {fault}")
+        self._begin()
+        self.cache.brought(ask, result)
+        for ended in self._waiting.pop(ask):
+            ended()
+        self._settle()
+
+    async def _in_turn(self, ask: RemoteAsk) -> Sequence[Buffer]:
+        async with self._ended:
+            await self._ended.wait_for(
+                lambda: self._running < self._broker.config.remote_log_reader_threads
+            )
+            self._running += 1
+        try:
+            return await self._read(ask)
+        finally:
+            self._running -= 1
+            async with self._ended:
+                self._ended.notify()
+
+    async def _read(self, ask: RemoteAsk) -> Sequence[Buffer]:
+        objects = self._objects
+        if objects is None:
+            raise StorageFault(NOT_YET)
+        if isinstance(ask, PiecesOf):
+            return await objects.read(ask.object_key, ask.ranges)
+        return await objects.read(ask.object_key, [(0, await objects.size(ask.object_key))])
