@@ -21,6 +21,7 @@ from compat.families.cluster import ACLS
 from compat.families.kcat import kcat
 from compat.families.topics import create, refused
 from compat.peer import Output, Peer
+from compat.rights import Table
 from compat.row import Failed, row
 
 SECONDS = 30.0
@@ -248,3 +249,11 @@ def decides(peer: Peer) -> object:
     filters, answered by Kafka's StandardAuthorizer and by ours."""
     given = worlds()
     return kafkas_answers(given, peer.scratch) if peer.name == "kafka" else our_answers(given)
+
+
+@row("acls-table")
+def tells_rights_apart(peer: Peer) -> object:
+    """Each request, in its oldest and newest version, from a client with no right, with every
+    right, and with all but one: the codes, names and authorized operations of the answers."""
+    with with_authorizer(peer) as node:
+        return Table(node).rows()

@@ -7,7 +7,7 @@ whether it can go over to them, as in Kafka: the controller does not know its fi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any
 
 from anabranch.core.access.authorize import (
@@ -84,9 +84,13 @@ def _fault_here(
 
 
 def decide_resources(
-    controller: Controller, request: Request, plan: Plan, answer: Answer
-) -> tuple[list[Any], Result[None]]:
-    """Plan each resource by itself: the answers, and the records with their reasons."""
+    controller: Controller, request: Request, plan: Plan, answer: Answer,
+    *, unknown: Container[int] = (),
+) -> tuple[list[Any], Result[None]]:  # fmt: skip
+    """Plan each resource by itself: the answers, and the records with their reasons.
+
+    Resources of `unknown` types are refused before anybody's rights are looked at.
+    """
     resources = request.body.resources
     counts = Counter((each.resource_type, each.resource_name) for each in resources)
     records: list[MetadataRecord] = []
@@ -100,7 +104,8 @@ def decide_resources(
                 raise ClientFault(
                     ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."
                 )
-            check_allowed(controller.authorizer, request, *key)
+            if each.resource_type not in unknown:
+                check_allowed(controller.authorizer, request, *key)
             made = plan(controller, each)
             records += made
             reasons += _reasons(key, made)

@@ -30,11 +30,11 @@ PROTOCOL_SINCE = 5
 def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
     """The member's assignment, or a wait for it."""
     body: SyncGroupRequest = request.body
-    if not group_allowed(broker, request, Operation.READ, body.group_id):
-        return SyncGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     names = (body.protocol_type, body.protocol_name)
     if request.version >= PROTOCOL_SINCE and None in names:
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if not group_allowed(broker, request, Operation.READ, body.group_id):
+        return SyncGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     asked = Sync(
         body.group_id,
         body.generation_id,

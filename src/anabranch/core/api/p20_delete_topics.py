@@ -3,7 +3,9 @@
 KIP: KIP-4, KIP-516 (by id), KIP-590 (forwarded), KIP-599 (quotas)
 Versions: 1-6
 Behaviour: a topic is named by its name, or from version 6 by its id, not by both; whatever is named
-    twice is refused. With `delete.topic.enable=false` the whole request is refused.
+    twice is refused. With `delete.topic.enable=false` the whole request is refused. DELETE on the
+    cluster is a right to delete every topic. Nobody needs a right to be told that there is no such
+    id.
 Skipped: mutation quotas
 """
 
@@ -11,7 +13,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-from anabranch.core.access.authorize import Operation, ResourceType, topic_allowed
+from anabranch.core.access.authorize import (
+    Operation,
+    ResourceType,
+    cluster_allowed,
+    topic_allowed,
+)
 from anabranch.core.api.handler import Handler, forward
 from anabranch.core.broker.gate import Charge, Need
 from anabranch.core.controller.controller import Controller, decides
@@ -89,24 +96,31 @@ def _remove(
     image = controller.image
     by_name = wanted.name is not None
     found = image.topic(wanted.name or "") if by_name else image.topic_by_id(wanted.topic_id)
+    if found is None and not by_name:
+        raise ClientFault(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
     name = found.name if found is not None else wanted.name or ""
-    if not topic_allowed(controller.authorizer, request, Operation.DELETE, name):
+    if not _may_delete(controller, request, name):
         described = topic_allowed(controller.authorizer, request, Operation.DESCRIBE, name)
         if by_name or described:
             raise ClientFault(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
         raise ClientFault(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
-    if found is None and by_name:
+    if found is None:
         raise ClientFault(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
         )
-    if found is None:
-        raise ClientFault(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
     if found.topic_id in removed:
         raise ClientFault(
             ErrorCode.INVALID_REQUEST, "The provided topic name maps to an ID that was given too."
         )
     result = DeletableTopicResult(name=found.name, topic_id=found.topic_id)
     return delete_topic(image, found), result
+
+
+def _may_delete(controller: Controller, request: Request, name: str) -> bool:
+    authorizer = controller.authorizer
+    return cluster_allowed(authorizer, request, Operation.DELETE) or topic_allowed(
+        authorizer, request, Operation.DELETE, name
+    )
 
 
 def _failed(topic: DeleteTopicState, code: ErrorCode, sentence: str) -> DeletableTopicResult:
@@ -128,6 +142,7 @@ HANDLER = Handler(
     broker=forward,
     controller=decides(decide, refuse),
     needs=(
+        Need(Operation.DELETE, ResourceType.CLUSTER),
         Need(Operation.DELETE, ResourceType.TOPIC),
         Need(Operation.DESCRIBE, ResourceType.TOPIC),
     ),

@@ -26,6 +26,7 @@ from anabranch.core.errors import ErrorCode
 from anabranch.core.metadata.image import MetadataImage
 from anabranch.core.outcome import Outcome
 from anabranch.core.request import Request
+from anabranch.core.settings.validation import Resource
 from anabranch.core.wire.messages.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
@@ -47,7 +48,9 @@ def _values(_image: MetadataImage, resource: Any) -> Mapping[str, str]:
 
 def decide(controller: Controller, request: Request, _now_ms: int) -> Result[AlterConfigsResponse]:
     """Plan every resource."""
-    answers, result = decide_resources(controller, request, _plan, AlterConfigsResourceResponse)
+    answers, result = decide_resources(
+        controller, request, _plan, AlterConfigsResourceResponse, unknown={Resource.BROKER_LOGGER}
+    )
     return Result(result.records, AlterConfigsResponse(responses=answers), result.reasons)
 
 

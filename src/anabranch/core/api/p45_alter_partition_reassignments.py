@@ -91,9 +91,22 @@ def _response(body: AlterPartitionReassignmentsRequest) -> AlterPartitionReassig
 
 
 def refuse(request: Request, code: ErrorCode, sentence: str) -> AlterPartitionReassignmentsResponse:
-    """The error for the whole request."""
-    response = _response(request.body)
+    """The error for the whole request, and again for each partition."""
+    body: AlterPartitionReassignmentsRequest = request.body
+    response = _response(body)
     response.error_code, response.error_message = code, sentence
+    response.responses = [
+        ReassignableTopicResponse(
+            name=topic.name,
+            partitions=[
+                ReassignablePartitionResponse(
+                    partition_index=each.partition_index, error_code=code, error_message=sentence
+                )
+                for each in topic.partitions
+            ],
+        )
+        for topic in body.topics
+    ]
     return response
 
 
