@@ -25,10 +25,12 @@ PATTERNS = (
 def plain(text: str, names: Mapping[str, str]) -> str:
     """The text with `names` (what to find -> what to write) and every pattern replaced.
 
-    A name is not found inside a longer number: a port is no part of a time.
+    A name is not found inside a longer number, and a number not inside a word: a port is no part
+    of a time or an id.
     """
     for find in sorted(names, key=len, reverse=True):
-        text = re.sub(rf"(?<!\d){re.escape(find)}(?!\d)", names[find], text)
+        edge = r"\w" if find.isdigit() else r"\d"
+        text = re.sub(rf"(?<!{edge}){re.escape(find)}(?!{edge})", names[find], text)
     for pattern, word in PATTERNS:
         text = pattern.sub(word, text)
     return text

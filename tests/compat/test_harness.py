@@ -125,6 +125,7 @@ def test_what_may_differ_is_taken_out(compat):
     text = "at h:9092, TopicId: zYNzLlCBQ6iXHFfOQzyuNA, 1763713200123 ms, 2026-11-21T08:27:49.123Z"
     assert normal.plain(text, {"h:9092": "<b>"}) == "at <b>, TopicId: <id>, <ms> ms, <time>"
     assert normal.plain("at 52253 since 1795252253673", {"52253": "<p>"}) == "at <p> since <ms>"
+    assert normal.plain("id 8X9yZaBcDeFgHiJk27184A", {"27184": "<p>"}) == "id <id>"
     assert normal.plain("c-0c7d9a4e-1111-2222-3333-444455556666", {}) == "c-<uuid>"
     assert normal.plain("retention.ms=86400000", {}) == "retention.ms=86400000"
     assert normal.plain("a-name-of-two-and-more-words", {}) == "a-name-of-two-and-more-words"
