@@ -207,7 +207,9 @@ class Kafka(Server):
         ]
         properties = self.folder / "server.properties"
         properties.write_text("\n".join(lines) + "\n")
-        cluster_id = f"AAAAAAAAQACAAAA{self.port:05}AQ"  # each of two nodes is a cluster
+        voters = self.settings.get("controller.quorum.voters", f"1@{controller}")
+        first = int(str(voters).partition(",")[0].rpartition(":")[2])
+        cluster_id = f"AAAAAAAAQACAAAA{first:05}AQ"  # nodes are of one cluster when voters are
         tool = ["kafka.tools.StorageTool", "format", "-t", cluster_id]
         subprocess.run(
             [*self._java(), *tool, "-c", str(properties)], check=True, capture_output=True
