@@ -166,7 +166,7 @@ def test_a_filling_ends_although_another_replica_is_down() -> None:
     alter(world, 1, 3)
     assert (shape(world), world.partition("t").isr) == ((3, 0, 0, 3), (1, 3))
     assert world.sentences("REASSIGNMENT_DONE")[-1].endswith(
-        ", of which 1, 3 are in sync, and nobody left"
+        ", of which 1, 3 are in sync, and none left"
     )
 
 

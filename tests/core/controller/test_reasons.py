@@ -19,6 +19,7 @@ from tests.core.controller.world import World
 from tests.core.metadata.test_features import SAFE, UPGRADE, update
 
 import anabranch.core
+from anabranch.core.access.standard_authorizer import StandardAuthorizer
 from anabranch.core.controller.partitions.observers import set_observers
 from anabranch.core.controller.reasons import CODES, Code
 from anabranch.core.wire.messages.alter_partition_reassignments import (
@@ -26,6 +27,7 @@ from anabranch.core.wire.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from anabranch.core.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from anabranch.core.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
@@ -93,8 +95,21 @@ def told() -> World:
     update(world, ("group.version", 0, SAFE))
     update(world, ("group.version", 1, UPGRADE))
     world.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="t")]))
+    access(world)
     world.reasons += diskless_life().reasons
     return world
+
+
+def access(world: World) -> None:
+    """A rule of access is added."""
+    world.controller.authorizer = StandardAuthorizer(
+        lambda: world.controller.image.acls, frozenset({"User:ANONYMOUS"})
+    )
+    allowed = AclCreation(
+        resource_type=TOPIC, resource_name="t", resource_pattern_type=3, principal="User:a",
+        host="*", operation=3, permission_type=3,
+    )  # fmt: skip
+    world.ask(CreateAclsRequest(creations=[allowed]))
 
 
 def diskless_life() -> World:

@@ -56,6 +56,10 @@ async def test_a_large_object_is_never_replaced_and_may_be_put_again(store, sour
 
 
 async def test_of_many_large_puts_at_once_one_wins(url, store):
+    """On clouds this rests on the store's own condition, which moto's S3 checks before it writes, and
+    not in one step."""
+    if url.startswith("s3:"):
+        pytest.skip("moto lets several win")
     other = await open_objects(url)
     sources = [Pieces(*[bytes([number]) * (6 * MIB)] * 3) for number in range(4)]
     puts = [on.put_large(KEY, each) for on, each in zip([store, other] * 2, sources, strict=True)]
