@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from anabranch.pipelines.mirror.lag import FlowLag
 
 T = TypeVar("T")
+SIGNALS = {signal.SIGINT}
+"""Held back while Spark starts, which takes seconds: one that interrupts PySpark then is told with
+traces, and leaves a Java process behind."""
 MOST_SHOWN = 20
 """Topics of a flow that are named one by one."""
 
@@ -82,12 +85,11 @@ def run(
         _validate(config, as_json=as_json)
         return
     need_package("pyspark", "pyspark>=4.3,<4.4")
-    exporter = None if address is None else _exporter(*address)
-    from anabranch.pipelines.session import job_session, leave_faults_to_the_job
-
-    with faults_with_remedies(), job_session("anabranch mirror", master) as spark:
-        leave_faults_to_the_job(spark)
-        totals = _run(_mirror(spark, config, waves, exporter))
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # until `_mirror` can stop in order
+    try:
+        totals = _run_jobs(config, waves, master, address)
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     if as_json:
         print_json(vars(totals))
     else:
@@ -96,6 +98,17 @@ def run(
             f"{totals.waves:,} whole wave(s)."
             + (" The wave that was stopped is not counted." if totals.cut_waves else "")
         )
+
+
+def _run_jobs(
+    config: Config, waves: int | None, master: str, address: tuple[str, int] | None
+) -> Totals:
+    exporter = None if address is None else _exporter(*address)
+    from anabranch.pipelines.session import job_session, leave_faults_to_the_job
+
+    with faults_with_remedies(), job_session("anabranch mirror", master) as spark:
+        leave_faults_to_the_job(spark)
+        return _run(_mirror(spark, config, waves, exporter))
 
 
 def _config(path: Path) -> Config:
@@ -140,6 +153,7 @@ async def _mirror(
     loop = asyncio.get_running_loop()
     for each in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(each, stop.set)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     return await run_mirror(
         spark, config, tell=lambda line: click.echo(line, err=True), stop=stop, most_waves=waves,
         progress=_say_progress, watch=None if exporter is None else exporter.watch,

@@ -208,6 +208,27 @@ def test_the_command_mirrors_and_ends_on_a_signal(clusters, file):
     assert seen(target) == seen(clusters.read(clusters.east, topic))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("wait_seconds", [1.0, 2.0, 4.0, 7.0])
+def test_a_signal_while_spark_starts_ends_the_command_without_a_trace(clusters, file, wait_seconds):
+    path = file(topics=clusters.topic())
+    words = [sys.executable, "-m", "anabranch", "mirror", "run", path, "--master", "local[1]",
+             "--metrics", "127.0.0.1:0"]  # fmt: skip
+    process = subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        assert "metrics at" in process.stderr.readline()
+        time.sleep(wait_seconds)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=LIMIT_SECONDS)
+    finally:
+        process.kill()
+    assert process.returncode == 0, err
+    assert "\tat " not in err and "Traceback" not in err
+
+
 def arrived(clusters, topic):
     """What has arrived in partition 0."""
     with contextlib.suppress(ApiError):
