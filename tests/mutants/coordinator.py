@@ -124,7 +124,7 @@ MUTANTS = (
         new="if found.state is not ObjectState.PREPARED:",
         seed=NO_SCHEDULE,
         caught_by=f"{COORDINATOR_TESTS}"
-        "/test_any_coordinator.py::test_nothing_is_committed_after_its_lease[memory]",
+        "/test_any_coordinator.py::test_nothing_is_committed_after_its_lease[sqlite]",
     ),
     Mutant(
         name="earlier-incarnation-commits",
@@ -134,7 +134,7 @@ MUTANTS = (
         new="if False:",
         seed=NO_SCHEDULE,
         caught_by=f"{COORDINATOR_TESTS}"
-        "/test_any_coordinator.py::test_an_older_incarnation_of_a_broker_neither_prepares_nor_commits[memory]",
+        "/test_any_coordinator.py::test_an_older_incarnation_of_a_broker_neither_prepares_nor_commits[sqlite]",
     ),
     Mutant(
         name="offset-is-given-twice",
@@ -269,7 +269,7 @@ MUTANTS = (
         new="    if False:\n",
         seed=NO_SCHEDULE,
         caught_by=f"{OBJECT_TESTS}/test_objects.py"
-        "::test_a_coordinator_that_was_made_anew_is_refused_until_it_is_restored[memory]",
+        "::test_a_coordinator_that_was_made_anew_is_refused_until_it_is_restored[sqlite]",
     ),
     Mutant(
         name="older-coordinator-serves",
@@ -373,7 +373,7 @@ MUTANTS = (
         new="        newest_ms = max_timestamp\n",
         seed=NO_SCHEDULE,
         caught_by=f"{COORDINATOR_TESTS}/test_any_coordinator.py"
-        "::test_retention_by_time_keeps_records_without_a_timestamp_from_their_commit_on[memory]",
+        "::test_retention_by_time_keeps_records_without_a_timestamp_from_their_commit_on[sqlite]",
     ),
     Mutant(
         name="any-store-will-do",
@@ -393,7 +393,7 @@ MUTANTS = (
         new="    return state is ObjectState.REFUSED\n",
         seed=NO_SCHEDULE,
         caught_by="tests/stores/coordinator/test_any_coordinator.py"
-        "::test_what_was_committed_is_told_from_what_never_was[memory]",
+        "::test_what_was_committed_is_told_from_what_never_was[sqlite]",
     ),
     Mutant(
         name="own-change-out-of-order",

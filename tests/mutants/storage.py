@@ -28,7 +28,7 @@ MUTANTS = (
         new="incomplete, key, overwrite=True)",
         seed=NO_SCHEDULE,
         caught_by=f"{OBJECT_TESTS}/test_large_objects.py"
-        "::test_of_many_large_puts_at_once_one_wins[s3]",
+        "::test_a_large_put_that_ends_after_another_is_refused[s3]",
     ),
     Mutant(
         name="large-object-of-another-size",
@@ -115,9 +115,9 @@ MUTANTS = (
         rule="a store that another node of the cluster has just claimed is no other store",
         module=f"{OBJECTS}.store_check",
         old="""    last_id, known = await coordinator.last_id(), await coordinator.store("")
-    here = await _claimed(store, cluster_id)
+    here = await _claimed(store, cluster_id, setting)
 """,
-        new="""    here = await _claimed(store, cluster_id)
+        new="""    here = await _claimed(store, cluster_id, setting)
     last_id, known = await coordinator.last_id(), await coordinator.store("")
 """,
         seed=NO_SCHEDULE,

@@ -118,7 +118,7 @@ def test_the_recorded_schedule_catches_the_mutant(mutant, tmp_path):
     assert shown == (0, mutant.caught_by)
 
 
-CAUGHT = ("AssertionError", "DID NOT RAISE", "anabranch.core.log.scan.", "anabranch.core.errors.",
+CAUGHT = ("AssertionError", "Failed: ", "anabranch.core.log.scan.", "anabranch.core.errors.",
           "anabranch.core.diskless.coordinator.", "anabranch.core.diskless.objects.")  # fmt: skip
 """What a test ends with that catches something: a claim, or a fault that the code under it names."""
 

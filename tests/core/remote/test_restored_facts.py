@@ -84,8 +84,8 @@ def test_what_a_try_or_a_removal_has_left_is_removed():
     listed, _ = stored(begun)
     del listed[folder(begun) + SIDECAR]
     found = restored_facts(listed, {})
-    [log] = found.logs
-    [left] = log.segments
+    assert len(found.logs) == 1
+    [left] = found.logs[0].segments
     assert found.findings == []
     assert (left.segment_id, left.start_offset, left.state) == (begun.segment_id, 40, REMOVED)
 

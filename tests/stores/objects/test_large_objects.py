@@ -70,6 +70,31 @@ async def test_of_many_large_puts_at_once_one_wins(url, store):
     assert await holds_large(store, KEY, sources[results.index(None)])
 
 
+class After(Pieces):
+    """A source whose last piece comes once something has ended."""
+
+    ended: asyncio.Event
+
+    async def pieces(self):
+        async for each in super().pieces():
+            yield each
+        await self.ended.wait()
+
+
+async def test_a_large_put_that_ends_after_another_is_refused(store):
+    """It began while there was no object under the key."""
+    first, second = (Pieces(*[bytes([each]) * (6 * MIB)] * 3) for each in range(2))
+    late = After(*second.given)
+    late.ended = asyncio.Event()
+    put = asyncio.create_task(store.put_large(KEY, late))
+    await asyncio.sleep(0.2)
+    await store.put_large(KEY, first)
+    late.ended.set()
+    with pytest.raises(ObjectTaken):
+        await put
+    assert await holds_large(store, KEY, first)
+
+
 @pytest.mark.parametrize("before", [0, 1, 6])
 async def test_a_source_that_fails_ends_the_put_and_nothing_is_stored(store, before):
     pieces = list(LARGE.given)
