@@ -12,6 +12,7 @@ from anabranch.server.logs import WATCHERS, TextLines
 
 settings.register_profile("suite", deadline=None)  # a busy machine is no fault of what is tested
 settings.register_profile("long", deadline=None, max_examples=1_000)  # `make test-rest`
+settings.register_profile("ci", deadline=None, derandomize=True)  # what lands is not left to luck
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 
 OWN_FAULTS: list[str] = []
