@@ -33,6 +33,7 @@ DECIDES = {
     "Connection.is_waited_for": "that a connection which waits for memory is not idle",
     "Connection.look": "that a peer which takes bytes is active",
     # The socket.
+    "Link.__init__": "whether it can lend: a plain socket, not encrypted",
     "Link.unsent_bytes": "whether parts of files are on their way",
     "Link.send": "past the transport or through it; joined or not",
     "Link._send_lent": "whether what is lent can go past the transport",
@@ -60,8 +61,7 @@ DECIDES = {
     "ReceiveMemory._let_go_on": "who goes on: the one that has waited for longest",
     # Calls, time and turns.
     "RequestShell.wake_waiting": "whether anybody waits",
-    "RequestShell._proposed": "whether the node stopped before a decision was durable",
-    "RequestShell._forward": "whether the controller answered, or the node stopped",
+    "RequestShell._ended": "whether a call ended, or the node stopped before",
     "RequestShell._arm": "whether the timer rings early enough",
     "RequestShell.stop": "whether a timer is set",
     "LoopTurns.__init__": "",
