@@ -269,7 +269,7 @@ MUTANTS = (
         new="    if False:\n",
         seed=NO_SCHEDULE,
         caught_by=f"{OBJECT_TESTS}/test_objects.py"
-        "::test_a_coordinator_that_was_made_anew_is_refused_until_it_is_restored[sqlite]",
+        "::test_a_coordinator_that_was_made_anew_is_refused_until_it_is_restored[memory]",
     ),
     Mutant(
         name="older-coordinator-serves",

@@ -123,6 +123,19 @@ CAUGHT = ("AssertionError", "Failed: ", "anabranch.core.log.scan.", "anabranch.c
 """What a test ends with that catches something: a claim, or a fault that the code under it names."""
 
 
+def test_pytest_finds_each_directed_test_by_its_name():
+    """A name whose parameters changed would fail where its mutant is run, which is seldom."""
+    asked = {mutant.caught_by for mutant in DIRECTED}
+    files = sorted({name.partition("::")[0] for name in asked})
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-n", "0", "-m", ""]
+    shown = subprocess.run(
+        [*command, *files], capture_output=True, text=True, check=True, timeout=110, cwd=ROOT
+    )
+    found = set(shown.stdout.splitlines())
+    found |= {name.partition("[")[0] for name in found} | set(files)
+    assert not asked - found
+
+
 @pytest.mark.parametrize("mutant", RUN, ids=lambda mutant: mutant.name)
 def test_a_directed_test_catches_what_no_schedule_does(mutant, tmp_path):
     code, shown = forked(run_test_with, mutant.name, tmp_path / "output")
