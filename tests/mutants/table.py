@@ -33,6 +33,7 @@ from tests.mutants import (
     settings,
     storage,
     tenure,
+    tiering,
     transactions,
 )
 from tests.mutants.mutant import NO_SCHEDULE, Mutant
@@ -42,6 +43,7 @@ SUBJECTS = (
     ("Leaders, in-sync replicas and moves", partitions),
     ("Controllers", tenure),
     ("Metadata log", metadata),
+    ("Tiering of diskless topics", tiering),
     ("Brokers", brokers),
     ("Hosted logs and folders", hosting),
     ("Logs", log),

@@ -446,9 +446,11 @@ class Diskless:
             if partition is None or partition.state is None:
                 continue
             self.coordinates.appended(key, runs)
-            start, _, size = partition.state
-            size += sum(run.byte_size for run in runs)
-            self._take(partition, LogState(start, runs[-1].end_offset, size))
+            state = partition.state
+            size = state.byte_size + sum(run.byte_size for run in runs)
+            self._take(
+                partition, state._replace(high_watermark=runs[-1].end_offset, byte_size=size)
+            )
 
     def _settled(self, ticket: DisklessTicket) -> None:
         self._broker.changed[ticket.place] = None
@@ -521,11 +523,13 @@ class Diskless:
             if found.state is None:
                 self._gone(partition)
                 continue
-            self.coordinates.found(found.key, found.runs, wanted.offset)
-            start_offset, end_offset, _ = found.state
-            if not found.runs and start_offset <= wanted.offset < end_offset:
-                self.coordinates.ended(found.key, wanted.offset, end_offset)
             self._take(partition, found.state)
+            if wanted.offset < found.state.tiered_end:
+                continue  # a remote segment has it now
+            self.coordinates.found(found.key, found.runs, wanted.offset)
+            end_offset = found.state.high_watermark
+            if not found.runs and found.state.start_offset <= wanted.offset < end_offset:
+                self.coordinates.ended(found.key, wanted.offset, end_offset)
 
     def _by_time(self, effect: FindByTime, result: Any, now_ms: int) -> None:
         if isinstance(result, StorageFault):
@@ -567,7 +571,7 @@ class Diskless:
         assert partition.state is not None
         if partition.start_offset > start_offset:  # no watch may tell it, or notes were lost
             self.note_changes([Change(partition.key, partition.state)])
-        self.coordinates.trim(partition.key, partition.state.start_offset)
+        self.coordinates.trim(partition.key, partition.state.first_run_offset)
         self._broker.changed[partition.topic_partition] = None
         if was_rowless:
             self.writing.admit(self._rowless.pop(partition, ()))

@@ -243,8 +243,8 @@ class _ObjectBatches:
                 byte_size=before.byte_size + batch.byte_size,
                 max_timestamp=max(before.max_timestamp, batch.max_timestamp),
             )
-        self._logs[batch.key] = LogState(
-            log.start_offset, end_offset, log.byte_size + batch.byte_size
+        self._logs[batch.key] = log._replace(
+            high_watermark=end_offset, byte_size=log.byte_size + batch.byte_size
         )
 
     def _run(self, batch: Batch, base_offset: int) -> Run:

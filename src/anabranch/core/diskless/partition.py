@@ -139,11 +139,12 @@ class DisklessPartition(Partition):
             return True
         start = max(old.start_offset, state.start_offset)
         end = max(old.high_watermark, state.high_watermark)
-        if (start, end) == old[:2]:
+        tiered_end = max(old.tiered_end, state.tiered_end)
+        if (start, end, tiered_end) == (old.start_offset, old.high_watermark, old.tiered_end):
             return False
         grown = state.byte_size - old.byte_size
         self.appended_bytes += max(end - old.high_watermark, grown)
-        self.state = LogState(start, end, state.byte_size)
+        self.state = LogState(start, end, state.byte_size, tiered_end)
         return True
 
     def refuse(self, code: ErrorCode, why: str, until_ms: int) -> None:

@@ -38,7 +38,14 @@ class LogState(NamedTuple):
     start_offset: int
     high_watermark: int
     byte_size: int = 0
-    """Of the batches that are still there."""
+    """Of the batches that are still there, in runs or in remote segments."""
+    tiered_end: int = 0
+    """Records before it lie in remote segments; 0: none ever did."""
+
+    @property
+    def first_run_offset(self) -> int:
+        """Where records that lie in runs may begin."""
+        return max(self.start_offset, self.tiered_end)
 
 
 class NewLogs(NamedTuple):

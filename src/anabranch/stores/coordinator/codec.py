@@ -7,9 +7,11 @@ where a later one may differ.
                expected sequence int32
     batches    per batch of a producer: base sequence int32, last sequence int32, offset int64
     changes    object id int64, length of its key uint16, key, then per partition: topic id 16
-               bytes, partition int32, is there int8, start int64, high watermark int64, size
-               int64, number of runs uint16; per run: base int64, end int64, position int64,
-               size int64, timestamp int64, timestamp type int8
+               bytes, partition int32, kind int8, start int64, high watermark int64, size int64,
+               number of runs uint16; of kind 2 also the tiered end int64; per run: base int64,
+               end int64, position int64, size int64, timestamp int64, timestamp type int8
+
+Kinds: 0 it is gone, 1 nothing of it was ever tiered (all that versions without tiering write), 2.
 
 All runs of one packet of changes lie in one object. Not here: a checksum, which the database has.
 """
@@ -31,6 +33,8 @@ WRITTEN = Struct("<iiq")
 OBJECT = Struct("<qH")
 CHANGE = Struct("<16sibqqqH")
 RUN = Struct("<qqqqqb")
+TIERED_END = Struct("<q")
+GONE, UNTIERED, TIERED = 0, 1, 2
 
 
 def pack_verdicts(verdicts: Sequence[Verdict]) -> bytes:
@@ -86,23 +90,27 @@ def unpack_changes(packed: bytes) -> list[Change]:
     key = packed[OBJECT.size : at].decode()
     changes = []
     while at < len(packed):
-        topic_id, partition, is_there, start, high_watermark, byte_size, count = CHANGE.unpack_from(
+        topic_id, partition, kind, start, high_watermark, byte_size, count = CHANGE.unpack_from(
             packed, at
         )
         log, at = LogKey(TopicId(topic_id), partition), at + CHANGE.size
+        state = None if kind == GONE else LogState(start, high_watermark, byte_size)
+        if state is not None and kind == TIERED:
+            state = state._replace(tiered_end=TIERED_END.unpack_from(packed, at)[0])
+            at += TIERED_END.size
         runs = []
         for _ in range(count):
-            base, end, position, size, timestamp, kind = RUN.unpack_from(packed, at)
-            runs.append(Run(log, base, end, object_id, key, position, size, timestamp, kind))
+            base, end, position, size, timestamp, clock = RUN.unpack_from(packed, at)
+            runs.append(Run(log, base, end, object_id, key, position, size, timestamp, clock))
             at += RUN.size
-        state = LogState(start, high_watermark, byte_size) if is_there else None
         changes.append(Change(log, state, tuple(runs)))
     return changes
 
 
 def _pieces(change: Change, most_bytes: int) -> Iterator[Change]:
     """A change whose runs fit into a packet each."""
-    fit = (most_bytes - OBJECT.size - MOST_KEY_BYTES - CHANGE.size) // RUN.size
+    head = OBJECT.size + MOST_KEY_BYTES + CHANGE.size + TIERED_END.size
+    fit = (most_bytes - head) // RUN.size
     if len(change.runs) <= fit:
         yield change
         return
@@ -119,8 +127,10 @@ def _object_head(runs: Sequence[Run]) -> bytes:
 
 def _pack_change(change: Change) -> bytes:
     key, state, runs = change
-    start, high_watermark, byte_size = state or (0, 0, 0)
-    head = CHANGE.pack(*key, state is not None, start, high_watermark, byte_size, len(runs))
+    start, high_watermark, byte_size, tiered_end = state or LogState(0, 0)
+    kind = GONE if state is None else TIERED if tiered_end else UNTIERED
+    head = CHANGE.pack(*key, kind, start, high_watermark, byte_size, len(runs))
+    head += TIERED_END.pack(tiered_end) if kind == TIERED else b""
     return head + b"".join(
         RUN.pack(
             run.base_offset,

@@ -33,6 +33,7 @@ from anabranch.core.diskless.rows import (
 from anabranch.core.errors import StorageFault
 from anabranch.core.types import TopicId
 from anabranch.stores.coordinator.remote_tables import RemoteTables
+from anabranch.stores.coordinator.tiering_tables import TieringTables
 
 ResultT = TypeVar("ResultT")
 LOAD_TIMEOUT_S = 3600.0
@@ -63,6 +64,8 @@ class Tables(Protocol):
 
     @property
     def remote(self) -> RemoteTables: ...
+    @property
+    def tiering(self) -> TieringTables: ...
     def take_control(self, controller_epoch: int) -> None: ...
     def topics(self, after: TopicId, limit: int) -> list[tuple[TopicId, int]]: ...
     def create_logs(self, controller_epoch: int, new: Sequence[NewLogs]) -> None: ...

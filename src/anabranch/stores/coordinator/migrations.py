@@ -17,12 +17,19 @@ cluster. Rule kept: a step that was released is never changed; there is no way b
     producers        the last batches of an idempotent producer in a partition
     changes          what each transaction moved, the newest ones, where nothing else tells it
 
-    remote_logs      one row a partition of a classic topic with a remote log: its leader's epoch,
-                     its start; the lock of its segments
-    remote_segments  one row a try to copy a segment; states as in `SegmentState`
+    remote_logs      one row a partition with a remote log: its leader's epoch, its start, which
+                     only classic topics use; the lock of its segments
+    remote_segments  one row a try to copy a segment; states as in `SegmentState`; `claim_id` of
+                     the job that tiers it, -1 where a leader copies it
 
-`tiered_end_offset`, `remote_log_start_offset`, `tiering_state` and `tiering_claims` are for the
-tiering of diskless topics, which does not exist yet. Not here: the statements of calls.
+    commits          the number of the newest commit; objects that were committed before they had
+                     numbers have 0
+    tiering_claims   at most one row: the job that may tier, what it may tier, and until when no
+                     other one begins
+    tiering_brokers  the newest epoch of each broker that knows of tiering
+
+`diskless_start_offset` and `remote_log_start_offset` are for classic topics that become diskless,
+which does not exist yet. Not here: the statements of calls.
 """
 
 from __future__ import annotations
@@ -115,11 +122,26 @@ REMOTE_LOGS = (
 )
 """The leader that may change the facts of a partition, and who copied a segment."""
 
+TIERING = (
+    "CREATE TABLE commits (last_number BIGINT NOT NULL)",
+    "INSERT INTO commits VALUES (0)",
+    "ALTER TABLE wal_objects ADD COLUMN commit_number BIGINT NOT NULL DEFAULT 0",
+    "DROP TABLE tiering_claims",
+    "CREATE TABLE tiering_claims (claim_id BIGINT NOT NULL PRIMARY KEY, owner TEXT NOT NULL, "
+    "commit_number BIGINT NOT NULL, expires_ms BIGINT NOT NULL)",
+    "CREATE TABLE tiering_brokers (broker_id BIGINT PRIMARY KEY, broker_epoch BIGINT NOT NULL)",
+    "ALTER TABLE remote_segments ADD COLUMN claim_id BIGINT NOT NULL DEFAULT -1",
+    "CREATE INDEX remote_segments_tiering ON remote_segments (claim_id) "
+    "WHERE state = 0 AND claim_id >= 0",
+)
+"""Commits in their order, and who may make segments of diskless batches."""
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     FIRST,
     FORGOTTEN_PRODUCERS,
     IDLE_PRODUCERS,
     REMOTE_LOGS,
+    TIERING,
 )
 """Step n brings version n to n + 1."""
 NOT_THERE = (

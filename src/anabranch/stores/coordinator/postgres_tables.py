@@ -48,12 +48,12 @@ CHANGE_BYTES = 5900
 NOW = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 KEYS = "unnest(%s::bytea[], %s::bigint[]) WITH ORDINALITY AS k (topic_id, partition, place)"
 STATES = (
-    "SELECT l.log_start_offset, l.high_watermark, l.byte_size FROM "
+    "SELECT l.log_start_offset, l.high_watermark, l.byte_size, l.tiered_end_offset FROM "
     f"{KEYS} LEFT JOIN logs l USING (topic_id, partition) ORDER BY place"
 )
 LOCKED = (
-    "SELECT l.topic_id, l.partition, l.log_start_offset, l.high_watermark, l.byte_size FROM "
-    f"{KEYS} JOIN logs l USING (topic_id, partition) "
+    "SELECT l.topic_id, l.partition, l.log_start_offset, l.high_watermark, l.byte_size, "
+    f"l.tiered_end_offset FROM {KEYS} JOIN logs l USING (topic_id, partition) "
     "ORDER BY l.topic_id, l.partition FOR UPDATE OF l"
 )
 PRODUCERS = (
@@ -70,9 +70,10 @@ TO_COMMIT = (
 """The subquery gives those of some earlier commits that are still there."""
 NOTIFY = f"SELECT pg_notify('{CHANNEL}', each) FROM unnest(?::text[]) each"
 WRITE = (
-    "WITH object AS (UPDATE wal_objects SET state = ?::bigint, byte_size = ?::bigint, "
-    "committed_ms = ?::bigint, verdicts = ?::bytea, live_runs = ?::bigint, marked_ms = ?::bigint "
-    "WHERE object_id = ?::bigint), moved AS ("
+    "WITH numbered AS (UPDATE commits SET last_number = last_number + 1 RETURNING last_number), "
+    "object AS (UPDATE wal_objects SET state = ?::bigint, byte_size = ?::bigint, "
+    "committed_ms = ?::bigint, verdicts = ?::bytea, live_runs = ?::bigint, marked_ms = ?::bigint, "
+    "commit_number = (SELECT last_number FROM numbered) WHERE object_id = ?::bigint), moved AS ("
     "UPDATE logs SET high_watermark = k.high_watermark, byte_size = k.byte_size "
     "FROM unnest(?::bigint[], ?::bigint[], ?::bytea[], ?::bigint[]) "
     "AS k (high_watermark, byte_size, topic_id, partition) "
@@ -98,14 +99,15 @@ NEAREST = (
     f"ORDER BY base_offset LIMIT {MOST_RUNS_FOUND}"
 )
 FIND = (
-    "SELECT place, l.log_start_offset, l.high_watermark, l.byte_size, r.* FROM "
-    "unnest(%s::bytea[], %s::bigint[], %s::bigint[], %s::bigint[]) WITH ORDINALITY "
+    "SELECT place, l.log_start_offset, l.high_watermark, l.byte_size, l.tiered_end_offset, r.* "
+    "FROM unnest(%s::bytea[], %s::bigint[], %s::bigint[], %s::bigint[]) WITH ORDINALITY "
     "AS k (topic_id, partition, wanted, most_bytes, place) "
     "LEFT JOIN logs l USING (topic_id, partition) LEFT JOIN LATERAL ("
     "SELECT base_offset, end_offset, object_id, object_key, byte_offset, n.byte_size, "
     f"max_timestamp, timestamp_type FROM ({NEAREST}) n JOIN wal_objects USING (object_id) "
     "WHERE total <= k.most_bytes OR total = n.byte_size) AS r "
-    "ON k.wanted >= l.log_start_offset AND k.wanted < l.high_watermark "
+    "ON k.wanted >= greatest(l.log_start_offset, l.tiered_end_offset) "
+    "AND k.wanted < l.high_watermark "
     "ORDER BY place, r.base_offset"
 )
 """One statement, and so one view of partitions and runs."""
@@ -213,8 +215,9 @@ class PostgresTables(SqlTables):
             return []
         states: list[LogState | None] = [None] * len(wanted)
         runs: list[list[Run]] = [[] for _ in wanted]
-        for place, start, high_watermark, size, *run in self._execute(FIND, columns).fetchall():
-            states[place - 1] = _state((start, high_watermark, size))
+        for place, *row in self._execute(FIND, columns).fetchall():
+            state, run = row[:4], row[4:]
+            states[place - 1] = _state(state)
             if run[0] is not None:
                 runs[place - 1].append(Run(wanted[place - 1].key, *run))
         return [

@@ -26,9 +26,11 @@ SEGMENT = (
     "byte_size, broker_id, leader_epoch, has_no_aborted, state, event_ms, custom_metadata"
 )
 INSERT = (
-    f"INSERT INTO remote_segments ({SEGMENT}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
-    "ON CONFLICT DO NOTHING"
+    f"INSERT INTO remote_segments ({SEGMENT}, claim_id) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
 )
+NO_CLAIM, RESTORED_CLAIM = -1, 0
+"""Of a segment that a leader copies, and of one that some job had made."""
 OF_LOG = "topic_id = ? AND partition = ?"
 STARTED, FINISHED, REMOVED = (
     int(SegmentState.COPY_SEGMENT_STARTED),
@@ -59,19 +61,23 @@ class RemoteTables:
     def lead(self, key: LogKey, topic: str, leader_epoch: int) -> Facts:
         """What is known, for the partition's leader."""
         with self._on.transaction():
-            if self._on.rows("SELECT 1 FROM deleted_topics WHERE topic_id = ?", (key.topic_id,)):
-                raise TryEnded(f"topic {topic}: it was deleted, and its remote log with it")
+            return self._facts(key, self.lead_within(key, topic, leader_epoch))
+
+    def lead_within(self, key: LogKey, topic: str, leader_epoch: int) -> int:
+        """As `lead`, within a transaction; the log start."""
+        if self._on.rows("SELECT 1 FROM deleted_topics WHERE topic_id = ?", (key.topic_id,)):
+            raise TryEnded(f"topic {topic}: it was deleted, and its remote log with it")
+        self._on.do(
+            "INSERT INTO remote_logs (topic_id, partition, topic_name, leader_epoch) "
+            "VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+            (*key, topic, leader_epoch),
+        )
+        newest, log_start = self._locked(key, leader_epoch)
+        if newest < leader_epoch:
             self._on.do(
-                "INSERT INTO remote_logs (topic_id, partition, topic_name, leader_epoch) "
-                "VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                (*key, topic, leader_epoch),
+                f"UPDATE remote_logs SET leader_epoch = ? WHERE {OF_LOG}", (leader_epoch, *key)
             )
-            newest, log_start = self._locked(key, leader_epoch)
-            if newest < leader_epoch:
-                self._on.do(
-                    f"UPDATE remote_logs SET leader_epoch = ? WHERE {OF_LOG}", (leader_epoch, *key)
-                )
-            return self._facts(key, log_start)
+        return log_start
 
     def look(self, key: LogKey) -> Facts | None:
         """What is known, for a reader."""
@@ -83,10 +89,13 @@ class RemoteTables:
         """A try begins."""
         with self._on.transaction():
             self._locked(segment.key, segment.leader_epoch)
-            started = segment._replace(
-                state=SegmentState.COPY_SEGMENT_STARTED, event_ms=self._on.now_ms()
-            )
-            self._on.do(INSERT, _row(started))
+            self.start_within(segment, NO_CLAIM, self._on.now_ms())
+
+    def start_within(self, segment: RemoteSegment, claim_id: int, now_ms: int) -> None:
+        """As `start`, within a transaction that has the remote log locked."""
+        state = SegmentState.COPY_SEGMENT_STARTED
+        row = _row(segment._replace(state=state, event_ms=now_ms))
+        self._on.do(INSERT, (*row, claim_id))
 
     def stands(self, segment: RemoteSegment) -> bool:
         """Whether a try may go on."""
@@ -99,23 +108,33 @@ class RemoteTables:
     def finish(self, segment: RemoteSegment) -> None:
         """A try becomes FINISHED."""
         with self._on.transaction():
-            self._locked(segment.key, segment.leader_epoch)
-            found = self._on.rows(
-                f"SELECT state FROM remote_segments WHERE segment_id = ?{self._on.lock}",
-                (segment.segment_id,),
+            self.finish_within(
+                segment.key, segment.leader_epoch, segment.segment_id, segment.custom_metadata
             )
-            state = found[0][0] if found else REMOVED
-            if state not in (STARTED, FINISHED):
-                raise TryEnded(
-                    f"segment {segment.segment_id.hex()} at offset {segment.start_offset}: its "
-                    "copy was given up before it ended"
-                )
-            if state == STARTED:
-                self._on.do(
-                    "UPDATE remote_segments SET state = ?, event_ms = ?, custom_metadata = ? "
-                    "WHERE segment_id = ?",
-                    (FINISHED, self._on.now_ms(), segment.custom_metadata, segment.segment_id),
-                )
+
+    def finish_within(
+        self, key: LogKey, leader_epoch: int, segment_id: SegmentId, custom_metadata: bytes = b""
+    ) -> RemoteSegment:
+        """As `finish`, within a transaction; what was known of the try before."""
+        self._locked(key, leader_epoch)
+        rows = self._on.rows(
+            f"SELECT {SEGMENT} FROM remote_segments WHERE segment_id = ? AND {OF_LOG}"
+            f"{self._on.lock}",
+            (segment_id, *key),
+        )
+        found = _segment(rows[0]) if rows else None
+        if found is None or found.state not in (STARTED, FINISHED):
+            raise TryEnded(
+                f"segment {segment_id.hex()} of partition {key.partition}: its copy was given up "
+                "before it ended"
+            )
+        if found.state == STARTED:
+            self._on.do(
+                "UPDATE remote_segments SET state = ?, event_ms = ?, custom_metadata = ? "
+                "WHERE segment_id = ?",
+                (FINISHED, self._on.now_ms(), custom_metadata, segment_id),
+            )
+        return found
 
     def begin_removal(
         self,
@@ -170,10 +189,10 @@ class RemoteTables:
         )
 
     def orphans(self, limit: int) -> list[RemoteSegment]:
-        """Removals of deleted topics."""
+        """Removals of deleted topics, and of segments that jobs have made."""
         rows = self._on.rows(
-            f"SELECT {SEGMENT} FROM remote_segments WHERE state = 2 AND topic_id IN "
-            "(SELECT topic_id FROM deleted_topics) ORDER BY event_ms, segment_id LIMIT ?",
+            f"SELECT {SEGMENT} FROM remote_segments WHERE state = 2 AND (claim_id >= 0 OR topic_id "
+            "IN (SELECT topic_id FROM deleted_topics)) ORDER BY event_ms, segment_id LIMIT ?",
             (limit,),
         )
         return [_segment(row) for row in rows]
@@ -192,7 +211,18 @@ class RemoteTables:
                 "log_start_offset) VALUES (?, ?, ?, ?, ?)",
                 [(*log.key, log.topic, log.leader_epoch, log.log_start) for log in logs],
             )
-            self._on.many(INSERT, [_row(each) for log in logs for each in log.segments])
+            diskless = {
+                LogKey(TopicId(bytes(topic_id)), partition)
+                for topic_id, partition in self._on.rows("SELECT topic_id, partition FROM logs")
+            }
+            self._on.many(
+                INSERT,
+                [
+                    (*_row(each), RESTORED_CLAIM if log.key in diskless else NO_CLAIM)
+                    for log in logs
+                    for each in log.segments
+                ],
+            )
 
     def _locked(self, key: LogKey, leader_epoch: int) -> tuple[int, int]:
         """The newest leader's epoch and the log start, locked. Raises Deposed and TryEnded."""

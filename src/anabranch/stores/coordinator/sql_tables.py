@@ -51,11 +51,13 @@ from anabranch.core.types import TopicId
 from anabranch.stores.coordinator.codec import pack_verdicts, pack_written, unpack_verdicts
 from anabranch.stores.coordinator.front import Tables
 from anabranch.stores.coordinator.remote_tables import RemoteTables
+from anabranch.stores.coordinator.tiering_tables import TieringTables
 
 OBJECT = "object_id, object_key, state, broker_id, broker_epoch, expires_ms, verdicts"
 COMMITTED = (
     "UPDATE wal_objects SET state = ?, byte_size = ?, committed_ms = ?, verdicts = ?, "
-    "live_runs = ?, marked_ms = ? WHERE object_id = ?"
+    "live_runs = ?, marked_ms = ?, commit_number = (SELECT last_number FROM commits) "
+    "WHERE object_id = ?"
 )
 OF_LOG = "topic_id = ? AND partition = ?"
 OLDEST = (
@@ -91,6 +93,11 @@ class SqlTables(Tables, ABC):
     def remote(self) -> RemoteTables:
         """The facts of remote segments in the same database."""
         return RemoteTables(self)
+
+    @property
+    def tiering(self) -> TieringTables:
+        """Who makes segments of diskless batches, in the same database."""
+        return TieringTables(self)
 
     # What an engine gives.
 
@@ -241,6 +248,7 @@ class SqlTables(Tables, ABC):
             newest = self.broker_epoch(broker_id)
             if newest != broker_epoch:
                 raise _deposed(f"broker {broker_id}", broker_epoch, newest)
+            self.tiering.registered(broker_id, broker_epoch)
 
     def prepare(
         self, broker_id: int, broker_epoch: int, count: int, lease_ms: int
@@ -332,20 +340,22 @@ class SqlTables(Tables, ABC):
             before = self.locked_logs([key]).get(key)
             if before is None:
                 return None, 0
-            state, dropped = self._drop_below_start(key, before, most_runs)
+            state, removed = self.tiering.drop_below_start(key, before)
+            state, dropped = self._drop_below_start(key, state, most_runs)
             oldest = self.rows(
                 f"SELECT {OLDEST} FROM runs WHERE {OF_LOG} ORDER BY base_offset LIMIT ?",
                 (*key, most_runs - len(dropped)),
             )
             start_offset = outlived(
-                starmap(Oldest, oldest), state.byte_size, older_than_ms, most_bytes
-            )
-            raised = _raised(state, start_offset)
-            state, more = self._drop_below_start(key, raised, most_runs - len(dropped))
+                [*(self.tiering.oldest(key) if state.tiered_end else ()), *starmap(Oldest, oldest)],
+                state.byte_size, older_than_ms, most_bytes,
+            )  # fmt: skip
+            state, more_removed = self.tiering.drop_below_start(key, _raised(state, start_offset))
+            state, more = self._drop_below_start(key, state, most_runs - len(dropped))
             if state != before:
                 self._write_shortened({key: state}, dropped + more)
                 self.tell([Change(key, state)])
-        return state, len(dropped + more)
+        return state, len(dropped + more) + removed + more_removed
 
     # Garbage.
 
@@ -441,7 +451,7 @@ class SqlTables(Tables, ABC):
             now_ms = self.now_ms()
             self.many(
                 "INSERT INTO logs (topic_id, partition, topic_name, log_start_offset, "
-                "high_watermark, byte_size) VALUES (?, ?, ?, ?, ?, ?)",
+                "high_watermark, byte_size, tiered_end_offset) VALUES (?, ?, ?, ?, ?, ?, ?)",
                 ((*log.key, log.topic, *log.state) for log in contents.logs),
             )
             self.many(
@@ -570,9 +580,9 @@ class SqlTables(Tables, ABC):
             f"UPDATE logs SET log_start_offset = ?, byte_size = ? WHERE {OF_LOG}",
             ((state.start_offset, state.byte_size, *key) for key, state in states.items()),
         )
-        self._release(dropped, self.now_ms())
+        self.release(dropped, self.now_ms())
 
-    def _release(self, object_ids: Iterable[int], now_ms: int) -> None:
+    def release(self, object_ids: Iterable[int], now_ms: int) -> None:
         """Runs of these objects are gone, one for each time that an id comes."""
         counts = sorted(Counter(object_ids).items())
         self.many(
@@ -629,7 +639,7 @@ class SqlTables(Tables, ABC):
             (*topic, limit),
         )
         self.many(f"DELETE FROM runs WHERE {OF_LOG} AND base_offset = ?", (row[:3] for row in rows))
-        self._release((row[3] for row in rows), now_ms)
+        self.release((row[3] for row in rows), now_ms)
         return len(rows)
 
     def _sweep_producers(self, topic: tuple[Any, ...], limit: int) -> int:

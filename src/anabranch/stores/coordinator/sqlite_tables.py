@@ -111,7 +111,10 @@ class SqliteTables(SqlTables):
         return {key: state for key, state in found if state is not None}
 
     def states(self, keys: Sequence[LogKey]) -> list[LogState | None]:
-        query = f"SELECT log_start_offset, high_watermark, byte_size FROM logs WHERE {OF_LOG}"
+        query = (
+            "SELECT log_start_offset, high_watermark, byte_size, tiered_end_offset "
+            f"FROM logs WHERE {OF_LOG}"
+        )
         found = (self._on.execute(query, key).fetchone() for key in keys)
         return [None if row is None else LogState(*row) for row in found]
 
@@ -151,6 +154,7 @@ class SqliteTables(SqlTables):
         changes: Sequence[Change],
     ) -> None:
         """What a commit writes and tells."""
+        self.do("UPDATE commits SET last_number = last_number + 1")
         self.do(COMMITTED, held)
         self.many(f"UPDATE logs SET high_watermark = ?, byte_size = ? WHERE {OF_LOG}", logs)
         self.many(
@@ -186,7 +190,7 @@ class SqliteTables(SqlTables):
 
     def _find(self, wanted: Wanted, state: LogState | None) -> Found:
         key, offset, most_bytes = wanted
-        if state is None or not state.start_offset <= offset < state.high_watermark:
+        if state is None or not state.first_run_offset <= offset < state.high_watermark:
             return Found(key, state)
         rows = self._on.execute(
             f"{RUNS} AND base_offset >= (SELECT coalesce(max(base_offset), 0) FROM runs "

@@ -1,0 +1,1 @@
+"""Tiering of diskless topics: aged batches become segments of the remote store."""

@@ -1,0 +1,76 @@
+"""What a tiering job and the batch coordinator tell each other, through brokers.
+
+What: the calls of `TieringClaims`, which SQLite and PostgreSQL implement (`stores/coordinator`).
+Rules kept: one job at a time holds the claim, on all that was committed up to a commit number; a
+job that takes it over ends all tries of the one before in the same transaction, so that a try that
+is still STARTED is one of the job that holds it; leases only decide when another job may take over,
+so that a clock that is wrong costs work, and no record. A segment counts only where it begins where
+the tiered part ends, so that two jobs that make the same one harm nothing. Not here: SQL, which
+runs are ready (`plan.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple, Protocol
+
+from anabranch.core.diskless.rows import LogKey, LogState
+from anabranch.core.errors import StorageFault
+from anabranch.core.remote.segments import RemoteSegment, SegmentId
+from anabranch.core.tiering.plan import AgedRun, Eligible, TieredEnd
+
+LEASE_MS = 120_000
+"""How long a job that says nothing keeps its claim. Each call of it renews the claim."""
+
+
+class ClaimHeld(StorageFault):
+    """Another job holds the claim."""
+
+
+class Claim(NamedTuple):
+    """What a job may tier."""
+
+    claim_id: int
+    """Drawn at random by the job."""
+    commit_number: int
+    """Of the newest commit when the claim was taken."""
+
+
+class Aged(NamedTuple):
+    """What is known of a partition for its next segment."""
+
+    state: LogState
+    runs: Sequence[AgedRun]
+    """The oldest ones, in order, that the claim covers."""
+    before: TieredEnd | None
+    """The segment before."""
+    now_ms: int
+    """By the coordinator's clock."""
+
+
+class TieringClaims(Protocol):
+    """Each call may raise CoordinatorAway and StorageFault, and is one transaction."""
+
+    async def claim(self, claim_id: int, owner: str, broker_ids: Collection[int]) -> Claim:
+        """Take the claim, or renew it. Raises ClaimHeld, and StorageFault where one of the
+        cluster's brokers does not know of tiering."""
+
+    async def aged(self, claim_id: int, wanted: Sequence[Eligible]) -> list[Aged | None]:
+        """What may become segments; None for a partition that has no row. Raises ClaimHeld."""
+
+    async def start(self, claim_id: int, topic: str, segment: RemoteSegment) -> None:
+        """A try begins. Raises Deposed, ClaimHeld, and TryEnded where the segment does not begin
+        where the tiered part ends."""
+
+    async def stands(self, claim_id: int, segment_id: SegmentId) -> bool:
+        """Whether a try may go on."""
+
+    async def finish(self, key: LogKey, leader_epoch: int, segment_id: SegmentId) -> LogState:
+        """A try whose objects are all stored becomes FINISHED, its runs are deleted, and the tiered
+        end is raised. Raises Deposed and TryEnded. Made again, it answers the same."""
+
+    async def release(self, claim_id: int) -> None:
+        """The job is done: another one may begin."""
+
+    async def lag(self, keys: Sequence[LogKey]) -> list[int]:
+        """When the oldest run of each partition was committed, -1 where there is none."""

@@ -1,0 +1,100 @@
+"""Broken rules of the tiering of diskless topics, each caught by a named test."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import NO_SCHEDULE, Mutant
+
+CLAIMS = "tests/stores/coordinator/test_tiering.py"
+ANY = f"{CLAIMS}::test_any_row_of_calls_keeps_each_record_in_one_place"
+PLAN = "tests/core/tiering/test_plan.py"
+TABLES = "anabranch.stores.coordinator.tiering_tables"
+ROOM = "anabranch.core.tiering"
+
+
+def mutant(name: str, rule: str, module: str, old: str, new: str, caught_by: str) -> Mutant:
+    """One that a test catches."""
+    return Mutant(name, rule, module, old, new, NO_SCHEDULE, caught_by)
+
+
+MUTANTS = (
+    mutant(
+        "tiering-claim-without-end",
+        "a job that takes the claim over ends all tries of the one before",
+        TABLES,
+        "            self._give_up_others(claim_id, now_ms)\n",
+        "",
+        f"{CLAIMS}::test_one_job_holds_the_claim_until_it_is_silent[sqlite]",
+    ),
+    mutant(
+        "tiering-claims-shared",
+        "one job at a time holds the claim",
+        TABLES,
+        "if held and held[0][3] > now_ms:",
+        "if False:",
+        f"{CLAIMS}::test_one_job_holds_the_claim_until_it_is_silent[sqlite]",
+    ),
+    mutant(
+        "tiering-newer-commits-taken",
+        "a claim covers what was committed up to its commit number",
+        TABLES,
+        "            if number > newest:\n                break\n",
+        "",
+        f"{CLAIMS}::test_what_was_committed_after_the_claim_waits_for_the_next_one[sqlite]",
+    ),
+    mutant(
+        "tiering-segment-counted-twice",
+        "a segment begins where the tiered part ends",
+        f"{ROOM}.plan",
+        "state.tiered_end <= start_offset <= state.first_run_offset",
+        "start_offset <= state.first_run_offset",
+        f"{CLAIMS}::test_a_segment_that_was_tiered_already_is_refused[sqlite]",
+    ),
+    mutant(
+        "tiering-run-cut-in-two",
+        "a segment takes the place of whole runs",
+        TABLES,
+        "if not is_whole or any(end > segment.end_offset for _, end in held):",
+        "if not is_whole:",
+        f"{CLAIMS}::test_a_segment_that_cuts_a_run_in_two_deletes_nothing[sqlite]",
+    ),
+    mutant(
+        "tiering-objects-kept",
+        "the objects of tiered runs are released",
+        TABLES,
+        "            on.release((row[0] for row in runs), on.now_ms())\n",
+        "",
+        f"{CLAIMS}::test_a_segment_takes_the_place_of_its_runs_and_frees_their_objects[sqlite]",
+    ),
+    mutant(
+        "tiering-size-forgets-segments",
+        "a partition's size is that of both of its parts",
+        TABLES,
+        "size = state.byte_size + segment.byte_size - sum(row[1] for row in runs)",
+        "size = state.byte_size - sum(row[1] for row in runs)",
+        f"{ANY}[sqlite-0]",
+    ),
+    mutant(
+        "tiering-retention-of-runs-alone",
+        "retention takes the oldest records first, whichever part has them",
+        "anabranch.stores.coordinator.sql_tables",
+        "*(self.tiering.oldest(key) if state.tiered_end else ()), ",
+        "",
+        f"{CLAIMS}::test_retention_counts_both_sides_and_takes_the_oldest_first[sqlite]",
+    ),
+    mutant(
+        "tiering-unaware-broker",
+        "nothing is tiered while a broker would pass over it",
+        TABLES,
+        "            if broker_id not in known:\n",
+        "            if False:\n",
+        f"{CLAIMS}::test_a_broker_that_does_not_know_of_tiering_refuses_the_claim[sqlite]",
+    ),
+    mutant(
+        "tiering-passes-a-young-run",
+        "a segment takes runs in order, without passing one over",
+        f"{ROOM}.plan",
+        "        if committed_ms + wanted.age_ms > now_ms:\n            break\n",
+        "        if committed_ms + wanted.age_ms > now_ms:\n            continue\n",
+        f"{PLAN}::test_a_young_run_ends_a_segment_and_what_comes_after_it_waits",
+    ),
+)
