@@ -158,7 +158,7 @@ def produce(bootstrap, values):
     for value in values:
         producer.produce("t", value, on_delivery=lambda error, _: error and failures.append(error))
     assert producer.flush(30) == 0
-    assert not failures
+    assert not failures, failures
 
 
 def count_of(bootstrap):

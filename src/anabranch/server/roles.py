@@ -31,12 +31,13 @@ from anabranch.core.due import (
     REFUSALS,
     REPLICATION,
 )
-from anabranch.core.errors import Bug
+from anabranch.core.errors import Bug, StorageFault
 from anabranch.core.log.incarnations import FolderNotes, previous_broker_epoch
 from anabranch.core.metadata.following.effects import Act
 from anabranch.core.metadata.image import MetadataImage
 from anabranch.core.node.channel import Channel
 from anabranch.core.outcome import Propose
+from anabranch.core.remote.topics import why_not_served
 from anabranch.core.replication.partitions import Partitions
 from anabranch.core.request import Request
 from anabranch.core.settings.broker import BrokerConfig
@@ -154,6 +155,7 @@ class BrokerRole:
         self.upkeep = Upkeep(self.broker, self.partitions, clock_ms=wall_ms)
         reads = RemoteReads(self.broker, self.serving.begin, self.serving.settle)
         self.remote = RemoteLogs(self.broker, self.partitions, reads)
+        self._unserved = ""
         self.flusher = Flusher(self.partitions, self.serving.wake)
         self.on_registered: Callable[[int], None] = _nothing
         """Called with each epoch that the controller gave this process."""
@@ -184,6 +186,8 @@ class BrokerRole:
         if node.stores is not None:
             self._await_stores(node.stores)
         await self._ready.wait()
+        if why := why_not_served(self.broker.image, node.config.broker):
+            raise StorageFault(why)
         await self.registration.unfenced()
         self.upkeep.start()
         self.cleaner.start()
@@ -248,6 +252,14 @@ class BrokerRole:
         self.serving.settle()
         if self.registration is not None:
             self.registration.metadata_moved()
+        if delta is not None and delta.changed_configs:
+            self._say_unserved(image)
+
+    def _say_unserved(self, image: MetadataImage) -> None:
+        why = why_not_served(image, self._node.config.broker)
+        if why and why != self._unserved:
+            LOG.error("this node cannot serve a topic as it should", why=why)
+        self._unserved = why
 
     def _partitions_changed(self) -> None:
         """Replicas came, went, or changed hands: groups follow, and who waits is woken."""

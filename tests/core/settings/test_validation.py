@@ -54,13 +54,10 @@ def test_a_topic_is_judged_over_the_broker_s_values():
         validate_topic_configs({"min.compaction.lag.ms": "10"}, broker)
 
 
-def test_tiering_needs_a_broker_that_tiers_and_is_refused_by_one_that_is_to():
+def test_a_remote_log_needs_a_broker_that_has_a_remote_store():
     with pytest.raises(ApiError, match="Tiered Storage functionality is disabled"):
         validate_topic_configs({"remote.storage.enable": "true"})
-    broker = BrokerConfig.of({"remote.log.storage.system.enable": "true"})
-    with pytest.raises(ApiError, match=r"does not copy segments to remote storage yet\. Omit it"):
-        validate_topic_configs({"remote.storage.enable": "true"}, broker)
-    validate_topic_configs({"remote.storage.enable": "false"}, broker)
+    validate_topic_configs({"remote.storage.enable": "true"}, TIERS)
 
 
 TIERS = BrokerConfig.of({"remote.log.storage.system.enable": "true"})

@@ -1,7 +1,4 @@
-"""Remote logs of real nodes: what leaders copy, brokers drop, and a deleted topic leaves behind.
-
-No topic can have a remote log yet, so the refusal is lifted here.
-"""
+"""Remote logs of real nodes: what leaders copy, brokers drop, and a deleted topic leaves behind."""
 
 from __future__ import annotations
 
@@ -13,8 +10,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import kafka
+import msgspec
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -37,7 +35,8 @@ from tests.server.three_kit import (
 )
 
 from anabranch.core.api.p02_list_offsets import EARLIEST_LOCAL, LATEST_TIERED
-from anabranch.core.settings import validation
+from anabranch.core.errors import StorageFault
+from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -60,9 +59,6 @@ TOPIC = {
 
 @pytest.fixture
 def nodes(tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        validation, "_refuse_remote_storage", validation.refuse_remote_contradictions
-    )
     monkeypatch.setattr("anabranch.core.remote.unfinished.PUTS_END_MS", 0)
     (tmp_path / "objects").mkdir()
     cluster = three_threads(
@@ -71,6 +67,7 @@ def nodes(tmp_path, monkeypatch):
         remote_storage_url=f"file://{tmp_path}/objects",
         diskless_coordinator_url=f"sqlite://{tmp_path}/coordinator.db",
         remote_log_manager_task_interval_ms="200",
+        log_flush_start_offset_checkpoint_interval_ms="200",
     )
     with running(cluster) as started:
         yield started
@@ -114,16 +111,18 @@ def all_is_copied(tmp_path, node_id, node):
 
 
 def alter(admin, **values):
+    """Set a topic's settings, or, for None, delete them."""
+    kinds = {True: AlterConfigOpType.DELETE, False: AlterConfigOpType.SET}
     entries = [
-        ConfigEntry(name.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
+        ConfigEntry(name.replace("_", "."), value, incremental_operation=kinds[value is None])
         for name, value in values.items()
     ]
     resource = ConfigResource(ConfigResource.Type.TOPIC, "t", incremental_configs=entries)
     admin.incremental_alter_configs([resource])[resource].result(20)
 
 
-def consumed(bootstrap, count, isolation="read_uncommitted"):
-    """The values of the whole partition, as a consumer reads them that never resets its offset."""
+def consumed(bootstrap, count, isolation="read_uncommitted", first=0):
+    """The values from an offset on, as a consumer reads them that never resets its offset."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -132,7 +131,7 @@ def consumed(bootstrap, count, isolation="read_uncommitted"):
             "auto.offset.reset": "error",
         }
     )
-    consumer.assign([TopicPartition("t", 0, 0)])
+    consumer.assign([TopicPartition("t", 0, first)])
     found, until_s = [], time.monotonic() + 60
     while len(found) < count and time.monotonic() < until_s:
         for message in consumer.consume(500, 1):
@@ -278,3 +277,68 @@ def test_readers_and_new_replicas_see_one_log_across_the_boundary(nodes, tmp_pat
     bootstrap = nodes[lost].node.bootstrap_servers  # on another port than before
     until(lambda: replica_of(nodes[lost]).is_leader)
     assert consumed(bootstrap, len(kept), "read_committed") == kept
+
+
+def filled(nodes, tmp_path):
+    """A topic of which all that can be copied is, and little is left on the disks; what it has."""
+    bootstrap = bootstrap_of(nodes)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic("t", 1, 3, config=TOPIC)])["t"].result(20)
+    values = [b"%d-%d-" % (turn, each) * 60 for turn in range(6) for each in range(30)]
+    for at in range(0, len(values), 30):
+        produce(bootstrap, values[at : at + 30])
+    leader = partitions_of(admin)[0].leader
+    until(lambda: all_is_copied(tmp_path, leader, nodes[leader]))
+    alter(admin, local_retention_bytes="1")
+    until(lambda: all(replica_of(each).log.local_start_offset > 100 for each in nodes.values()))
+    return admin, bootstrap, values
+
+
+def test_a_remote_log_is_switched_off_and_on_again(nodes, tmp_path):
+    admin, bootstrap, values = filled(nodes, tmp_path)
+    for change in ({"remote_storage_enable": "false"}, {"remote_storage_enable": None}):
+        with pytest.raises(KafkaException, match="without deleting remote data"):
+            alter(admin, **change)
+    assert sorted(consumed(bootstrap, len(values))) == sorted(values)
+    leader = partitions_of(admin)[0].leader
+    start = replica_of(nodes[leader]).log.local_start_offset
+
+    alter(admin, remote_storage_enable="false", remote_log_delete_on_disable="true")
+    until(lambda: offsets(admin, OffsetSpec.earliest()) == start)
+    until(lambda: not list((tmp_path / "objects").rglob("*.log")))
+    until(lambda: not facts_of(nodes[leader]).segments)
+    assert ask(nodes[leader], LATEST_TIERED) == (0, -1)
+    starts = {replica_of(each).log.start_offset for each in nodes.values()}
+    assert starts == {start}
+    count = replica_of(nodes[leader]).log.end_offset - start
+    rest = consumed(bootstrap, count, first=start)
+    nodes[leader].stop()
+    nodes[leader] = ThreadNode.again(nodes[leader]).start()
+    until(lambda: leader in partitions_of(admin)[0].isrs)
+    assert replica_of(nodes[leader]).log.start_offset == start
+
+    bootstrap = bootstrap_of(nodes)
+    more = [b"more-%d-%d-" % (turn, each) * 40 for turn in range(6) for each in range(30)]
+    alter(admin, remote_storage_enable="true")
+    for at in range(0, len(more), 30):
+        produce(bootstrap, more[at : at + 30])
+    leader = partitions_of(admin)[0].leader
+    until(lambda: replica_of(nodes[leader]).log.local_start_offset > len(values))
+    assert min(copied(nodes[leader])) == start
+    count = replica_of(nodes[leader]).log.end_offset - start
+    assert sorted(consumed(bootstrap, count, first=start)) == sorted(rest + more)
+
+
+def test_a_node_without_a_remote_store_does_not_start_and_changes_no_log(nodes, tmp_path):
+    admin, _, values = filled(nodes, tmp_path)
+    other = next(each for each in IDS if each != partitions_of(admin)[0].leader)
+    nodes[other].stop()
+    off = ThreadNode.again(nodes[other])
+    texts = {**off.config.broker.static, "remote.log.storage.system.enable": "false"}
+    off.config = msgspec.structs.replace(off.config, broker=BrokerConfig(texts, {}, {}))
+    with pytest.raises(StorageFault, match=r"true for topic t, and remote\.log\.storage\.system"):
+        off.start()
+    nodes[other] = ThreadNode.again(nodes[other]).start()
+    until(lambda: other in partitions_of(admin)[0].isrs)
+    assert replica_of(nodes[other]).log.start_offset == 0
+    assert sorted(consumed(bootstrap_of(nodes), len(values))) == sorted(values)

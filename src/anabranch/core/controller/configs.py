@@ -28,6 +28,7 @@ from anabranch.core.metadata.image import (
     MetadataImage,
 )
 from anabranch.core.placement.constraints import SETTING, read_constraints
+from anabranch.core.remote.topics import refuse_disabling
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.settings.resources import (
     validate_client_metrics_configs,
@@ -183,6 +184,7 @@ def _records(
         validate_broker_configs(values, per_broker=name != CLUSTER_DEFAULT)
     _check_exists(image, resource_type, name)
     if resource_type == RESOURCE_TOPIC:
+        refuse_disabling(before, values)
         values = unchanged(name, before, values)
         changed = _changed(before, values)
     if SETTING in changed and SETTING in values:

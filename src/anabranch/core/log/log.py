@@ -239,6 +239,12 @@ class Log(LogState):
         paths that will be removed. The log still begins for its readers where it did."""
         return truncation.drop_local(self, offset, now_ms, high_watermark)
 
+    def forget_remote(self) -> None:
+        """What lies before the local part is in no other store any more: the log begins there for
+        its readers, too."""
+        self.start_offset = self.local_start_offset
+        self.epochs.cut_start(self.start_offset)
+
     def take_due(self, now_ms: int) -> list[str]:
         """Files whose delay (`file.delete.delay.ms`) is over: the caller removes them."""
         return truncation.take_due(self, now_ms)

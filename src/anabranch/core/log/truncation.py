@@ -162,7 +162,9 @@ def truncate_fully(log: LogState, offset: int, start_offset: int | None = None) 
     there too, or earlier: at `start_offset`, which then outlives a crash on the way."""
     if log.fault is not None:
         raise log.fault
-    start_offset = offset if start_offset is None else min(start_offset, offset)
+    if start_offset is None or not log.config.has_remote:
+        start_offset = offset
+    start_offset = min(start_offset, offset)
     sync_whose(log)
     _end_swap(log)
     kept_start = start_offset if log.config.has_remote else 0

@@ -80,6 +80,9 @@ class RemoteFacts(Protocol):
     async def topics(self, after: TopicId, limit: int) -> list[TopicId]:
         """Topics that have a remote log, by id: compared with the metadata log."""
 
+    async def copied_topics(self) -> list[TopicId]:
+        """Topics that have remote segments, whatever their settings are now."""
+
     async def orphans(self, limit: int) -> list[RemoteSegment]:
         """Removals of deleted topics, which have no leader; the oldest first."""
 

@@ -164,6 +164,21 @@ def one_round(of: Leading) -> Generator[Step, Any, Done]:
     return Done(copy_lag(waiting), remote_size_bytes(facts.segments), copied, fault)
 
 
+def ending_round(of: Leading) -> Generator[Step, Any, Done]:
+    """Remove all that is remote, of a partition whose topic has a remote log no longer: its log
+    begins where the local one does."""
+    facts: Facts = yield ReadFacts(of.key, of.leader_epoch)
+    view: LocalView = yield LookAtLog(of.key)
+    finished = tuple(each.segment_id for each in facts.segments if each.is_finished)
+    left = tuple(given_up(facts.segments, of.running, of.leader_epoch))
+    if finished or left:
+        log_start = max(facts.log_start, view.log_start)
+        yield BeginRemoval(of.key, of.leader_epoch, log_start, finished, left)
+        facts = yield ReadFacts(of.key, of.leader_epoch)
+    yield from delete_removed(of.cluster_id, of.removals, facts.segments, view.steady_ms)
+    return Done(CopyLag(0, 0), remote_size_bytes(facts.segments), 0)
+
+
 def follower_round(key: LogKey) -> Generator[Step, Any, None]:
     """Shorten the log of a follower, by what its own epochs find in the facts: it may lead next,
     and then has what no segment holds."""

@@ -160,8 +160,12 @@ class Replica(Composite):
         self.take_config(config)
 
     def take_config(self, config: TopicConfig) -> None:
-        """Use a topic's effective configuration from now on."""
+        """Use a topic's effective configuration from now on; that of the log was changed first."""
         self.config = config
+        if self.log.config.has_remote == (self.older is NO_TAIL):
+            self.older = UNKNOWN_TAIL if self.log.config.has_remote else NO_TAIL
+            if self.older is NO_TAIL:
+                self.log.forget_remote()
         self.flushed_counts = config.flush_messages == 1
         self.min_insync_replicas = config.min_insync_replicas
         partition = self.topic_partition.partition

@@ -126,9 +126,7 @@ def _overriding(overrides: frozenset[tuple[str, str]], broker: BrokerConfig) -> 
 
 
 @lru_cache(maxsize=1024)
-def _log_config(
-    topic: TopicConfig, producer_id_expiration_ms: int, *, has_remote_logs: bool
-) -> LogConfig:
+def _log_config(topic: TopicConfig, producer_id_expiration_ms: int) -> LogConfig:
     return LogConfig(
         segment_bytes=topic.internal_segment_bytes or topic.segment_bytes,
         segment_ms=_roll_by_ms(topic),
@@ -155,7 +153,7 @@ def _log_config(
         file_delete_delay_ms=topic.file_delete_delay_ms,
         producer_id_expiration_ms=producer_id_expiration_ms,
         preallocate=topic.preallocate,
-        has_remote=topic.remote_storage_enable and has_remote_logs,
+        has_remote=topic.remote_storage_enable,
     )
 
 
@@ -168,11 +166,7 @@ def _roll_by_ms(topic: TopicConfig) -> int:
 
 def log_config(topic: TopicConfig, broker: BrokerConfig) -> LogConfig:
     """What the log of a partition needs to know; equal settings give the same object."""
-    return _log_config(
-        topic,
-        broker.producer_id_expiration_ms,
-        has_remote_logs=broker.remote_log_storage_system_enable,
-    )
+    return _log_config(topic, broker.producer_id_expiration_ms)
 
 
 def _retention_ms(broker: BrokerConfig) -> int:

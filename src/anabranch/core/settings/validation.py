@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import IntEnum
 from functools import lru_cache
-from typing import NoReturn
 
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.settings.broker import BrokerConfig
@@ -160,17 +159,13 @@ def _refuse_contradictions(parsed: Mapping[str, object], broker: BrokerConfig) -
         _refuse_remote_storage(parsed, broker)
 
 
-def _refuse_remote_storage(parsed: Mapping[str, object], broker: BrokerConfig) -> NoReturn:
+def _refuse_remote_storage(parsed: Mapping[str, object], broker: BrokerConfig) -> None:
     if not broker.remote_log_storage_system_enable:
         raise ConfigFault(
             "Tiered Storage functionality is disabled in the broker. "
             "Topic cannot be configured with remote log storage."
         )
     refuse_remote_contradictions(parsed, broker)
-    raise ConfigFault(
-        "remote.storage.enable=true is refused: this version of Anabranch does not copy segments "
-        "to remote storage yet. Omit it; retention.ms and retention.bytes limit the local log."
-    )
 
 
 def refuse_remote_contradictions(parsed: Mapping[str, object], broker: BrokerConfig) -> None:

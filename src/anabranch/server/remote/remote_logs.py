@@ -1,7 +1,8 @@
 """The shell around a broker's remote logs: when a round is due, and what comes of it.
 
 What: one task that begins, each second, the rounds that are due: of partitions that this broker
-leads, of those that it follows, and, on one living broker, of deleted topics. Rules kept: a
+leads, of those that it follows, of those that it leads and that have segments though their topics
+have a remote log no longer, and, on one living broker, of deleted topics. Rules kept: a
 partition has one round at a time, whoever leads, so that a try of this process is known to it; as
 many run at once as `remote.log.manager.copier.thread.pool.size` says, those that have waited
 longest first; a round that fails comes again, and is said once. Not here: what a round does
@@ -31,6 +32,7 @@ from anabranch.server.remote.remote_reads import RemoteReads
 from anabranch.server.remote.round_performer import (
     World,
     lineage_of,
+    perform_ending_round,
     perform_follower_round,
     perform_round,
     remove_orphans,
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from anabranch.core.log.log import Log
     from anabranch.core.remote.facts import Facts
     from anabranch.core.replication.replica import Replica
+    from anabranch.core.types import TopicId
     from anabranch.server.diskless.stores import Stores
     from anabranch.server.partitions import PartitionShell
 
@@ -73,6 +76,9 @@ class RemoteLogs:
         self._world: World | None = None
         self._logs: dict[LogKey, RemoteLog] = {}
         self._orphans = RemoteLog()
+        self._copies = RemoteLog()
+        self._copied: frozenset[TopicId] = frozenset()
+        """Topics that had segments when that was last asked."""
         self._ticking: asyncio.Task[None] | None = None
 
     def start(self, stores: Stores, cluster_id: str) -> None:
@@ -89,7 +95,8 @@ class RemoteLogs:
     async def stop(self) -> None:
         """Begin no round, and end those that run: what they began is given up by the next leader,
         or the next life of this broker."""
-        running = [each.task for each in (*self._logs.values(), self._orphans)]
+        others = (self._orphans, self._copies)
+        running = [each.task for each in (*self._logs.values(), *others)]
         tasks = [each for each in (self._ticking, *running) if each is not None]
         for each in tasks:
             each.cancel()
@@ -111,7 +118,9 @@ class RemoteLogs:
         assert world is not None
         world.pace.bytes_per_second = config.remote_log_manager_copy_max_bytes_per_second
         there = {
-            key_of(each): each for each in self.broker.partitions if each.log.config.has_remote
+            key_of(each): each
+            for each in self.broker.partitions
+            if each.log.config.has_remote or (each.is_leader and each.topic_id in self._copied)
         }
         running = {key: each for key, each in self._logs.items() if each.task is not None}
         self._logs = {key: self._logs.get(key) or RemoteLog() for key in there} | running
@@ -124,6 +133,8 @@ class RemoteLogs:
         due.sort(key=lambda key: (self._logs[key].due_ms, key))
         for key in due[: max(0, room)]:
             self._begin(self._logs[key], self._round(world, there[key], self._logs[key]))
+        if self._copies.task is None and self._copies.due_ms <= now_ms:
+            self._begin(self._copies, self._ask_for_copies(world))
         turn, _ = turn_of(self.broker.image, self.broker.broker_id)
         if turn == 0 and self._orphans.task is None and self._orphans.due_ms <= now_ms:
             self._begin(self._orphans, self._remove_orphans(world))
@@ -147,8 +158,8 @@ class RemoteLogs:
         try:
             if replica.is_leader:
                 fault = await self._lead(world, replica, of)
-            else:
-                hosted = _Hosted(self, replica, is_leader=False)
+            elif replica.log.config.has_remote:
+                hosted = _Hosted(self, replica)
                 key, epoch = key_of(replica), replica.leader_epoch
                 await perform_follower_round(world, key, epoch, hosted)
         except StorageFault as problem:
@@ -164,11 +175,21 @@ class RemoteLogs:
         leading = Leading(
             world.cluster_id, key_of(replica), replica.leader_epoch, of.removals, of.running
         )
-        hosted = _Hosted(self, replica, is_leader=True)
-        of.done = await perform_round(world, leading, hosted)
+        hosted = _Hosted(self, replica)
+        perform = perform_round if hosted.has_remote else perform_ending_round
+        of.done = await perform(world, leading, hosted)
         if of.done.copied and of.done.lag.segments and of.done.fault is None:
             of.due_ms = steady_ms()  # the others have their turn first
         return of.done.fault
+
+    async def _ask_for_copies(self, world: World) -> None:
+        """A leader whose topic's remote log is over ends it, whoever has copied."""
+        why = ""
+        try:
+            self._copied = frozenset(await world.facts.copied_topics())
+        except StorageFault as fault:
+            why = str(fault)
+        self._say(self._copies, why, "topics with remote segments")
 
     async def _remove_orphans(self, world: World) -> None:
         why = ""
@@ -187,9 +208,10 @@ class RemoteLogs:
 class _Hosted:
     """See `HostedLog`."""
 
-    def __init__(self, of: RemoteLogs, replica: Replica, *, is_leader: bool) -> None:
-        self._of, self._replica, self._is_leader = of, replica, is_leader
+    def __init__(self, of: RemoteLogs, replica: Replica) -> None:
+        self._of, self._replica, self._is_leader = of, replica, replica.is_leader
         self.topic = replica.topic_partition.topic
+        self.has_remote = replica.log.config.has_remote
 
     @property
     def limits(self) -> Limits:
@@ -223,11 +245,13 @@ class _Hosted:
             self._of.partitions.is_hosted(replica)
             and replica.is_leader == self._is_leader
             and replica.leader_epoch == leader_epoch
-            and replica.log.config.has_remote
+            and replica.log.config.has_remote == self.has_remote
         )
 
     def knows(self, facts: Facts) -> None:
         replica = self._replica
+        if not replica.log.config.has_remote:
+            return
         if not isinstance(replica.older, RemoteTail):
             replica.older = RemoteTail(self._of.broker.cluster_id, self._of.reads.cache)
         lineage = lineage_of(replica.log, replica.leader_epoch)

@@ -92,6 +92,13 @@ async def perform_round(world: World, leading: rounds.Leading, led: HostedLog) -
     return await _Round(world, leading.leader_epoch, led).run(rounds.one_round(leading))
 
 
+async def perform_ending_round(
+    world: World, leading: rounds.Leading, led: HostedLog
+) -> rounds.Done:
+    """One round of a partition whose remote log is over. Raises StorageFault."""
+    return await _Round(world, leading.leader_epoch, led).run(rounds.ending_round(leading))
+
+
 async def perform_follower_round(
     world: World, key: LogKey, leader_epoch: int, followed: HostedLog
 ) -> None:

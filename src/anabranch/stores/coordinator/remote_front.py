@@ -61,6 +61,9 @@ class RemoteFront(RemoteFacts):
     async def topics(self, after: TopicId, limit: int) -> list[TopicId]:
         return await self._front.call(Lane.UPKEEP, lambda on: on.remote.topics(after, limit))
 
+    async def copied_topics(self) -> list[TopicId]:
+        return await self._front.call(Lane.UPKEEP, lambda on: on.remote.copied_topics())
+
     async def orphans(self, limit: int) -> list[RemoteSegment]:
         return await self._front.call(Lane.UPKEEP, lambda on: on.remote.orphans(limit))
 

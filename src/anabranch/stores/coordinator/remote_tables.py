@@ -179,6 +179,14 @@ class RemoteTables:
         )
         return [TopicId(topic_id) for (topic_id,) in rows]
 
+    def copied_topics(self) -> list[TopicId]:
+        """Topics that have remote segments."""
+        rows = self._on.rows(
+            "SELECT DISTINCT topic_id FROM remote_logs l WHERE EXISTS "
+            "(SELECT 1 FROM remote_segments s WHERE s.topic_id = l.topic_id) ORDER BY topic_id"
+        )
+        return [TopicId(topic_id) for (topic_id,) in rows]
+
     def delete_topic(self, topic_id: TopicId, now_ms: int) -> None:
         """Within the transaction that deletes a topic: its segments are removed, and no leader of
         it is known any more."""
