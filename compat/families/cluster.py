@@ -29,7 +29,6 @@ LATER = {
     **dict.fromkeys(("CreateDelegationToken", "RenewDelegationToken"), "security"),
     **dict.fromkeys(("ExpireDelegationToken", "DescribeDelegationToken"), "security"),
     **dict.fromkeys(("DescribeUserScramCredentials", "AlterUserScramCredentials"), "security"),
-    **dict.fromkeys(("DescribeClientQuotas", "AlterClientQuotas"), "quotas"),
     **dict.fromkeys(("AddRaftVoter", "RemoveRaftVoter"), "Kafka's quorum"),
     "ConsumerGroupDescribe": "KIP-848",
     **dict.fromkeys(("ShareGroupHeartbeat", "ShareGroupDescribe", "ShareFetch"), "KIP-932"),

@@ -199,7 +199,7 @@ def alters_a_group(peer: Peer) -> object:
     return sorted(during), why
 
 
-@row("configs-quotas", owed="quotas")
+@row("configs-quotas")
 def alters_quotas(peer: Peer) -> object:
     """A client's quota is added, described and deleted."""
     entity = of("clients", "greedy")
@@ -207,3 +207,53 @@ def alters_quotas(peer: Peer) -> object:
     during = dynamic(peer, *entity)
     configs(peer, *entity, "--alter", "--delete-config", "producer_byte_rate")
     return during, dynamic(peer, *entity)
+
+
+QUOTA_ENTITIES = {
+    "user": of("users", "alice"),
+    "users": of("users"),
+    "client": of("clients", "loader"),
+    "clients": of("clients"),
+    "both": (*of("users", "alice"), *of("clients", "loader")),
+    "default of one": (*of("users", "alice"), *of("clients")),
+    "defaults": (*of("users"), *of("clients")),
+    "ip": of("ips", "127.0.0.9"),
+    "ips": of("ips"),
+}
+BAD_QUOTAS = {
+    "user": ("producer_byte_rate=0", "consumer_byte_rate=1.5", "request_percentage=-1"),
+    "ip": ("connection_creation_rate=0", "connection_creation_rate=99999999999"),
+    "client": ("producer_byte_rate=1e30", "connection_creation_rate=1"),
+}
+
+
+def limits(peer: Peer, *entity: str) -> list[list[str]]:
+    """The limits of entities; Kafka sends the keys of an entity in any order."""
+    lines = sorted(dynamic(peer, *entity))
+    return [sorted(re.split(r" are |, ", line)) for line in lines]
+
+
+@row("configs-quotas-entities")
+def alters_quotas_of_all_entities(peer: Peer) -> object:
+    """Quotas of users, clients, both, addresses and their defaults are set, told and removed; bad
+    ones are refused.
+
+    Of users alone nothing is asked: the tool asks for their SCRAM credentials, too.
+    """
+    for name, entity in QUOTA_ENTITIES.items():
+        keys = ("connection_creation_rate",) if name.startswith("ip") else (
+            "producer_byte_rate", "request_percentage", "controller_mutation_rate",
+        )  # fmt: skip
+        values = ",".join(f"{key}={1000 + index}" for index, key in enumerate(keys))
+        configs(peer, *entity, "--alter", "--add-config", values)
+    told = {name: each for name, each in QUOTA_ENTITIES.items() if not name.startswith("user")}
+    seen = {name: limits(peer, *entity) for name, entity in told.items()}
+    why = {
+        bad: refused(peer, *QUOTA_ENTITIES[name], "--alter", "--add-config", bad)
+        for name, each in BAD_QUOTAS.items()
+        for bad in each
+    }
+    for name, entity in QUOTA_ENTITIES.items():
+        key = "connection_creation_rate" if name.startswith("ip") else "producer_byte_rate"
+        configs(peer, *entity, "--alter", "--delete-config", key)
+    return seen, why, {name: limits(peer, *entity) for name, entity in told.items()}

@@ -30,6 +30,7 @@ VERBS = {
     "explain": "Explain why a partition's replicas are where they are.",
     "configs": "Describe and alter the settings of topics and brokers.",
     "acls": "List, add and remove access rules (ACLs).",
+    "quotas": "List, set and remove quotas of users, clients and addresses.",
     "produce": "Write records from standard input or a file.",
     "consume": "Read records of a topic.",
     "groups": "List, describe and delete consumer groups; reset their offsets.",

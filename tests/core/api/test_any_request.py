@@ -70,6 +70,7 @@ class Maker:
             return max(low, min(high, rng.choice(NUMBERS)))
         return {
             "bool": lambda: rng.random() < 0.5,
+            "float64": lambda: rng.choice((0.0, 1.0, 1.5, -1.0, 1e300, float("inf"), float("nan"))),
             "string": lambda: rng.choice(NAMES),
             "uuid": lambda: rng.choice([*self.ids, rng.randbytes(16)]),
             "bytes": lambda: rng.randbytes(rng.choice((0, 3, 40))),

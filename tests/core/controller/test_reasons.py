@@ -22,6 +22,12 @@ import anabranch.core
 from anabranch.core.access.standard_authorizer import StandardAuthorizer
 from anabranch.core.controller.partitions.observers import set_observers
 from anabranch.core.controller.reasons import CODES, Code
+from anabranch.core.wire.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    EntityData,
+    EntryData,
+    OpData,
+)
 from anabranch.core.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -101,7 +107,7 @@ def told() -> World:
 
 
 def access(world: World) -> None:
-    """A rule of access is added."""
+    """A rule of access is added, and a quota set."""
     world.controller.authorizer = StandardAuthorizer(
         lambda: world.controller.image.acls, frozenset({"User:ANONYMOUS"})
     )
@@ -110,6 +116,8 @@ def access(world: World) -> None:
         host="*", operation=3, permission_type=3,
     )  # fmt: skip
     world.ask(CreateAclsRequest(creations=[allowed]))
+    limited = EntryData([EntityData("user", "a")], [OpData("producer_byte_rate", 1.0)])
+    world.ask(AlterClientQuotasRequest(entries=[limited]))
 
 
 def diskless_life() -> World:

@@ -17,8 +17,6 @@ UNSERVED = MappingProxyType(
         39: "RenewDelegationToken",
         40: "ExpireDelegationToken",
         41: "DescribeDelegationToken",
-        48: "DescribeClientQuotas",
-        49: "AlterClientQuotas",
         50: "DescribeUserScramCredentials",
         51: "AlterUserScramCredentials",
         52: "Vote",

@@ -1,8 +1,7 @@
-"""Quotas of users, clients and addresses (KIP-546, KIP-612): kept so that they are not lost.
+"""Quotas of users, clients and addresses (KIP-546, KIP-612), as they are set.
 
-What: what Kafka wrote stays in snapshots, and a rehearsal or a takeover carries it. An entity is
-(type, name) pairs in order of the type; the name None is the default of that type. Not here: quotas
-being applied: no node does that yet.
+An entity is (type, name) pairs in order of the type; the name None is the default of that type.
+Not here: which can be set (`core/quotas/entities.py`).
 """
 
 from __future__ import annotations

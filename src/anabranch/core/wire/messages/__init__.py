@@ -93,6 +93,8 @@ _TABLE = (
     (45, "AlterPartitionReassignments", range(2), 0),
     (46, "ListPartitionReassignments", range(1), 0),
     (47, "OffsetDelete", range(1), NEVER),
+    (48, "DescribeClientQuotas", range(2), 1),
+    (49, "AlterClientQuotas", range(2), 1),
     (55, "DescribeQuorum", range(3), 0),
     (56, "AlterPartition", range(2, 4), 0),
     (57, "UpdateFeatures", range(3), 0),

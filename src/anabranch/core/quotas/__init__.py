@@ -1,0 +1,1 @@
+"""Client quotas: what can be limited, the limits that hold, and what has been used."""
