@@ -58,7 +58,7 @@ def run(copy: Path, *command: str) -> str:
     """What a Python prints that imports the copy."""
     environment = {"PYTHONPATH": str(copy / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(
-        [sys.executable, *command], env=environment, capture_output=True, text=True, timeout=60
+        [sys.executable, *command], env=environment, capture_output=True, text=True, timeout=300
     )
     return done.stdout + done.stderr
 
