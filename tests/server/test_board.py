@@ -15,6 +15,7 @@ from tests.server.node_kit import free_port
 
 from anabranch.core.metric import SUMMARY, Exported
 from anabranch.core.mirror.exported import METRICS as OF_A_MIRROR
+from anabranch.core.settings import validation
 from anabranch.server.exported import METRICS
 from anabranch.testing import LocalCluster
 
@@ -75,23 +76,30 @@ def test_panels_have_places_of_their_own_and_a_title():
     assert len({panel["id"] for panel in BOARD["panels"]}) == len(BOARD["panels"])
     assert len({panel["title"] for panel in PANELS}) == len(PANELS)
     assert [each["title"] for each in BOARD["panels"] if each["type"] == "row"] == [
-        "Cluster", "Consumer groups", "Diskless topics", "Mirror",
+        "Cluster", "Consumer groups", "Diskless topics", "Remote logs", "Mirror",
     ]  # fmt: skip
 
 
 @pytest.fixture
-def page(tmp_path):
-    """The page of a node with a classic and a diskless topic and a group of both."""
+def page(tmp_path, monkeypatch):
+    """The page of a node with a classic, a diskless and a remote topic and a group of two."""
+    monkeypatch.setattr(
+        validation, "_refuse_remote_storage", validation.refuse_remote_contradictions
+    )
     (tmp_path / "store").mkdir()
     port = free_port()
     config = {
         "diskless.storage.url": f"file://{tmp_path}/store",
         "diskless.coordinator.url": f"sqlite:///{tmp_path}/coordinator.db",
         "http.listener": f"127.0.0.1:{port}",
+        "remote.log.storage.system.enable": "true",
+        "remote.log.manager.task.interval.ms": "200",
     }
+    remote = {"remote.storage.enable": "true"}
     with LocalCluster(config=config) as cluster:
         cluster.create_topic("classic", partitions=1)
         cluster.create_topic("diskless", partitions=1, config={"diskless.enable": "true"})
+        cluster.create_topic("remote", partitions=1, config=remote)
         client = {"bootstrap.servers": cluster.bootstrap_servers}
         producer = confluent_kafka.Producer(client)
         for topic in ("classic", "diskless"):

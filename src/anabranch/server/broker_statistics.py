@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from anabranch.core.diskless.lags import Lag
     from anabranch.core.metadata.image import MetadataImage
     from anabranch.core.replication.replica import Replica
+    from anabranch.server.remote.remote_counts import RemoteStatistics
 
 
 LATE_MS = 5 * 60_000
@@ -46,6 +47,8 @@ class BrokerStatistics(NamedTuple):
     """Empty where diskless topics are off."""
     diskless_lags: Iterable[Lag]
     """How far behind the coordinator this broker is."""
+    remote: RemoteStatistics | None
+    """None where remote logs are off, or cannot be used yet."""
     image: MetadataImage
     zones: Zones
     """Whom clients of diskless topics were shown."""

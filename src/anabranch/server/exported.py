@@ -75,6 +75,131 @@ DISKLESS: tuple[Exported, ...] = (
     ),
 )
 
+REMOTE: tuple[Exported, ...] = (
+    Exported(
+        "kafka_server_brokertopicmetrics_remotecopybytes_total",
+        COUNTER,
+        "Bytes of segments that were copied to the remote store.",
+        ("topic",),
+    ),
+    Exported(
+        "kafka_server_brokertopicmetrics_remotecopyrequests_total",
+        COUNTER,
+        "Segments that a leader here began to copy to the remote store.",
+        ("topic",),
+    ),
+    Exported(
+        "kafka_server_brokertopicmetrics_remotecopyerrors_total",
+        COUNTER,
+        "Copies of segments that failed, or were given up.",
+        ("topic",),
+    ),
+    Exported(
+        "kafka_server_brokertopicmetrics_remotecopylagbytes",
+        GAUGE,
+        "Bytes of closed segments that are not copied yet, of partitions led here.",
+        ("topic",),
+    ),
+    Exported(
+        "kafka_server_brokertopicmetrics_remotecopylagsegments",
+        GAUGE,
+        "Closed segments that are not copied yet, of partitions led here.",
+        ("topic",),
+    ),
+    Exported(
+        "kafka_server_brokertopicmetrics_remotefetchbytes_total",
+        COUNTER,
+        "Bytes of records and indexes that were read from the remote store.",
+        ("topic",),
+    ),
+    Exported(
+        "kafka_server_brokertopicmetrics_remotefetchrequests_total",
+        COUNTER,
+        "Reads of the remote store, for records and indexes.",
+        ("topic",),
+    ),
+    Exported(
+        "kafka_server_brokertopicmetrics_remotefetcherrors_total",
+        COUNTER,
+        "Reads of the remote store that failed, or found damaged data.",
+        ("topic",),
+    ),
+    Exported(
+        "kafka_server_brokertopicmetrics_remotedeleterequests_total",
+        COUNTER,
+        "Attempts to delete a segment from the remote store; topic is empty for deleted topics.",
+        ("topic",),
+    ),
+    Exported(
+        "kafka_server_brokertopicmetrics_remotedeleteerrors_total",
+        COUNTER,
+        "Of these, attempts that failed.",
+        ("topic",),
+    ),
+    Exported(
+        "kafka_server_brokertopicmetrics_remotedeletelagbytes",
+        GAUGE,
+        "Bytes of segments that are being deleted, of partitions led here.",
+        ("topic",),
+    ),
+    Exported(
+        "kafka_server_brokertopicmetrics_remotedeletelagsegments",
+        GAUGE,
+        "Segments that are being deleted, of partitions led here.",
+        ("topic",),
+    ),
+    Exported(
+        "kafka_server_brokertopicmetrics_remotelogmetadatacount",
+        GAUGE,
+        "Segments in any state that the coordinator knows, of partitions led here.",
+        ("topic",),
+    ),
+    Exported(
+        "kafka_server_brokertopicmetrics_remotelogsizebytes",
+        GAUGE,
+        "Bytes of segments in the remote store, of partitions led here.",
+        ("topic",),
+    ),
+    Exported(
+        "kafka_server_brokertopicmetrics_remotelogsizecomputationtime",
+        GAUGE,
+        "Milliseconds that the coordinator took to list the segments of a partition.",
+        ("topic",),
+    ),
+    Exported(
+        "kafka_server_brokertopicmetrics_buildremotelogauxstaterequests_total",
+        COUNTER,
+        "Number of times that a follower here began its log where the leader's local log begins.",
+        ("topic",),
+    ),
+    Exported(
+        "kafka_server_brokertopicmetrics_buildremotelogauxstateerrors_total",
+        COUNTER,
+        "Number of times that this failed.",
+        ("topic",),
+    ),
+    Exported(
+        "kafka_log_remote_remotelogmanager_remotelogmanagertasksavgidlepercent",
+        GAUGE,
+        "Share of the last minute in which copier threads of remote logs were idle, of 1.",
+    ),
+    Exported(
+        "kafka_log_remote_remotelogmanager_remotelogreaderfetchrateandtimems",
+        SUMMARY,
+        "Reads of the remote store, and the time that they took in ms.",
+    ),
+    Exported(
+        "org_apache_kafka_storage_internals_log_remotestoragethreadpool_remotelogreadertaskqueuesize",
+        GAUGE,
+        "Reads of the remote store that wait for a reader thread.",
+    ),
+    Exported(
+        "org_apache_kafka_storage_internals_log_remotestoragethreadpool_remotelogreaderavgidlepercent",
+        GAUGE,
+        "Share of the last minute in which reader threads of remote logs were idle, of 1.",
+    ),
+)
+
 TRANSACTIONS: tuple[Exported, ...] = (
     Exported(
         "kafka_coordinator_transaction_transactionmarkerchannelmanager_unknowndestinationqueuesize",
@@ -132,6 +257,7 @@ TRANSACTIONS: tuple[Exported, ...] = (
 
 METRICS: tuple[Exported, ...] = (
     *DISKLESS,
+    *REMOTE,
     *TRANSACTIONS,
     Exported(
         "kafka_controller_diskless_effective_rf",

@@ -7,6 +7,7 @@ Rule kept: a scrape never changes anything, and nothing is exported that is not 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -34,8 +35,13 @@ if TYPE_CHECKING:
     from anabranch.core.replication.replica import Replica
     from anabranch.server.broker_statistics import BrokerStatistics
     from anabranch.server.observed_node import ObservedNode
+    from anabranch.server.remote.remote_counts import RemoteStatistics
 
 BY_NAME = {metric.name: metric for metric in METRICS}
+REMOTE_TOTALS = (
+    "copy_bytes", "copy_requests", "copy_errors", "fetch_bytes", "fetch_requests", "fetch_errors",
+    "delete_requests", "delete_errors",
+)  # fmt: skip
 Sample = tuple[str, tuple[str, ...], Any]
 """Name, labels, value; of a summary the count and the sum."""
 
@@ -96,6 +102,7 @@ class NodeCollector(Collector):
             yield from samples_of_diskless(counts.diskless)
             for name, value in counts.diskless_upkeep.items():
                 yield f"anabranch_diskless_{name}", (), value
+            yield from samples_of_remote_logs(counts.remote, counts.replicas)
             yield from samples_of_image(counts.image)
             yield from samples_of_zones(counts.zones, counts.served)
 
@@ -160,6 +167,43 @@ def samples_of_diskless(counts: Mapping[str, float]) -> Iterator[Sample]:
     yield prefix + "cache_bytes", (), counts["cache_bytes"]
     yield prefix + "cache_hits_total", (), counts["cache_hits"]
     yield prefix + "cache_misses_total", (), counts["cache_misses"]
+
+
+def samples_of_remote_logs(
+    found: RemoteStatistics | None, replicas: Iterable[Replica]
+) -> Iterator[Sample]:
+    """The remote logs of classic topics, where there are any."""
+    if found is None:
+        return
+    prefix = "kafka_server_brokertopicmetrics_"
+    topics = {each.topic_partition.topic for each in replicas if each.log.config.has_remote}
+    for topic in sorted(topics | found.totals.keys()):
+        counts = found.totals.get(topic, {})
+        for what in REMOTE_TOTALS:
+            name = f"{prefix}remote{what.replace('_', '')}_total"
+            yield name, (topic,), counts.get(what, 0)
+    for topic, sizes in found.sizes.items():
+        yield prefix + "remotecopylagbytes", (topic,), sizes.copy_lag.byte_size
+        yield prefix + "remotecopylagsegments", (topic,), sizes.copy_lag.segments
+        yield prefix + "remotedeletelagbytes", (topic,), sizes.delete_lag.byte_size
+        yield prefix + "remotedeletelagsegments", (topic,), sizes.delete_lag.segments
+        yield prefix + "remotelogmetadatacount", (topic,), sizes.segments
+        yield prefix + "remotelogsizebytes", (topic,), sizes.byte_size
+        yield prefix + "remotelogsizecomputationtime", (topic,), sizes.computation_ms
+    began, failed = Counter[str](), Counter[str]()
+    for each in replicas:
+        if each.log.config.has_remote:
+            began[each.topic_partition.topic] += each.began_remotely
+            failed[each.topic_partition.topic] += each.failed_remotely
+    for topic in began:
+        yield prefix + "buildremotelogauxstaterequests_total", (topic,), began[topic]
+        yield prefix + "buildremotelogauxstateerrors_total", (topic,), failed[topic]
+    prefix = "kafka_log_remote_remotelogmanager_remotelog"
+    yield prefix + "managertasksavgidlepercent", (), found.idle_share
+    yield prefix + "readerfetchrateandtimems", (), (found.reads, found.read_ms)
+    prefix = "org_apache_kafka_storage_internals_log_remotestoragethreadpool_remotelogreader"
+    yield prefix + "taskqueuesize", (), found.waiting_reads
+    yield prefix + "avgidlepercent", (), found.reader_idle_share
 
 
 def samples_of_leaders(leaders: list[Any]) -> Iterator[Sample]:

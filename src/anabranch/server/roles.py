@@ -297,6 +297,7 @@ class BrokerRole:
             flush_rounds=self.flusher.rounds_total,
             diskless=broker.diskless.statistics(steady_ms()),
             diskless_lags=broker.diskless.lags.series(),
+            remote=self.remote.statistics(),
             image=broker.image,
             zones=broker.metadata_cache.zones,
             served=broker.metadata_cache.served,

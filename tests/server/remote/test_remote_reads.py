@@ -47,7 +47,9 @@ async def test_any_readers_at_once(seed):
     steps: list[str] = []
     most = random.choice((1, 2, 10))
     broker = SimpleNamespace(
-        bringers=Bringers(), config=SimpleNamespace(remote_log_reader_threads=most)
+        bringers=Bringers(),
+        config=SimpleNamespace(remote_log_reader_threads=most),
+        image=SimpleNamespace(topic_by_id=lambda _: None),
     )
     reads = RemoteReads(broker, lambda: steps.append("begin"), lambda: steps.append("settle"))
     store = Store(random)

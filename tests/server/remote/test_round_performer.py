@@ -22,6 +22,7 @@ from anabranch.core.remote.rounds import Leading
 from anabranch.core.remote.segments import SegmentState
 from anabranch.core.remote.unfinished import PUTS_END_MS, Removals
 from anabranch.server.files import RealFiles
+from anabranch.server.remote.remote_counts import RemoteCounts
 from anabranch.server.remote.round_performer import World, perform_follower_round, perform_round
 from anabranch.stores.coordinator.remote_front import RemoteFront
 from anabranch.stores.coordinator.sqlite import SqliteCoordinator
@@ -86,6 +87,7 @@ async def world(tmp_path, clocks):
     yield World(
         RemoteFront(coordinator), objects, CLUSTER, 1, CopyPace(),
         lambda: next(numbers).to_bytes(16), lambda: clocks.steady, lambda: clocks.wall,
+        RemoteCounts(),
     )  # fmt: skip
     await coordinator.close()
     await objects.close()

@@ -62,7 +62,7 @@ class Coverage:
 
 
 class CopyLag(NamedTuple):
-    """What could be copied and was not yet."""
+    """What is still to be done: copied, or removed."""
 
     segments: int
     byte_size: int

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from anabranch.core.remote.lineage import Lineage, Span, agreed_spans, is_cut
-from anabranch.core.remote.local_log import Limits, LocalSegment
+from anabranch.core.remote.local_log import CopyLag, Limits, LocalSegment
 from anabranch.core.remote.segments import RemoteSegment, SegmentId, SegmentState
 
 
@@ -103,3 +103,10 @@ def to_remove(
 def remote_size_bytes(segments: Iterable[RemoteSegment]) -> int:
     """What the remote log takes: finished segments alone, each as a whole."""
     return sum(each.byte_size for each in segments if each.is_finished)
+
+
+def delete_lag(segments: Iterable[RemoteSegment]) -> CopyLag:
+    """What is being removed and may still be in the store."""
+    removed = SegmentState.DELETE_SEGMENT_STARTED
+    sizes = [each.byte_size for each in segments if each.state is removed]
+    return CopyLag(len(sizes), sum(sizes))

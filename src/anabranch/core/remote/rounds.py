@@ -32,6 +32,7 @@ from anabranch.core.remote.local_log import (
     to_copy,
 )
 from anabranch.core.remote.log_retention import (
+    delete_lag,
     log_start_after,
     remote_size_bytes,
     stretches,
@@ -135,6 +136,10 @@ class Done(NamedTuple):
     copied: int
     fault: StorageFault | None = None
     """Of a copy: what else the round had to do was done."""
+    delete_lag: CopyLag = CopyLag(0, 0)
+    """Removals that are not over."""
+    segments: int = 0
+    """Of which there are facts, in any state."""
 
 
 class Leading(NamedTuple):
@@ -161,7 +166,14 @@ def one_round(of: Leading) -> Generator[Step, Any, Done]:
     yield from _shorten(of.key, facts, view, coverage)
     log_start = max(facts.log_start, view.log_start)
     waiting = to_copy(view.segments, coverage, log_start, view.last_stable_offset)
-    return Done(copy_lag(waiting), remote_size_bytes(facts.segments), copied, fault)
+    return Done(
+        copy_lag(waiting),
+        remote_size_bytes(facts.segments),
+        copied,
+        fault,
+        delete_lag(facts.segments),
+        len(facts.segments),
+    )
 
 
 def ending_round(of: Leading) -> Generator[Step, Any, Done]:

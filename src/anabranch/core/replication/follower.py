@@ -18,7 +18,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from anabranch.core.errors import ApiError, ErrorCode, ProtocolError
+from anabranch.core.errors import ApiError, ErrorCode, ProtocolError, StorageFault
 from anabranch.core.log.holes import may_have_holes
 from anabranch.core.wire.batch import walk
 from anabranch.core.wire.messages.fetch import FetchPartition
@@ -292,7 +292,13 @@ class FollowedPartition:
                 return Next.LATER
             raise ApiError(code, f"the leader refuses it with {code.name}")
         local_start = untagged(LocalStart, answer.unknown_tagged_fields).offset
-        self._begin_at(max(local_start, answer.log_start_offset), answer.log_start_offset)
+        is_remote = answer.error_code == ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
+        self.replica.began_remotely += is_remote
+        try:
+            self._begin_at(max(local_start, answer.log_start_offset), answer.log_start_offset)
+        except StorageFault:
+            self.replica.failed_remotely += is_remote
+            raise
         return Next.FETCH
 
     def _has_no_history(self) -> bool:

@@ -80,11 +80,13 @@ class Replica(Composite):
 
     __slots__ = (
         "appended_bytes",
+        "began_remotely",
         "broker_id",
         "config",
         "confirmed",
         "eligible",
         "epoch_start_offset",
+        "failed_remotely",
         "flushed_counts",
         "folder",
         "followers",
@@ -152,6 +154,8 @@ class Replica(Composite):
         """`is_ahead`: the metadata went back behind this log. It neither leads nor follows until
         the process ends: epochs that are given again would make two histories look like one."""
         self.appended_bytes = 0
+        self.began_remotely = self.failed_remotely = 0
+        """How often the log began where the leader's local part does, and how often that failed."""
         self.epoch_start_offset = self.led_from_epoch = self.leader_high_watermark = -1
         self.followers: dict[int, Progress] = {}
         self.holders: tuple[Progress, ...] = ()

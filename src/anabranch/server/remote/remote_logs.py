@@ -28,6 +28,7 @@ from anabranch.core.remote.unfinished import Removals
 from anabranch.server.clocks import steady_ms, wall_ms
 from anabranch.server.logs import logger
 from anabranch.server.own_faults import tell_unexpected
+from anabranch.server.remote.remote_counts import IdleShare, RemoteStatistics, TopicSizes
 from anabranch.server.remote.remote_reads import RemoteReads
 from anabranch.server.remote.round_performer import (
     World,
@@ -79,6 +80,7 @@ class RemoteLogs:
         self._copies = RemoteLog()
         self._copied: frozenset[TopicId] = frozenset()
         """Topics that had segments when that was last asked."""
+        self._idle = IdleShare()
         self._ticking: asyncio.Task[None] | None = None
 
     def start(self, stores: Stores, cluster_id: str) -> None:
@@ -86,7 +88,7 @@ class RemoteLogs:
         self.reads.start(stores.objects)
         self._world = World(
             stores.remote, stores.objects, cluster_id, self.broker.broker_id, CopyPace(),
-            lambda: uuid.uuid4().bytes, steady_ms, wall_ms,
+            lambda: uuid.uuid4().bytes, steady_ms, wall_ms, self.reads.counts,
         )  # fmt: skip
         self._ticking = asyncio.get_running_loop().create_task(
             restarted(self._tick, "the upkeep of remote logs", LOG)
@@ -110,6 +112,7 @@ class RemoteLogs:
     async def _tick(self) -> None:
         while True:
             self.begin_due(steady_ms())
+            self._sample()
             await asyncio.sleep(TICK_S)
 
     def begin_due(self, now_ms: int) -> None:
@@ -138,6 +141,39 @@ class RemoteLogs:
         turn, _ = turn_of(self.broker.image, self.broker.broker_id)
         if turn == 0 and self._orphans.task is None and self._orphans.due_ms <= now_ms:
             self._begin(self._orphans, self._remove_orphans(world))
+
+    def _sample(self) -> None:
+        running = sum(each.task is not None for each in self._logs.values())
+        self._idle.sample(running, self.broker.config.remote_log_manager_copier_thread_pool_size)
+        self.reads.sample()
+        self.reads.counts.keep({each.topic_partition.topic for each in self.broker.partitions})
+
+    def statistics(self) -> RemoteStatistics | None:
+        """For metrics; None where remote logs are off, or their store cannot be used yet."""
+        if self._world is None:
+            return None
+        counts = self.reads.counts
+        return RemoteStatistics(
+            {topic: dict(each) for topic, each in counts.totals.items()},
+            self._sizes(),
+            self._idle.value,
+            self.reads.idle.value,
+            self.reads.waiting,
+            self.reads.reads,
+            self.reads.read_ms,
+        )
+
+    def _sizes(self) -> dict[str, TopicSizes]:
+        """Of the topics of which this broker leads partitions, as their last rounds found them."""
+        found: dict[str, TopicSizes] = {}
+        for replica in self.broker.partitions:
+            of = self._logs.get(key_of(replica))
+            if not replica.is_leader or of is None or of.done is None:
+                continue
+            topic = replica.topic_partition.topic
+            took_ms = self.reads.counts.computation_ms.get(topic, 0)
+            found[topic] = found.get(topic, TopicSizes(computation_ms=took_ms)).with_(of.done)
+        return found
 
     def _begin(self, of: RemoteLog, work: Coroutine[Any, Any, None]) -> None:
         of.task = asyncio.get_running_loop().create_task(self._ended(of, work))

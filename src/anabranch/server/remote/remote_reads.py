@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING
 from anabranch.core.errors import StorageFault
 from anabranch.core.log.files import Bringer
 from anabranch.core.remote.cache import PiecesOf, RemoteAsk, RemoteCache, RemoteRead
+from anabranch.core.remote.keys import place_of
 from anabranch.server.clocks import steady_ms
 from anabranch.server.logs import logger
 from anabranch.server.own_faults import tell_unexpected
+from anabranch.server.remote.remote_counts import DELETED, IdleShare, RemoteCounts
 
 if TYPE_CHECKING:
     from anabranch.core.api.context import Broker
@@ -41,11 +43,24 @@ class RemoteReads:
         self._begin, self._settle = begin, settle
         self._objects: ObjectStore | None = None
         self._broker = broker
+        self.counts = RemoteCounts()
+        self.reads = self.read_ms = 0
+        self.idle = IdleShare()
+        self.cache.on_damaged = lambda key: self.counts.add(self._topic_of(key), "fetch_errors")
         self._running = 0
         self._ended = asyncio.Condition()
         self._waiting: dict[RemoteAsk, list[Callable[[], None]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         broker.bringers.register(Bringer.REMOTE, self.bring)
+
+    @property
+    def waiting(self) -> int:
+        """Reads that wait for their turn."""
+        return len(self._waiting) - self._running
+
+    def sample(self) -> None:
+        """Note how many reads are under way."""
+        self.idle.sample(self._running, self._broker.config.remote_log_reader_threads)
 
     def start(self, objects: ObjectStore) -> None:
         """The store can be used."""
@@ -100,12 +115,23 @@ class RemoteReads:
                 lambda: self._running < self._broker.config.remote_log_reader_threads
             )
             self._running += 1
+        began_ms, topic = steady_ms(), self._topic_of(ask.object_key)
         try:
-            return await self._read(ask)
+            with self.counts.attempt(topic, "fetch"):
+                found = await self._read(ask)
+            self.counts.add(topic, "fetch_bytes", sum(map(len, found)))
+            return found
         finally:
+            self.reads += 1
+            self.read_ms += steady_ms() - began_ms
             self._running -= 1
             async with self._ended:
                 self._ended.notify()
+
+    def _topic_of(self, object_key: str) -> str:
+        place = place_of(object_key)
+        found = None if place is None else self._broker.image.topic_by_id(place.key.topic_id)
+        return DELETED if found is None else found.name
 
     async def _read(self, ask: RemoteAsk) -> Sequence[Buffer]:
         objects = self._objects

@@ -27,6 +27,7 @@ from anabranch.core.remote.segment_files import SegmentFiles, Try, describe, loc
 from anabranch.core.remote.segments import EpochStart, RemoteSegment, SegmentId
 from anabranch.core.remote.unfinished import Removals
 from anabranch.server.chains import carried_out
+from anabranch.server.remote.remote_counts import DELETED, RemoteCounts
 from anabranch.server.remote.segment_upload import Lease, Upload
 
 _T = TypeVar("_T")
@@ -85,6 +86,7 @@ class World(NamedTuple):
     new_id: Callable[[], bytes]
     steady_ms: Callable[[], int]
     wall_ms: Callable[[], int]
+    counts: RemoteCounts
 
 
 async def perform_round(world: World, leading: rounds.Leading, led: HostedLog) -> rounds.Done:
@@ -113,7 +115,8 @@ async def remove_orphans(world: World, removals: Removals) -> None:
 
     async def perform(asked: rounds.DeleteObjects | rounds.ForgetSegments) -> None:
         if isinstance(asked, rounds.DeleteObjects):
-            await delete_objects(world.objects, asked)
+            with world.counts.attempt(DELETED, "delete"):
+                await delete_objects(world.objects, asked)
         else:
             await world.facts.forget(asked.segment_ids)
 
@@ -158,7 +161,9 @@ class _Round:
         return await call(self, asked)
 
     async def _read_facts(self, asked: rounds.ReadFacts) -> Facts:
-        facts = await self._world.facts.lead(asked.key, self._led.topic, asked.leader_epoch)
+        world, topic, began_ms = self._world, self._led.topic, self._world.steady_ms()
+        facts = await world.facts.lead(asked.key, topic, asked.leader_epoch)
+        world.counts.computation_ms[topic] = world.steady_ms() - began_ms
         self._led.knows(facts)
         return facts
 
@@ -204,7 +209,8 @@ class _Round:
             raise
 
     async def _delete(self, asked: rounds.DeleteObjects) -> None:
-        await delete_objects(self._world.objects, asked)
+        with self._world.counts.attempt(self._led.topic, "delete"):
+            await delete_objects(self._world.objects, asked)
 
     async def _forget(self, asked: rounds.ForgetSegments) -> None:
         await self._world.facts.forget(asked.segment_ids)
@@ -234,7 +240,9 @@ class _Round:
         upload = Upload(
             world.objects, world.cluster_id, self._led.topic, lease, world.pace, world.steady_ms
         )
-        await upload.run(segment, files)
+        with world.counts.attempt(self._led.topic, "copy"):
+            await upload.run(segment, files)
+        world.counts.add(self._led.topic, "copy_bytes", segment.byte_size)
         if self._led.log.cuts != files.cuts:
             raise TryEnded(f"{files.log_path}: it was truncated while it was copied")
 
