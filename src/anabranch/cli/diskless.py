@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, ExitStack
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
 
@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from anabranch.core.diskless.objects import ObjectStore
     from anabranch.stores.objects.verification import Held
 
-    Check = Callable[[ObjectStore, ExitStack], Awaitable[None]]
 
 T = TypeVar("T")
+Check: TypeAlias = "Callable[[ObjectStore, ExitStack], Awaitable[None]]"
+"""Refuses to go on with a store, and holds what must not change until the end."""
 
 config_option = click.option(
     "--config", "properties_file", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
@@ -73,7 +74,7 @@ def verify(
         return await check(store, coordinator, held, is_whole=is_whole)
 
     found = _run(properties_file, storage_url, coordinator_url, work, makes=False)
-    _say(found._asdict(), found.findings, as_json=as_json)
+    say(found._asdict(), found.findings, as_json=as_json)
     if not as_json:
         damage = sum(each.kind.is_damage for each in found.findings)
         click.echo(
@@ -81,7 +82,7 @@ def verify(
             f"{found.partitions} partitions and {_noting(found)}: "
             + (f"{damage} faults." if damage else "no faults.")
         )
-    _exit_with(found.findings)
+    exit_with(found.findings)
 
 
 @command.command(
@@ -112,18 +113,29 @@ def restore(
     log of these folders, or that writes to the store within 12 seconds. It cannot notice a broker
     without writes whose address is in neither, or cannot be reached from this machine.
     """
+    from anabranch.stores.objects.remote_segments import has_segments
     from anabranch.stores.objects.verification import restore as rebuild
 
+    has_remote = False
+
     async def work(store: ObjectStore, coordinator: Coordinator, held: Held) -> Any:
+        nonlocal has_remote
+        has_remote = await has_segments(store, held.cluster_id)
         now_ms = time.time_ns() // 1_000_000
         return await rebuild(store, coordinator, held, with_unknown=append_unknown, now_ms=now_ms)
 
-    beside = None if force else _beside_brokers(properties_file, storage_url, coordinator_url)
+    urls = _urls(properties_file, storage_url, coordinator_url)
+    beside = None if force else beside_brokers(properties_file, *urls)
     done = _run(properties_file, storage_url, coordinator_url, work, makes=True, check=beside)
-    _say(done._asdict(), done.findings, as_json=as_json)
+    say({**done._asdict(), "has_remote_segments": has_remote}, done.findings, as_json=as_json)
     if not as_json:
         _say_restored(done)
-    _exit_with(done.findings)
+        if has_remote:
+            click.echo(
+                "The store also has segments of remote logs. Before a node starts, run "
+                "`anabranch remote restore` with the same settings."
+            )
+    exit_with(done.findings)
 
 
 def _say_restored(done: Any) -> None:
@@ -175,15 +187,13 @@ def _run(
     return asyncio.run(run())
 
 
-def _beside_brokers(
-    properties_file: str | None, storage_url: str | None, coordinator_url: str | None
-) -> Check:
+def beside_brokers(properties_file: str | None, storage_url: str, coordinator_url: str) -> Check:
     """What refuses to restore while brokers are noticed."""
     from anabranch.cli.serve import configured
     from anabranch.server import running_nodes as nodes
     from anabranch.stores.objects.verification import owner_of
 
-    folders = nodes.folders_beside(*_urls(properties_file, storage_url, coordinator_url))
+    folders = nodes.folders_beside(storage_url, coordinator_url)
     told = []
     if properties_file is not None:
         config = configured(properties_file, [])
@@ -222,7 +232,8 @@ def _urls(
     return storage_url, coordinator_url
 
 
-def _say(fields: dict[str, Any], findings: list[Finding], *, as_json: bool) -> None:
+def say(fields: dict[str, Any], findings: list[Finding], *, as_json: bool) -> None:
+    """Print findings, and in JSON with other fields."""
     rows = [(each.kind.value, each.place, each.detail) for each in findings]
     if as_json:
         told = [
@@ -234,6 +245,7 @@ def _say(fields: dict[str, Any], findings: list[Finding], *, as_json: bool) -> N
         print_table(("found", "place", "detail"), rows)
 
 
-def _exit_with(findings: list[Finding]) -> None:
+def exit_with(findings: list[Finding]) -> None:
+    """1 where something is damaged."""
     if any(each.kind.is_damage for each in findings):
         raise click.exceptions.Exit(1)

@@ -41,6 +41,7 @@ VERBS = {
     "mirror": "Mirror a cluster to another one; show how far behind it is.",
     "log": "Dump and verify the segments of a log.",
     "diskless": "Verify the objects of diskless topics; restore a lost coordinator.",
+    "remote": "List and verify remote segments; restore and export what is known of them.",
     "metadata": "Dump the metadata log; restore a lost metadata store.",
     "sim": "Run a simulated cluster through random faults.",
     "completion": "Print a script for shell completion of commands and options.",

@@ -180,8 +180,7 @@ def samples_of_remote_logs(
     for topic in sorted(topics | found.totals.keys()):
         counts = found.totals.get(topic, {})
         for what in REMOTE_TOTALS:
-            name = f"{prefix}remote{what.replace('_', '')}_total"
-            yield name, (topic,), counts.get(what, 0)
+            yield f"{prefix}remote{what.replace('_', '')}_total", (topic,), counts.get(what, 0)
     for topic, sizes in found.sizes.items():
         yield prefix + "remotecopylagbytes", (topic,), sizes.copy_lag.byte_size
         yield prefix + "remotecopylagsegments", (topic,), sizes.copy_lag.segments

@@ -1,4 +1,5 @@
-"""What `anabranch diskless verify` and `restore` may find, and whether it is damage."""
+"""What `verify` and `restore` of `anabranch diskless` and `anabranch remote` may find, and whether
+it is damage."""
 
 from __future__ import annotations
 
@@ -32,6 +33,16 @@ class Kind(Enum):
     NOT_NOTED = "not in a manifest"
     START_RAISED = "start raised"
     OFFSETS_GUESSED = "offsets guessed"
+    SEGMENT_MISSING = "segment missing"
+    """Of a remote segment, an object or more are not in the store."""
+    SEGMENT_CHANGED = "segment changed"
+    """An object is not what was written: it has another size, or other bytes."""
+    DESCRIPTION_DAMAGED = "description damaged"
+    """Records can be read, but a restore would not find the segment."""
+    SEGMENT_UNKNOWN = "segment unknown"
+    """The coordinator has no fact of it."""
+    SEGMENT_UNFINISHED = "segment unfinished"
+    """Its copy or its removal is not over: brokers go on with it."""
     RECORDS_LEFT_OUT = "records left out"
     """They are in no manifest, and appended they would come behind later ones of their producer."""
 
@@ -49,6 +60,8 @@ _HARMLESS = frozenset(
         Kind.NOT_NOTED,
         Kind.START_RAISED,
         Kind.OFFSETS_GUESSED,
+        Kind.SEGMENT_UNKNOWN,
+        Kind.SEGMENT_UNFINISHED,
     }
 )
 

@@ -33,6 +33,10 @@ class RemoteFront(RemoteFacts):
     async def look(self, key: LogKey) -> Facts | None:
         return await self._front.call(Lane.READ, lambda on: on.remote.look(key))
 
+    async def logs(self, after: LogKey, limit: int) -> list[HeldRemoteLog]:
+        """Partitions after one that have facts, by topic id; for tools."""
+        return await self._front.call(Lane.UPKEEP, lambda on: on.remote.logs(after, limit))
+
     async def start(self, segment: RemoteSegment) -> None:
         await self._front.call(Lane.UPKEEP, lambda on: on.remote.start(segment))
 

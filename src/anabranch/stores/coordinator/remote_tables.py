@@ -85,6 +85,28 @@ class RemoteTables:
             found = self._on.rows(f"SELECT log_start_offset FROM remote_logs WHERE {OF_LOG}", key)
             return self._facts(key, found[0][0]) if found else None
 
+    def logs(self, after: LogKey, limit: int) -> list[HeldRemoteLog]:
+        """Partitions after one that have facts, by topic id; without a name where the topic was
+        deleted."""
+        with self._on.transaction():
+            keys = self._on.rows(
+                "SELECT topic_id, partition FROM remote_logs "
+                "WHERE (topic_id, partition) > (?, ?) "
+                "UNION SELECT topic_id, partition FROM remote_segments "
+                "WHERE (topic_id, partition) > (?, ?) "
+                "ORDER BY topic_id, partition LIMIT ?",
+                (*after, *after, limit),
+            )
+            return [self._held(LogKey(TopicId(bytes(topic_id)), at)) for topic_id, at in keys]
+
+    def _held(self, key: LogKey) -> HeldRemoteLog:
+        found = self._on.rows(
+            f"SELECT topic_name, leader_epoch, log_start_offset FROM remote_logs WHERE {OF_LOG}",
+            key,
+        )
+        topic, leader_epoch, log_start = found[0] if found else ("", -1, 0)
+        return HeldRemoteLog(topic, key, leader_epoch, log_start, self._facts(key, 0).segments)
+
     def start(self, segment: RemoteSegment) -> None:
         """A try begins."""
         with self._on.transaction():

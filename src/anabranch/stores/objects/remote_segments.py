@@ -17,6 +17,22 @@ from anabranch.core.remote.sidecar import MOST_BYTES, Described, decode_sidecar
 async def read_segments(objects: ObjectStore, cluster_id: str) -> RestoredFacts:
     """The facts that the store of a cluster tells of. Raises StorageFault where it cannot be
     listed or does not answer."""
+    return restored_facts(*await read_sidecars(objects, cluster_id))
+
+
+async def has_segments(objects: ObjectStore, cluster_id: str) -> bool:
+    """Whether there is any object of a remote segment. Raises StorageFault."""
+    async for page in objects.list(remote_prefix(cluster_id)):
+        if page:
+            return True
+    return False
+
+
+async def read_sidecars(
+    objects: ObjectStore, cluster_id: str
+) -> tuple[dict[str, int], dict[str, Described | StorageFault]]:
+    """The objects of remote segments with their sizes, and what was read of the sidecars. Raises
+    StorageFault as `read_segments`."""
     listed: dict[str, int] = {}
     sidecars: dict[str, Described | StorageFault] = {}
     async for page in objects.list(remote_prefix(cluster_id)):
@@ -25,7 +41,7 @@ async def read_segments(objects: ObjectStore, cluster_id: str) -> RestoredFacts:
             place = place_of(each.key)
             if place is not None and place.name == SIDECAR:
                 sidecars[each.key] = await _read(objects, each.key, each.byte_size)
-    return restored_facts(listed, sidecars)
+    return listed, sidecars
 
 
 async def restore_segments(

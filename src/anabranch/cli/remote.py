@@ -1,0 +1,320 @@
+"""`anabranch remote`: list and check remote segments, rebuild their facts, and export them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from anabranch.cli.cluster_command import (
+    VerbGroup,
+    force_option,
+    json_option,
+    print_json,
+    print_table,
+)
+from anabranch.cli.diskless import (
+    Check,
+    beside_brokers,
+    config_option,
+    coordinator_option,
+    exit_with,
+    say,
+)
+
+if TYPE_CHECKING:
+    from anabranch.core.diskless.coordinator import Coordinator
+    from anabranch.core.diskless.objects import ObjectStore
+    from anabranch.core.remote.facts import HeldRemoteLog
+    from anabranch.core.remote.segments import RemoteSegment
+
+T = TypeVar("T")
+
+storage_option = click.option(
+    "--storage-url", metavar="URL", help="The store; overrides remote.storage.url."
+)
+topic_option = click.option("--topic", metavar="TOPIC", help="Only this topic.")
+
+
+@click.group(cls=VerbGroup, epilog="Example: anabranch remote list --config server.properties")
+def command() -> None:
+    """List and verify the segments of remote logs; restore and export what is known of them."""
+
+
+@command.command(
+    "list", epilog="Example: anabranch remote list --config server.properties --topic flights"
+)
+@config_option
+@storage_option
+@coordinator_option
+@topic_option
+@json_option
+def list_segments(
+    properties_file: str | None, storage_url: str | None, coordinator_url: str | None,
+    topic: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """List the segments that the coordinator knows, also of copies and removals under way.
+
+    Nodes may run. Segments without a topic name belong to deleted topics.
+    """
+
+    async def work(_store: ObjectStore, coordinator: Coordinator, _id: str) -> list[HeldRemoteLog]:
+        return await _logs(coordinator, topic)
+
+    logs = _run(_urls(properties_file, storage_url, coordinator_url), work)
+    if as_json:
+        print_json({"partitions": [_log_json(each) for each in logs]})
+        return
+    rows = [
+        (
+            f"{log.topic or '(deleted)'}-{log.key.partition}", each.start_offset,
+            each.end_offset - 1, each.byte_size, each.state.name,
+            ",".join(str(epoch.epoch) for epoch in each.leader_epochs), each.broker_id,
+            each.segment_id.hex(),
+        )
+        for log in logs
+        for each in log.segments
+    ]  # fmt: skip
+    if rows:
+        print_table(
+            ("partition", "first", "last", "bytes", "state", "epochs", "broker", "segment"), rows
+        )
+    finished = [each for log in logs for each in log.segments if each.is_finished]
+    size = sum(each.byte_size for each in finished)
+    click.echo(f"{len(finished)} finished segments of {len(logs)} partitions, {size} bytes.")
+
+
+@command.command(
+    epilog="Example: anabranch remote verify --config server.properties  # all nodes stopped"
+)
+@config_option
+@storage_option
+@coordinator_option
+@click.option(
+    "--whole", "is_whole", is_flag=True, help="Read every byte of segments, and check batches."
+)
+@json_option
+def verify(
+    properties_file: str | None, storage_url: str | None, coordinator_url: str | None,
+    is_whole: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Compare the objects in the store with the segments that the coordinator knows.
+
+    Stop all nodes first: a copy or removal that ends meanwhile may be reported as damage. The exit
+    code is 1 if objects of finished segments are missing or changed, and 0 otherwise.
+    """
+    from anabranch.stores.objects.remote_verification import verify as check
+
+    async def work(store: ObjectStore, coordinator: Coordinator, cluster_id: str) -> Any:
+        return await check(store, coordinator, cluster_id, is_whole=is_whole)
+
+    found = _run(_urls(properties_file, storage_url, coordinator_url), work)
+    say(found._asdict(), found.findings, as_json=as_json)
+    if not as_json:
+        damage = sum(each.kind.is_damage for each in found.findings)
+        click.echo(
+            f"{found.segments} finished segments ({found.byte_size} bytes) of {found.partitions} "
+            f"partitions, {found.objects} objects: "
+            + (f"{damage} faults. {DAMAGE}" if damage else "no faults.")
+        )
+    exit_with(found.findings)
+
+
+DAMAGE = (
+    "Put the named objects back from a copy of the store. Until then, consumers get "
+    "KAFKA_STORAGE_ERROR at these offsets; kafka-delete-records.sh gives up all before an offset."
+)
+
+
+@command.command(
+    epilog="Example: anabranch remote restore --config server.properties  # all nodes stopped"
+)
+@config_option
+@storage_option
+@coordinator_option
+@force_option
+@json_option
+def restore(
+    properties_file: str | None, storage_url: str | None, coordinator_url: str | None,
+    force: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Rebuild what a lost coordinator knew of remote segments, from the segments in the store.
+
+    Stop all nodes first. The coordinator must know no remote segment. If the store also has records
+    of diskless topics, run `anabranch diskless restore` before. Segments of which an object is
+    missing are listed, and removed by the next leaders. The exit code is 1 if there are any.
+
+    The command refuses if it notices a running node, as `anabranch diskless restore` does.
+    """
+    from anabranch.stores.objects.remote_verification import restore as rebuild
+
+    urls = _urls(properties_file, storage_url, coordinator_url)
+    beside = None if force else beside_brokers(properties_file, *urls)
+    done = _run(urls, rebuild, makes=True, check=beside)
+    segments = [each for log in done.logs for each in log.segments]
+    finished = sum(each.is_finished for each in segments)
+    fields = {
+        "partitions": len(done.logs), "segments": finished,
+        "removals": len(segments) - finished, "findings": done.findings,
+    }  # fmt: skip
+    if as_json:
+        print_json(fields)
+    else:
+        for each in done.findings:
+            click.echo(each)
+        click.echo(
+            f"The coordinator knows {finished} segments of {len(done.logs)} partitions again. "
+            f"Leaders remove {fields['removals']} that are incomplete."
+        )
+    if done.findings:
+        raise click.exceptions.Exit(1)
+
+
+@command.command(epilog="Example: anabranch remote export --config server.properties exported/")
+@click.argument("folder", type=click.Path(path_type=Path), metavar="FOLDER")
+@config_option
+@storage_option
+@coordinator_option
+@topic_option
+@json_option
+def export(
+    folder: Path, properties_file: str | None, storage_url: str | None,
+    coordinator_url: str | None, topic: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Write what is known of remote segments as Kafka's records of `__remote_log_metadata`.
+
+    FOLDER gets a folder for each partition of that topic, with a segment that Kafka's
+    `kafka-dump-log.sh --remote-log-metadata-decoder` reads. It must be empty, or not exist.
+    Segments of deleted topics are left out.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise click.ClickException(f"{folder} is not an empty folder; name a new one.")
+
+    async def work(_store: ObjectStore, coordinator: Coordinator, _id: str) -> list[HeldRemoteLog]:
+        return await _logs(coordinator, topic)
+
+    logs = _run(_urls(properties_file, storage_url, coordinator_url), work)
+    segments, files = _write(folder, [each for each in logs if each.topic])
+    if as_json:
+        print_json({"segments": segments, "files": [str(each) for each in files]})
+    else:
+        click.echo(f"{segments} segments in {len(files)} files below {folder}.")
+
+
+def _write(folder: Path, logs: list[HeldRemoteLog]) -> tuple[int, list[Path]]:
+    """How many segments were written, and to which files."""
+    from anabranch.client.partitioner import partition_for
+    from anabranch.core.log.segment import LOG, offset_name
+    from anabranch.core.remote.metadata_records import (
+        PARTITIONS,
+        TOPIC,
+        metadata_batches,
+        metadata_values,
+        partition_hash,
+    )
+
+    values: dict[int, list[bytes]] = {}
+    segments = 0
+    for log in logs:
+        at = partition_for(partition_hash(log.key), PARTITIONS)
+        for each in log.segments:
+            if each.leader_epochs:  # what a restore found incomplete has none, and Kafka needs some
+                segments += 1
+                values.setdefault(at, []).extend(metadata_values(log.topic, each))
+    files = []
+    for at, some in sorted(values.items()):
+        home = folder / f"{TOPIC}-{at}"
+        home.mkdir(parents=True)
+        files.append(home / offset_name(0, LOG))
+        files[-1].write_bytes(b"".join(metadata_batches(some, time.time_ns() // 1_000_000)))
+    return segments, files
+
+
+async def _logs(coordinator: Coordinator, topic: str | None) -> list[HeldRemoteLog]:
+    from anabranch.stores.objects.remote_verification import logs_of
+
+    found = [each async for each in logs_of(coordinator) if topic in (None, each.topic)]
+    if topic is not None and not found:
+        raise click.ClickException(f"Topic {topic} has no remote log.")
+    return sorted(found, key=lambda each: (each.topic, each.key.partition))
+
+
+def _log_json(log: HeldRemoteLog) -> dict[str, Any]:
+    from anabranch.core.types import topic_id_text
+
+    return {
+        "topic": log.topic or None,
+        "topic_id": topic_id_text(log.key.topic_id),
+        "partition": log.key.partition,
+        "leader_epoch": log.leader_epoch,
+        "log_start_offset": log.log_start,
+        "segments": [_segment_json(each) for each in log.segments],
+    }
+
+
+def _segment_json(segment: RemoteSegment) -> dict[str, Any]:
+    return {
+        "segment_id": segment.segment_id.hex(),
+        "state": segment.state.name,
+        "start_offset": segment.start_offset,
+        "end_offset": segment.end_offset,
+        "size_bytes": segment.byte_size,
+        "max_timestamp_ms": segment.max_timestamp,
+        "leader_epochs": [each._asdict() for each in segment.leader_epochs],
+        "broker_id": segment.broker_id,
+        "leader_epoch": segment.leader_epoch,
+        "has_aborted_transactions": segment.has_aborted,
+        "event_time_ms": segment.event_ms,
+    }
+
+
+def _run(
+    urls: tuple[str, str],
+    work: Callable[[ObjectStore, Coordinator, str], Awaitable[T]],
+    *,
+    makes: bool = False,
+    check: Check | None = None,
+) -> T:
+    """Do the work with store, coordinator and cluster id; `check` comes before anything is made."""
+    from anabranch.stores.coordinator.engines import open_coordinator
+    from anabranch.stores.objects.engines import open_objects
+    from anabranch.stores.objects.verification import owner_of
+
+    storage, at = urls
+
+    async def run() -> T:
+        async with AsyncExitStack() as stack:
+            store = await open_objects(storage, "remote.storage.url")
+            stack.push_async_callback(store.close)
+            if check is not None:
+                await check(store, stack.enter_context(ExitStack()))
+            cluster_id = await owner_of(store)
+            coordinator = await open_coordinator(at, cluster_id, makes=makes)
+            stack.push_async_callback(coordinator.close)
+            return await work(store, coordinator, cluster_id)
+
+    return asyncio.run(run())
+
+
+def _urls(
+    properties_file: str | None, storage_url: str | None, coordinator_url: str | None
+) -> tuple[str, str]:
+    """Where store and coordinator are: options win over the file."""
+    if properties_file is not None:
+        from anabranch.cli.serve import configured
+
+        config = configured(properties_file, [])
+        told = config.broker.remote_storage_url or config.broker.diskless_storage_url
+        storage_url = storage_url or told
+        coordinator_url = coordinator_url or config.diskless_coordinator_url
+    if not storage_url or not coordinator_url:
+        raise click.UsageError(
+            "Give store and coordinator: --config FILE with remote.storage.url and "
+            "diskless.coordinator.url, or --storage-url URL and --coordinator-url URL."
+        )
+    return storage_url, coordinator_url
