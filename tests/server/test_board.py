@@ -15,7 +15,6 @@ from tests.server.node_kit import free_port
 
 from anabranch.core.metric import SUMMARY, Exported
 from anabranch.core.mirror.exported import METRICS as OF_A_MIRROR
-from anabranch.core.settings import validation
 from anabranch.server.exported import METRICS
 from anabranch.testing import LocalCluster
 
@@ -81,11 +80,8 @@ def test_panels_have_places_of_their_own_and_a_title():
 
 
 @pytest.fixture
-def page(tmp_path, monkeypatch):
+def page(tmp_path):
     """The page of a node with a classic, a diskless and a remote topic and a group of two."""
-    monkeypatch.setattr(
-        validation, "_refuse_remote_storage", validation.refuse_remote_contradictions
-    )
     (tmp_path / "store").mkdir()
     port = free_port()
     config = {

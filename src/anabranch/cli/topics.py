@@ -274,10 +274,27 @@ def _print_described(described: list[dict[str, Any]]) -> None:
         )
         sometimes = ("observers", "adding", "removing")
         lists = [*LISTS, *(n for n in sometimes if any(p[n] for p in each["partitions"]))]
-        print_table(
-            ("partition", "leader", *("in sync" if name == "isr" else name for name in lists)),
-            [_row(part, lists) for part in each["partitions"]],
-        )
+        heads = ["partition", "leader", *("in sync" if name == "isr" else name for name in lists)]
+        rows = [_row(part, lists) for part in each["partitions"]]
+        if each["has_remote_log"]:
+            heads += ["remote offsets", "local offsets"]
+            rows = [(*row, *_remote(part)) for row, part in zip(rows, each["partitions"])]
+        print_table(heads, rows)
+
+
+def _remote(part: dict[str, Any]) -> tuple[str, str]:
+    """The offsets in the remote store, and those on the leader's disk."""
+    told = part["remote_log"]
+    if told is None:
+        return "unknown", "unknown"
+    return (
+        _range(told["log_start_offset"], told["last_remote_offset"]),
+        _range(told["local_start_offset"], told["high_watermark"] - 1),
+    )
+
+
+def _range(first: int, last: int) -> str:
+    return f"{first} to {last}" if first <= last else "none"
 
 
 def _said_of_diskless(told: dict[str, Any]) -> str:

@@ -46,7 +46,7 @@ NEVER_MS = 2**63 - 1
 """A time that does not come."""
 NO_TIME_MS = -1
 """A time that has not been, or is not set."""
-LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 """What ListOffsets takes in place of a timestamp."""
 
 

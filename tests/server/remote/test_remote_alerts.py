@@ -12,17 +12,12 @@ from tests.server.remote.test_remote_cluster import TOPIC, alter, copied, replic
 from tests.server.test_alerts import alerts, scrape
 from tests.server.three_kit import bootstrap_of, partitions_of, produce, running, three_threads
 
-from anabranch.core.settings import validation
-
 OURS = {"RemoteCopyErrors", "RemoteCopyStopped", "RemoteDeleteErrors", "RemoteFetchErrors"}
 VALUES = [b"%d-" % each * 60 for each in range(400)]
 
 
 @pytest.fixture
 def nodes(tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        validation, "_refuse_remote_storage", validation.refuse_remote_contradictions
-    )
     monkeypatch.setattr("anabranch.core.remote.unfinished.PUTS_END_MS", 0)
     (tmp_path / "objects").mkdir()
     cluster = three_threads(

@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anabranch.client.admin import ResourceKind, describe_configs
+from anabranch.client.fetch import list_offsets
 from anabranch.client.overview import why_ill
 from anabranch.client.partitions import describe_topics
 from anabranch.core.api.diskless_view import as_json
-from anabranch.core.types import topic_id_text
+from anabranch.core.types import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, topic_id_text
 
 if TYPE_CHECKING:
     from anabranch.client.admin import NewTopic
@@ -21,6 +22,15 @@ if TYPE_CHECKING:
     from anabranch.client.partitions import Topic
 
 
+REMOTE_SETTING = "remote.storage.enable"
+REMOTE_OFFSETS = {
+    "log_start_offset": EARLIEST,
+    "local_start_offset": EARLIEST_LOCAL,
+    "last_remote_offset": LATEST_TIERED,
+    "high_watermark": LATEST,
+}
+"""Of a partition; -1 where nothing is remote yet. Segments are local and remote until the local
+limits have dropped them."""
 TOPIC_SOURCE = 1
 """DescribeConfigs: the setting was given for the topic itself."""
 
@@ -82,12 +92,18 @@ async def _described(
     cluster: Cluster, topic: Topic, partitions: list[dict[str, Any]]
 ) -> dict[str, Any]:
     configs = await describe_configs(cluster, ResourceKind.TOPIC, topic.name)
+    is_remote = any(each.name == REMOTE_SETTING and each.value == "true" for each in configs)
+    if is_remote:
+        offsets = await _remote_offsets(cluster, topic.name)
+        for part in partitions:
+            part["remote_log"] = offsets.get(part["partition"])
     return {
         "topic": topic.name,
         "topic_id": topic_id_text(topic.topic_id),
         "internal": topic.is_internal,
         "min_insync_replicas": topic.minimum,
         "rack_sharing_accepted": topic.shared_racks,
+        "has_remote_log": is_remote,
         "IsDiskless": topic.diskless is not None,
         "effectiveRF": None if topic.diskless is None else topic.diskless.effective_rf,
         "configs": {
@@ -95,6 +111,16 @@ async def _described(
         },
         "partitions": partitions,
     }
+
+
+async def _remote_offsets(cluster: Cluster, topic: str) -> dict[int, dict[str, int]]:
+    """What of each partition is remote and what is local, of those whose leaders can tell."""
+    found: dict[int, dict[str, int]] = {}
+    for name, timestamp in REMOTE_OFFSETS.items():
+        told = await list_offsets(cluster, topic, timestamp, ready_only=True)
+        for partition, offset in told.items():
+            found.setdefault(partition, {})[name] = offset
+    return {at: each for at, each in found.items() if each.keys() == REMOTE_OFFSETS.keys()}
 
 
 def created_view(

@@ -9,11 +9,13 @@ Behaviour: waits until `min_bytes` are there, a partition has an error, or `max_
     transactions; followers up to the log's end, if they may do CLUSTER_ACTION. A follower's fetch
     offset shows which records it has, once its log is known to agree with the leader's. The first
     batch is returned whole, whatever its size. Partitions that a session fetched records from go
-    last. A follower or observer serves consumers (version 11 on) up to the high watermark that it
-    knows; OFFSET_NOT_AVAILABLE sends them to the leader for an offset that is beyond it. The leader
-    names a closer replica when it may. An offset beyond the leader's log is out of range only after
-    the controller has confirmed that it leads (`doubts`).
-Skipped: fetching from tiered storage.
+    last. Segments in remote storage are read for consumers as local ones are, all that a request
+    names; a follower is told OFFSET_MOVED_TO_TIERED_STORAGE. A follower or observer serves
+    consumers (version 11 on) up to the high watermark that it knows; OFFSET_NOT_AVAILABLE sends
+    them to the leader for an offset that is beyond it. The leader names a closer replica when it
+    may. An offset beyond the leader's log is out of range only after the controller has confirmed
+    that it leads (`doubts`).
+Skipped: nothing.
 """
 
 from __future__ import annotations
@@ -125,5 +127,4 @@ HANDLER = Handler(
     charge=Charge.FETCH,
     of_broker=_is_of_broker,
     kips=("KIP-74", "KIP-227", "KIP-320", "KIP-392", "KIP-516", "KIP-595", "KIP-951", "KIP-1166"),
-    skipped=("Tiered segments are not read.",),
 )

@@ -5,12 +5,12 @@ KIP: KIP-79 (timestamps), KIP-320 (leader epochs), KIP-734 (maximum timestamp), 
 Versions: 1-10.
 Behaviour: -1 latest (high watermark, or last stable offset for read_committed, or the log's end for
     a follower), -2 earliest, -3 the record with the largest timestamp (version 7 on), -4 earliest
-    on the local disk (8 on), -5 latest in tiered storage (9 on: none). Specials that a version does
-    not know get UNSUPPORTED_VERSION; a partition named twice gets INVALID_REQUEST. A timestamp
-    after the last record gets offset -1 without an error. So does -3 where the record with the
-    largest timestamp is not to be read yet (above the high watermark or the last stable offset).
-    Where DeleteRecords deleted that record, -3 gives its offset until its segment goes.
-Skipped: tiered storage, so that earliest local is earliest.
+    on the local disk (8 on), -5 last one in remote storage (9 on; -1 for none). Specials that a
+    version does not know get UNSUPPORTED_VERSION; a partition named twice gets INVALID_REQUEST. A
+    timestamp after the last record gets offset -1 without an error. So does -3 where the record
+    with the largest timestamp is not to be read yet (above the high watermark or the last stable
+    offset). Where DeleteRecords deleted that record, -3 gives its offset until its segment goes.
+Skipped: nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,13 @@ from anabranch.core.log.files import Bringer, ColdRead
 from anabranch.core.outcome import MOST_READS, Cold, Outcome
 from anabranch.core.partition.protocol import Partition
 from anabranch.core.request import Request
-from anabranch.core.types import EARLIEST, LATEST, MAX_TIMESTAMP
+from anabranch.core.types import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    LATEST,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
+)
 from anabranch.core.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -36,8 +42,6 @@ from anabranch.core.wire.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 
-EARLIEST_LOCAL = -4
-LATEST_TIERED = -5
 _SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 """The version from which a special timestamp is understood."""
 
@@ -172,8 +176,4 @@ HANDLER = Handler(
     broker=run,
     needs=(Need(Operation.DESCRIBE, ResourceType.TOPIC),),
     kips=("KIP-79", "KIP-207", "KIP-320", "KIP-405", "KIP-734", "KIP-1005"),
-    skipped=(
-        "There is no tiered storage: the earliest local offset is the earliest offset, and "
-        "there is no latest tiered offset.",
-    ),
 )
