@@ -129,6 +129,25 @@ MUTANTS = (
         "::test_a_harmed_segment_is_refused_for_a_moment_and_takes_nothing_offline[missing]",
     ),
     Mutant(
+        name="start-of-a-copy-from-the-middle-forgotten",
+        rule="a copy that begins in the middle of a log has noted where the log begins",
+        module="anabranch.core.log.logs",
+        old="        if log is not None and log.config.has_remote and key not in self._log_starts:\n",
+        new="        if False:\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{LOCAL_START_TESTS}"
+        "::test_a_copy_that_begins_in_the_middle_knows_after_a_crash_where_the_log_does",
+    ),
+    Mutant(
+        name="start-that-was-never-noted-counts-as-noted",
+        rule="local segments stay until some checkpoint has the start of the log, be it 0",
+        module="anabranch.core.log.state",
+        old="        self.noted_start_offset = NOT_NOTED\n",
+        new="        self.noted_start_offset = 0\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{LOCAL_START_TESTS}::test_what_is_dropped_is_still_of_the_log",
+    ),
+    Mutant(
         name="log-start-that-no-file-tells",
         rule="local segments go only when a checkpoint has the start of the whole log",
         module="anabranch.core.log.truncation",

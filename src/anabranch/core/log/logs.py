@@ -183,7 +183,7 @@ class LogFolder:
             index_cache=self.index_cache,
             before_truncation=self._before_truncation,
         )
-        log.noted_start_offset = self._log_starts.get(key, 0)
+        log.noted_start_offset = self._log_starts.get(key, NOT_NOTED)
         log.room = self.room
         self._distrust(key, log.end_offset)
         self._lower_high_watermark(key, log.end_offset)
@@ -297,8 +297,7 @@ class LogFolder:
         try:
             copied.close(clean=False)
             if copied.config.has_remote:
-                self._log_starts = {**self._log_starts, key: copied.start_offset}
-                self._write(LOG_STARTS, self._log_starts)
+                self._note_start(key, copied.start_offset)
             self.files.rename(copied.folder, place)
             self.files.sync_dir(self.path)
             log = Log.open(
@@ -321,7 +320,7 @@ class LogFolder:
                 self.delete_log(key, unique=unique, now_ms=now_ms)
             raise
         log.room = self.room
-        log.noted_start_offset = self._log_starts.get(key, 0)
+        log.noted_start_offset = self._log_starts.get(key, NOT_NOTED)
         self._deleted.discard(key)
         self.logs[key] = log
         return log
@@ -470,6 +469,9 @@ class LogFolder:
         being cut, the next process takes what compaction left out for the end of the log."""
         self._distrust(key, end_offset)
         self._lower_high_watermark(key, end_offset)
+        log = self.logs.get(key)
+        if log is not None and log.config.has_remote and key not in self._log_starts:
+            self._note_start(key, min(log.start_offset, end_offset))
         for name, offsets in (
             (LOG_STARTS, self._log_starts),
             (CLEAN_POINTS, self.clean_points),
@@ -478,6 +480,12 @@ class LogFolder:
             if offsets.get(key, 0) > end_offset:
                 self._write(name, {**offsets, key: end_offset})
                 offsets[key] = end_offset
+
+    def _note_start(self, key: TopicPartition, offset: int) -> None:
+        """Have the checkpoint tell the start of a log whose first segment will not."""
+        starts = {**self._log_starts, key: offset}
+        self._write(LOG_STARTS, starts)
+        self._log_starts = starts
 
     @property
     def written_high_watermarks(self) -> Mapping[TopicPartition, int]:

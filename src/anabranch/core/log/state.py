@@ -117,7 +117,7 @@ class LogState:
         self.active: Segment | None = None
         self.start_offset = self.local_start_offset = self.end_offset = 0
         self.flushed_offset = self.sync_ceiling = 0
-        self.noted_start_offset = 0
+        self.noted_start_offset = NOT_NOTED
         """The log start that a checkpoint has. Where another store holds the older part, no file's
         name tells it."""
         self.decided_offset = self.decided_ceiling = 0
