@@ -288,4 +288,22 @@ MUTANTS = (
         "tests/server/remote/test_round_performer.py"
         "::test_a_follower_drops_what_segments_of_its_own_epochs_hold",
     ),
+    mutant(
+        "remote-local-start-within-a-transaction",
+        "a local log does not begin within a transaction that was aborted later",
+        f"{ROOM}.local_log",
+        "        if is_before or all(other.aborts_since >= each.end_offset for other in stays):\n",
+        "        if True:\n",
+        f"{TESTS}/test_local_log.py"
+        "::test_the_local_log_does_not_begin_within_a_transaction_that_was_aborted_later",
+    ),
+    mutant(
+        "remote-start-above-the-high-watermark",
+        "a local log begins no later than what its leader knows to be committed",
+        f"{ROOM}.rounds",
+        "    committed_start = min(facts.log_start, view.high_watermark)\n",
+        "    committed_start = facts.log_start\n",
+        f"{TESTS}/test_rounds.py"
+        "::test_the_local_log_begins_no_later_than_what_its_leader_knows_to_be_committed[12-12]",
+    ),
 )

@@ -15,7 +15,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from anabranch.core.remote.lineage import Lineage, Span, agreed_spans, joined
+from anabranch.core.remote.lineage import NO_END, Lineage, Span, agreed_spans, joined
 from anabranch.core.remote.segments import RemoteSegment
 
 UNLIMITED = -1
@@ -32,6 +32,8 @@ class LocalSegment(NamedTuple):
     newest_ms: int
     """Its greatest timestamp, or when it was written where no record has one."""
     is_active: bool = False
+    aborts_since: int = NO_END
+    """Where the first of the transactions began that end here with an abort."""
 
 
 class Limits(NamedTuple):
@@ -103,19 +105,27 @@ def local_start(
     log_start: int,
     limits: Limits,
     now_ms: int,
+    high_watermark: int = NO_END,
 ) -> int:
     """Where the local log may begin: behind its oldest segments that were copied and that the
-    limits do not keep, or that lie before the log start. `local` is not empty."""
+    limits do not keep, or that lie before the log start; and not within a transaction that was
+    aborted behind that. `local` is not empty."""
     excess = sum(each.byte_size for each in local) - limits.most_bytes
-    for each in local:
+    start = local[0].start_offset
+    for at, each in enumerate(local):
         is_before = each.end_offset <= log_start
         is_too_much = limits.most_bytes >= 0 and excess >= each.byte_size
         is_too_old = 0 <= limits.most_ms < now_ms - each.newest_ms
         is_copied = coverage.holds(max(each.start_offset, log_start), each.end_offset)
-        if each.is_active or not (is_before or (is_copied and (is_too_much or is_too_old))):
-            return each.start_offset
+        if each.is_active or each.end_offset > high_watermark:
+            break
+        if not (is_before or (is_copied and (is_too_much or is_too_old))):
+            break
         excess -= each.byte_size
-    return local[-1].end_offset
+        stays = local[at + 1 :]
+        if is_before or all(other.aborts_since >= each.end_offset for other in stays):
+            start = each.end_offset
+    return start
 
 
 def _first(span: Span) -> int:

@@ -216,8 +216,11 @@ def _remove(of: Leading, facts: Facts, view: LocalView) -> Generator[Step, Any, 
     if gone or left or log_start > facts.log_start:
         yield BeginRemoval(of.key, of.leader_epoch, log_start, gone, left)
         facts = yield ReadFacts(of.key, of.leader_epoch)
-    if facts.log_start > view.log_start:
-        yield RaiseLogStart(of.key, facts.log_start)
+    # A leader of an unclean election may know of less that is committed than was when the start was
+    # recorded; the rest waits until it knows as much.
+    committed_start = min(facts.log_start, view.high_watermark)
+    if committed_start > view.log_start:
+        yield RaiseLogStart(of.key, committed_start)
     yield from delete_removed(of.cluster_id, of.removals, facts.segments, view.steady_ms)
     return facts
 
@@ -272,6 +275,7 @@ def _shorten(
         max(facts.log_start, view.log_start),
         local_limits(view.whole, view.local, copies=view.copies),
         trusted_now_ms(view.wall_ms, facts.now_ms),
+        view.high_watermark,
     )
     if start > view.segments[0].start_offset:
         yield DropLocal(key, start)

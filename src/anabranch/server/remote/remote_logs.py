@@ -22,6 +22,7 @@ from anabranch.core.errors import StorageFault
 from anabranch.core.remote.copy_pace import CopyPace
 from anabranch.core.remote.local_log import Limits
 from anabranch.core.remote.rounds import Done, Leading
+from anabranch.core.remote.segment_files import lineage_of
 from anabranch.core.remote.segments import SegmentId
 from anabranch.core.remote.tail import RemoteTail
 from anabranch.core.remote.unfinished import Removals
@@ -32,7 +33,6 @@ from anabranch.server.remote.remote_counts import IdleShare, RemoteStatistics, T
 from anabranch.server.remote.remote_reads import RemoteReads
 from anabranch.server.remote.round_performer import (
     World,
-    lineage_of,
     perform_ending_round,
     perform_follower_round,
     perform_round,

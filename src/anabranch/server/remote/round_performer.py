@@ -21,10 +21,15 @@ from anabranch.core.log.log import Log
 from anabranch.core.remote import rounds, segment_copy
 from anabranch.core.remote.copy_pace import CopyPace
 from anabranch.core.remote.facts import Facts, RemoteFacts, TryEnded
-from anabranch.core.remote.lineage import Lineage
 from anabranch.core.remote.local_log import Limits
-from anabranch.core.remote.segment_files import SegmentFiles, Try, describe, local_segments
-from anabranch.core.remote.segments import EpochStart, RemoteSegment, SegmentId
+from anabranch.core.remote.segment_files import (
+    SegmentFiles,
+    Try,
+    describe,
+    lineage_of,
+    local_segments,
+)
+from anabranch.core.remote.segments import RemoteSegment, SegmentId
 from anabranch.core.remote.unfinished import Removals
 from anabranch.server.chains import carried_out
 from anabranch.server.remote.remote_counts import DELETED, RemoteCounts
@@ -248,14 +253,6 @@ class _Round:
 
     async def _finish(self, asked: segment_copy.FinishSegment) -> None:
         await self._world.facts.finish(asked.segment)
-
-
-def lineage_of(log: Log, leader_epoch: int) -> Lineage:
-    """The epochs of a log, with that of its leader, which may have written nothing yet."""
-    entries = [EpochStart(*each) for each in log.epochs.entries]
-    if not entries or entries[-1].epoch < leader_epoch:
-        entries.append(EpochStart(leader_epoch, log.end_offset))
-    return Lineage(tuple(entries), leader_epoch)
 
 
 async def patiently(ask: Callable[[], _T]) -> _T:
