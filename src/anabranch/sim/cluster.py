@@ -108,6 +108,7 @@ class Cluster:
         levels: Mapping[str, int] | None = None,
         *,
         is_diskless: bool = False,
+        has_remote_logs: bool = False,
     ) -> None:
         """`levels` are the feature levels of the new cluster where they are not the newest."""
         ids = list(range(1, brokers + 1)) if isinstance(brokers, int) else list(brokers)
@@ -116,8 +117,10 @@ class Cluster:
         self.network = Network(world)
         self.calls = Calls(world, self.network)
         self.store = SimStore(world)
-        self.remotes = Remotes(world, CLUSTER_ID) if is_diskless else None
-        """The object store and the coordinator, where topics may be diskless."""
+        self.remotes: Remotes | None = None
+        """The object store and the coordinator, where topics are diskless or have remote logs."""
+        if is_diskless or has_remote_logs:
+            self.remotes = Remotes(world, CLUSTER_ID, has_remote_logs=has_remote_logs)
         self.batches = MetadataBatches()
         self.checks: list[Watcher] = []
         self.twins: list[Twin] = []

@@ -80,10 +80,11 @@ class ControllerShell(Performer):
         self._alarm = Alarm(node.world, node, self._due_ms, self._tick)
         self._watched: Lease | None = None
         self._connections = HeartbeatConnections()
-        remotes = cluster.remotes
-        self.rows = (
-            None if remotes is None else RowsPerformer(node.world, node, remotes.coordinator)
-        )
+        self.rows: RowsPerformer | None = None
+        if (remotes := cluster.remotes) is not None:
+            self.rows = RowsPerformer(
+                node.world, node, remotes.coordinator, has_remote=remotes.has_remote_logs
+            )
 
     def start(self) -> None:
         """Begin to want the lease, unless the store is older than this node's copy."""

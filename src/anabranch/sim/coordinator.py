@@ -22,6 +22,8 @@ HEARD_US = (300, 3_000)
 NOTICED_US = (1_000, 2_000_000)
 """Until a broker notices that its watch broke."""
 MARK = "sim"
+REMOTE = "remote."
+"""What the names of the calls of RemoteTables begin with."""
 
 Called = Callable[[str, tuple[Any, ...], Any], None]
 """Takes a call's name, its arguments, and what it gave."""
@@ -80,10 +82,11 @@ class SimCoordinator(Remote):
         self.on_called: list[Called] = []
 
     def ask(self, caller: str, name: str, args: tuple[Any, ...], done: Done) -> None:
-        """Make a call of SqliteInMemory."""
+        """Make a call of SqliteInMemory, or of its RemoteTables."""
+        on: object = self.tables.remote if name.startswith(REMOTE) else self.tables
 
         def act() -> Any:
-            result = getattr(self.tables, name)(*args)
+            result = getattr(on, name.removeprefix(REMOTE))(*args)
             self.tell(name, args, result)
             return result
 

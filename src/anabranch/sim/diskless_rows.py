@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.core.controller.diskless import rows as does
 from anabranch.core.controller.diskless.rows import LogRows
-from anabranch.core.errors import Bug
 from anabranch.core.types import NEVER_MS
-from anabranch.sim.coordinator import SimCoordinator
+from anabranch.sim.coordinator import REMOTE, SimCoordinator
 
 if TYPE_CHECKING:
     from anabranch.core.metadata.image import MetadataDelta, MetadataImage
@@ -23,10 +22,12 @@ if TYPE_CHECKING:
 class RowsPerformer:
     """One life of a node's keeping of rows."""
 
-    def __init__(self, world: World, node: Process, coordinator: SimCoordinator) -> None:
+    def __init__(
+        self, world: World, node: Process, coordinator: SimCoordinator, *, has_remote: bool = False
+    ) -> None:
         self.world = world
         self.node = node
-        self.machine = LogRows()
+        self.machine = LogRows(has_remote=has_remote)
         self._coordinator = coordinator
         self._timer: Timer | None = None
 
@@ -76,8 +77,8 @@ def _call(effect: does.Effect) -> tuple[str, tuple[Any, ...]]:
             return "take_control", (epoch,)
         case does.ListTopics(after, limit):
             return "topics", (after, limit)
-        case does.ListRemoteTopics():
-            raise Bug("no topic of this world has a remote log")
+        case does.ListRemoteTopics(after, limit):
+            return f"{REMOTE}topics", (after, limit)
         case does.CreateRows(epoch, new):
             return "create_logs", (epoch, new)
         case does.DeleteRows(epoch, topic_ids):

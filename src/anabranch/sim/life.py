@@ -23,6 +23,7 @@ from anabranch.sim.plan import BY_NAME, SEEDS_OF_PLANS, Plan, plain_plan
 from anabranch.sim.plan_parts import SAFETY_US, SECOND_US, SETTLED_US, ClientPlan, Operation
 from anabranch.sim.plan_parts import TopicPlan as Topic
 from anabranch.sim.registration_plan import with_registration_faults
+from anabranch.sim.remote_plan import with_remote_logs
 from anabranch.sim.settings_plan import with_altered_settings
 from anabranch.sim.transaction_compaction import with_compaction
 from anabranch.sim.transaction_plan import with_transactions
@@ -42,7 +43,8 @@ def draw_plan(seed: int) -> Plan:
     drawn = seed % SEEDS_OF_PLANS
     plan = with_registration_faults(with_metadata_faults(_with_life(plain_plan(drawn))))
     drawn_plan = with_transactions(with_offsets(with_diskless(plan)))
-    return replace(with_altered_settings(with_compaction(drawn_plan)), seed=seed)
+    drawn_plan = with_altered_settings(with_compaction(drawn_plan))
+    return replace(with_remote_logs(drawn_plan), seed=seed)
 
 
 def _with_life(plan: Plan) -> Plan:

@@ -48,6 +48,7 @@ from anabranch.sim.metadata_log import MetadataFollower
 from anabranch.sim.peers import PeerPerformer
 from anabranch.sim.processes import State
 from anabranch.sim.producer_ids import ProducerIdPerformer
+from anabranch.sim.remote_logs import RemoteLogs
 from anabranch.sim.replication import ReplicationPerformer
 from anabranch.sim.rpc import BROKER, Call
 from anabranch.sim.session import Session
@@ -83,6 +84,7 @@ class SimNode(Machine, Performer):
     follower: MetadataFollower
     session: Session
     diskless: DisklessPerformer | None
+    remote_logs: RemoteLogs | None
     now_ms: int
 
     def __init__(
@@ -196,6 +198,9 @@ class SimNode(Machine, Performer):
         self.asking = PeerPerformer(self)
         remotes = self.cluster.remotes
         self.diskless = None if remotes is None else DisklessPerformer(self, remotes)
+        self.remote_logs = None
+        if remotes is not None and remotes.has_remote_logs:
+            self.remote_logs = RemoteLogs(self, remotes)
         due.performs(REPLICATION, self.replicating.perform)
         due.performs(PEERS, self.asking.perform)
         if self.diskless is not None:
@@ -219,6 +224,8 @@ class SimNode(Machine, Performer):
         if self.diskless is not None:
             self.diskless.start()
             Upkeep(self.diskless).start()
+        if self.remote_logs is not None:
+            self.remote_logs.start()
         self.later(UPKEEP_MS, self._upkeep)
         self.later(self.config.offsets_retention_check_interval_ms, self._expire_offsets)
 

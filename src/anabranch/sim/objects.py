@@ -37,6 +37,8 @@ class SimObjects(Remote):
         self.on_delete: list[Callable[[str], None]] = []
         self.hangs: dict[str, Callable[[str], bool | None]] = {}
         """Of a caller: whether its put of an object hangs, see `hanging_puts.py`."""
+        self.lists_late_ms = 0
+        """How old an object is before it is listed."""
 
     def put(self, caller: str, key: str, buffers: Sequence[Buffer], done: Done) -> None:
         """See ObjectStore."""
@@ -72,6 +74,17 @@ class SimObjects(Remote):
 
         self.call(caller, "read", act, done)
 
+    def read_whole(self, caller: str, key: str, done: Done) -> None:
+        """An object of any size, as one range."""
+
+        def act() -> list[Buffer]:
+            found = self.objects.get(key)
+            if found is None:
+                raise ObjectMissing(f"there is no object {key}")
+            return [found.data]
+
+        self.call(caller, "read", act, done)
+
     def delete(self, caller: str, keys: Sequence[str], done: Done) -> None:
         """See ObjectStore."""
 
@@ -92,7 +105,7 @@ class SimObjects(Remote):
             return [
                 Listed(key, len(stored.data), stored.modified_ms)
                 for key, stored in sorted(self.objects.items())
-                if key.startswith(prefix)
+                if key.startswith(prefix) and stored.modified_ms + self.lists_late_ms <= self.now_ms
             ]
 
         self.call(caller, "list", act, done)

@@ -31,6 +31,7 @@ from anabranch.sim.plan_parts import (
     Fault,
     OffsetPlan,
     Operation,
+    RemotePlan,
     TopicPlan,
     TransactionPlan,
 )
@@ -103,6 +104,8 @@ class Plan:
     """What it does with transactions."""
     alterations: tuple[Alteration, ...] = ()
     """Settings that are altered."""
+    remote: RemotePlan | None = None
+    """What it has of remote logs."""
 
     @property
     def places(self) -> list[TopicPartition]:

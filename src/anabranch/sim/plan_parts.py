@@ -122,6 +122,13 @@ class DisklessPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class RemotePlan:
+    """What a schedule has of remote logs, beside settings and faults."""
+
+    coordinator_skew_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class NamePlan:
     """One name, and what is committed under it: always with the same retention."""
 

@@ -27,6 +27,7 @@ from anabranch.sim.life import draw_plan
 from anabranch.sim.offset_run import OffsetRun
 from anabranch.sim.plan import Plan
 from anabranch.sim.plan_parts import SECOND_US, SETTLED_US
+from anabranch.sim.remote_run import RemoteRun
 from anabranch.sim.repair import Repair
 from anabranch.sim.trace import Trace
 from anabranch.sim.transaction_run import TransactionRun
@@ -106,6 +107,7 @@ class Run:
             plan.folders,
             levels=_levels(plan),
             is_diskless=plan.diskless is not None,
+            has_remote_logs=plan.remote is not None,
         )
         self.history = History()
         self.world.listeners.append(self._hear)
@@ -119,6 +121,10 @@ class Run:
             managed = self.suite.metadata.managed
             self.diskless = DisklessRun(self.cluster, plan, self.suite.marks, managed)
             kinds |= self.diskless.kinds
+        self.remote: RemoteRun | None = None
+        if plan.remote is not None:
+            self.remote = RemoteRun(self.cluster, plan, self.suite)
+            kinds |= self.remote.kinds
         self.offsets = OffsetRun(self.cluster, plan, self.suite) if plan.offsets else None
         self.transactions: TransactionRun | None = None
         if plan.transactions is not None:
@@ -148,6 +154,8 @@ class Run:
             self._rest()
             if self.diskless is not None:
                 self.diskless.collect()
+            if self.remote is not None:
+                self.remote.collect()
             if self.offsets is not None:
                 self.offsets.checks.end(crashed=self.suite.crashed)
             if self.transactions is not None:
@@ -180,6 +188,8 @@ class Run:
         self.healing.begin()
         if self.diskless is not None:
             self.diskless.heal()
+        if self.remote is not None:
+            self.remote.heal()
         if self.offsets is not None:
             self.offsets.heal()
         if self.transactions is not None:

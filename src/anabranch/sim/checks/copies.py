@@ -54,6 +54,7 @@ class Copy:
         "is_sure",
         "largest",
         "last_end",
+        "last_local",
         "last_start",
         "leads",
         "missed_marker",
@@ -102,7 +103,7 @@ class Copy:
         """(producer id, epoch) -> the last batch's sequence number, and its end."""
         self.replica: Replica | None = None
         self.position = BEGIN
-        self.start = self.end = self.last_start = self.last_end = NOT_SEEN
+        self.start = self.end = self.last_start = self.last_end = self.last_local = NOT_SEEN
         """`last_start`, `last_end`: where its log began and ended when its process was last looked
         at."""
         self._had: Set[Entry] = NOTHING
@@ -111,6 +112,7 @@ class Copy:
 
     def forget(self) -> None:
         """The process is gone; the batches are still what its disk holds, as far as is known."""
+        self.last_local = self.local_start
         self.replica = None
         self.is_exchanged = False
         self.last_start = self.known_start
@@ -123,11 +125,16 @@ class Copy:
         """Where its log begins; of a process that is gone, where it began then."""
         return self.last_start if self.start == NOT_SEEN else self.start
 
+    @property
+    def local_start(self) -> int:
+        """From where on it has batches itself."""
+        return self.last_local if self.replica is None else self.replica.log.local_start_offset
+
     def lacks(self, start: int, upto: int) -> Entry | None:
         """The first committed batch of a range that is not here and not deleted here: it may have
         deleted more than a leader that was elected uncleanly since."""
         is_reset = self.truth.reset_epoch != NEVER
-        begins = self.known_start
+        begins = self.local_start if self.truth.has_remote else self.known_start
         start = max(start, begins if is_reset else self.truth.needed_from(begins))
         return self.truth.missing_in(self.entries, start, upto)
 

@@ -69,6 +69,15 @@ def read_entries(
             yield entry, (base_offset, at), seen[at - size : at]
 
 
+def entries_of(data: bytes) -> Iterator[Entry]:
+    """Every batch of a segment's bytes. Raises Unreadable."""
+    at = 0
+    while at < len(data):
+        entry, size = _entry(data, at, len(data))
+        at += size
+        yield entry
+
+
 def unsynced_entries(disk: SimDisk, log: Log, first: int) -> Iterator[Entry]:
     """The batches from the segment that has an offset on of which a power cut may leave something
     else: the bytes, the file's name or the folder's are not on stable storage."""

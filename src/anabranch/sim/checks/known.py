@@ -21,9 +21,11 @@ from anabranch.sim.checks.model import (
     COMPACTS,
     DELETES,
     POLICY,
+    REMOTE_STORAGE,
     TOMBSTONES_STAY_MS,
     Key,
     Model,
+    means_true,
 )
 from anabranch.sim.checks.seat import Seat
 from anabranch.sim.checks.truth import Truth
@@ -71,6 +73,7 @@ class LogKnowledge:
                 if self.counts_passes:
                     self.compacted_logs[key].installed_upto = 0
             truth.expires = self.model.expires(key)
+            truth.has_remote = means_true(self.model.setting(key, REMOTE_STORAGE, ""))
             self.truths[key] = self.places[place] = truth
         return truth
 
@@ -100,7 +103,8 @@ class LogKnowledge:
         copy = self.certain(node_id, key)
         if copy is None:
             return None
-        have, start = copy.entries, copy.truth.needed_from(copy.known_start)
+        begins = copy.local_start if copy.truth.has_remote else copy.known_start
+        have, start = copy.entries, copy.truth.needed_from(begins)
         for entry in entries:
             if entry.end <= start:
                 continue

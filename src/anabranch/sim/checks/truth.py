@@ -50,6 +50,7 @@ class Truth:
         "expired_to",
         "expires",
         "forks",
+        "has_remote",
         "high",
         "key",
         "led_by",
@@ -71,6 +72,8 @@ class Truth:
         self.entries: list[Entry] = []
         self.expires = False
         """Whether each replica drops by itself what is too old or too much, or did at any time."""
+        self.has_remote = False
+        """Whether a copy may lack what its start says, since finished segments have it."""
         self.high = 0
         """The true high watermark (exclusive)."""
         self.peak = 0
@@ -166,13 +169,16 @@ class Truth:
 
         What remains is what that leader has from its own start on."""
         here = set(leader)
+        older = [each for each in self.entries if each.end <= start] if self.has_remote else []
+        here.update(older)
         at = next((n for n, each in enumerate(self.entries) if each not in here), None)
         if at is not None:
             end = min(end, self.entries[at].base)
             self.losses += [Loss(each, rule, epoch) for each in self.entries[at:]]
         self.high = min(self.high, end)
         self._fork(self.high, rule)
-        self.entries = [each for each in leader if each.end <= self.high]
+        local = [each for each in leader if each.end <= self.high and each not in older]
+        self.entries = [*older, *local]
         self.start = min(self.start, start)
 
     def part(self, rule: str, leader: list[Entry]) -> None:
@@ -230,7 +236,8 @@ class Truth:
     def needed_from(self, start: int) -> int:
         """From where a log that begins at `start` must have what is committed: it may have deleted
         more than others where records expire, or as a leader that was replaced, or from one."""
-        return max(self.start, start if self.expires else min(start, self.expired_to))
+        lacks = self.expires or self.has_remote
+        return max(self.start, start if lacks else min(start, self.expired_to))
 
     def lost_at(self, offset: int) -> Loss | None:
         """What was lost at an offset, the last time."""

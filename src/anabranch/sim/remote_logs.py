@@ -1,0 +1,398 @@
+"""What a simulated broker does for its remote logs: performs rounds, and brings what readers lack.
+
+What: in one life of a node, the rounds of the partitions that it leads or follows and of deleted
+topics, each call one of the simulated store or coordinator, and a `RemoteCache` whose asks become
+reads of the store. What a call gave is an event of the node. The steady clock by which a try's
+lease and a removal are measured goes `PACE` times as fast as the world's, so that both end within
+a schedule. Rule kept: nothing is decided here. Source: `server/remote`. Not here: rounds
+(`core/remote/rounds.py`), faults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from anabranch.core.diskless.coordinator import CoordinatorAway, Deposed
+from anabranch.core.diskless.garbage import turn_of
+from anabranch.core.diskless.rows import LogKey
+from anabranch.core.errors import Bug, StorageFault
+from anabranch.core.log.files import Bringer, ColdRead
+from anabranch.core.remote import rounds, segment_copy
+from anabranch.core.remote.cache import PiecesOf, RemoteAsk, RemoteCache, RemoteRead
+from anabranch.core.remote.facts import Facts, TryEnded
+from anabranch.core.remote.keys import SIDECAR, segment_folder, upload_names
+from anabranch.core.remote.local_log import Limits
+from anabranch.core.remote.segment_files import (
+    SegmentFiles,
+    Try,
+    describe,
+    lineage_of,
+    local_segments,
+)
+from anabranch.core.remote.segments import RemoteSegment, SegmentId
+from anabranch.core.remote.sidecar import encode_sidecar
+from anabranch.core.remote.tail import RemoteTail
+from anabranch.core.remote.unfinished import CONFIRM_MS, Removals, may_go_on
+from anabranch.sim.chains import Chain, Told
+from anabranch.sim.coordinator import REMOTE
+
+if TYPE_CHECKING:
+    from anabranch.core.log.log import Log
+    from anabranch.core.replication.replica import Replica
+    from anabranch.sim.node_life import NodeLife
+    from anabranch.sim.remotes import Remotes
+
+_T = TypeVar("_T")
+PACE = 5
+TICK_MS = 250
+MOST_BYTES, MOST_INDEX_BYTES = 8_000, 4_000
+"""Little, so that readers meet a cache that has lost what they had."""
+MOST_ORPHANS = 100
+NO_FACTS = Facts(0, (), 0)
+
+Ask = Callable[[Callable[[Any], None]], None]
+"""Makes one call; takes who is told what it gave."""
+Calls = Generator[Ask, Any, Any]
+
+
+class RemoteLog:
+    """What this process knows of one partition's remote log between its rounds."""
+
+    def __init__(self) -> None:
+        self.removals = Removals()
+        self.running: set[SegmentId] = set()
+        self.due_ms = 0
+        self.leader_epoch = -1
+        self.is_busy = False
+
+
+class RemoteLogs:
+    """The remote logs of one life of a node."""
+
+    def __init__(self, node: NodeLife, remotes: Remotes) -> None:
+        self.node, self.remotes = node, remotes
+        self.world, self.broker = node.world, node.broker
+        self.cache = RemoteCache(MOST_BYTES, MOST_INDEX_BYTES, lambda: self.world.steady_ms)
+        self.ids = self.world.random(f"{node.name}/remote-segments")
+        self._life = node.life
+        self._logs: dict[LogKey, RemoteLog] = {}
+        self._orphans = RemoteLog()
+        self._waiting: dict[RemoteAsk, list[Callable[[], None]]] = {}
+        self.broker.bringers.register(Bringer.REMOTE, self.bring)
+
+    @property
+    def steady_ms(self) -> int:
+        """What leases and removals are measured with."""
+        return self.world.steady_ms * PACE + self.remotes.ahead_ms
+
+    def start(self) -> None:
+        """The process speaks now."""
+        self._step(self._begin_due)
+        self.node.later(TICK_MS, self.start)
+
+    @property
+    def is_copying(self) -> bool:
+        """Whether a try of this process is under way."""
+        return any(of.running for of in self._logs.values())
+
+    # Rounds.
+
+    def _begin_due(self) -> None:
+        now_ms = self.world.steady_ms
+        there = {_key(each): each for each in self.broker.partitions if each.log.config.has_remote}
+        busy = {key: each for key, each in self._logs.items() if each.is_busy}
+        self._logs = {key: self._logs.get(key) or RemoteLog() for key in there} | busy
+        for key, replica in there.items():
+            of = self._logs[key]
+            if of.leader_epoch != replica.leader_epoch:
+                of.leader_epoch, of.due_ms = replica.leader_epoch, 0
+            if not of.is_busy and of.due_ms <= now_ms:
+                self._begin(of, Round(self, replica, of).calls())
+        turn, _ = turn_of(self.broker.image, self.broker.broker_id)
+        if turn == 0 and not self._orphans.is_busy and self._orphans.due_ms <= now_ms:
+            self._begin(self._orphans, self._remove_orphans())
+
+    def _begin(self, of: RemoteLog, calls: Calls) -> None:
+        of.is_busy = True
+        of.due_ms = self.world.steady_ms + self.broker.config.remote_log_manager_task_interval_ms
+        Chain(self._ended(of, calls), self._make).go_on()
+
+    def _ended(self, of: RemoteLog, calls: Calls) -> Calls:
+        try:
+            yield from calls
+        finally:
+            of.is_busy = False
+
+    def _remove_orphans(self) -> Calls:
+        segments = yield self.fact("orphans", MOST_ORPHANS)
+        steps = rounds.delete_removed(
+            self.broker.cluster_id, self._orphans.removals, segments, self.steady_ms
+        )
+        yield from performed(steps, self.remove)
+
+    def remove(self, step: rounds.Step) -> Calls:
+        """See `delete_objects` of a server."""
+        objects, name = self.remotes.objects, self.node.name
+        match step:
+            case rounds.DeleteObjects((first, *others), folder):
+                yield lambda done: objects.delete(name, [first], done)
+                yield lambda done: objects.delete(name, others, done)
+                found = yield lambda done: objects.list(name, folder, done)
+                left = [each.key for each in found]
+                if left:
+                    yield lambda done: objects.delete(name, left, done)
+            case rounds.ForgetSegments(segment_ids):
+                yield self.fact("forget", segment_ids)
+
+    # Calls.
+
+    def fact(self, name: str, *args: Any) -> Ask:
+        """A call of the coordinator."""
+        coordinator = self.remotes.coordinator
+        return lambda done: coordinator.ask(self.node.name, f"{REMOTE}{name}", args, done)
+
+    def _make(self, ask: Ask, told: Told) -> None:
+        def answered(found: Any) -> None:
+            if self.node.life == self._life:
+                self.world.after_in(self.node, 0, self._step, told, found)
+
+        happens = self._counted()
+        ask(answered)
+        if happens is not None:
+            self.world.after(0, happens)
+
+    def _counted(self) -> Callable[[], None] | None:
+        """What happens after this call, of a fault that waits for one."""
+        name, waiting = self.node.name, self.remotes.after_calls
+        left, happens = waiting.pop(name, (0, None))
+        if happens is not None and left > 1:
+            waiting[name] = left - 1, happens
+            return None
+        return happens
+
+    def _step(self, act: Callable[..., None], *args: Any) -> None:
+        self.node.begin()
+        act(*args)
+        self.node.settle()
+
+    # Reads.
+
+    def bring(self, reads: Iterable[RemoteRead], done: Callable[[], None]) -> None:
+        """See `RemoteReads.bring`."""
+        asks = {read.ask: None for read in reads}
+        left = len(asks)
+
+        def one_ended() -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                done()
+
+        for ask in asks:
+            is_new = ask not in self._waiting
+            self._waiting.setdefault(ask, []).append(one_ended)
+            if is_new:
+                self._make(self._read(ask), partial(self._brought, ask))
+
+    def _read(self, ask: RemoteAsk) -> Ask:
+        objects, name = self.remotes.objects, self.node.name
+        self.remotes.met.add("read")
+        if isinstance(ask, PiecesOf):
+            return lambda done: objects.read(name, ask.object_key, ask.ranges, done)
+        return lambda done: objects.read_whole(name, ask.object_key, done)
+
+    def _brought(self, ask: RemoteAsk, found: Any) -> None:
+        self.cache.brought(ask, found)
+        for ended in self._waiting.pop(ask):
+            ended()
+
+
+class Round:
+    """One round of a partition."""
+
+    def __init__(self, of: RemoteLogs, replica: Replica, log: RemoteLog) -> None:
+        self._of, self._replica, self._log = of, replica, log
+        self._epoch = replica.leader_epoch
+        self._leads = replica.is_leader
+        self._files: dict[SegmentId, SegmentFiles] = {}
+
+    def calls(self) -> Calls:
+        """What it asks for of store and coordinator."""
+        replica, of, log = self._replica, self._of, self._log
+        before = _starts(replica.log)
+        try:
+            if self._leads:
+                cluster_id = of.broker.cluster_id
+                leading = rounds.Leading(
+                    cluster_id, _key(replica), self._epoch, log.removals, log.running
+                )
+                done = yield from performed(rounds.one_round(leading), self._perform)
+                if done.copied and done.lag.segments and done.fault is None:
+                    log.due_ms = of.world.steady_ms
+            else:
+                yield from performed(rounds.follower_round(_key(replica)), self._perform)
+        finally:
+            if _starts(replica.log) != before:
+                of.broker.changed[replica.topic_partition] = None
+
+    def _perform(self, step: rounds.Step) -> Calls:
+        of, replica = self._of, self._replica
+        match step:
+            case rounds.ReadFacts(key, epoch):
+                facts = yield of.fact("lead", key, replica.topic_partition.topic, epoch)
+                self._knows(facts)
+                return facts
+            case rounds.LookAtFacts(key):
+                found = yield of.fact("look", key)
+                self._knows(found or NO_FACTS)
+                return found
+            case rounds.LookAtLog():
+                return self._look()
+            case rounds.BeginRemoval():
+                yield of.fact("begin_removal", *step)
+            case rounds.RaiseLogStart(_, offset):
+                log = replica.log
+                self._change(lambda: log.delete_records_before(min(offset, log.end_offset)))
+            case rounds.DropLocal(_, offset):
+                now_ms, high = of.world.now_ms, replica.high_watermark
+                self._change(lambda: replica.log.drop_local(offset, now_ms, high))
+            case rounds.DeleteObjects() | rounds.ForgetSegments():
+                yield from of.remove(step)
+            case segment_copy.Describe():
+                return self._describe(step)
+            case segment_copy.StartSegment(segment):
+                asked_ms = of.steady_ms
+                yield of.fact("start", segment)
+                return asked_ms
+            case segment_copy.UploadFiles(segment, asked_ms):
+                yield from self._upload(segment, asked_ms)
+            case segment_copy.FinishSegment(segment):
+                yield of.fact("finish", segment)
+            case _:
+                raise Bug(f"a round asks for {step!r}, which nothing performs")
+        return None
+
+    def _knows(self, facts: Facts) -> None:
+        replica, of = self._replica, self._of
+        if not isinstance(replica.older, RemoteTail):
+            replica.older = RemoteTail(of.broker.cluster_id, of.cache)
+        lineage = lineage_of(replica.log, replica.leader_epoch)
+        replica.older.take(facts.segments, lineage, facts.log_start)
+
+    def _check_stands(self) -> None:
+        replica = self._replica
+        hosted = self._of.broker.partitions.get(*replica.topic_partition)
+        if (
+            hosted is not replica
+            or replica.is_leader != self._leads
+            or replica.leader_epoch != self._epoch
+            or not replica.log.config.has_remote
+        ):
+            raise Deposed(f"{replica.topic_partition}: what it was in epoch {self._epoch} is over")
+
+    def _look(self) -> rounds.LocalView:
+        replica, of = self._replica, self._of
+        log, config = replica.log, replica.config
+        segments = _patiently(lambda: local_segments(log))
+        self._check_stands()
+        return rounds.LocalView(
+            lineage_of(log, self._epoch),
+            tuple(segments),
+            log.start_offset,
+            replica.high_watermark,
+            replica.last_stable_offset,
+            Limits(config.retention_ms, config.retention_bytes),
+            Limits(config.local_retention_ms, config.local_retention_bytes),
+            not config.remote_log_copy_disable,
+            of.steady_ms,
+            of.world.now_ms,
+        )
+
+    def _change(self, call: Callable[[], object]) -> None:
+        self._check_stands()
+        try:
+            call()
+        except StorageFault as fault:
+            self._replica.failed(fault, self._of.broker.mailbox)
+            raise
+
+    def _describe(self, asked: segment_copy.Describe) -> RemoteSegment | None:
+        of, log = self._of, self._replica.log
+        made_by = Try(
+            SegmentId(of.ids.randbytes(16)), of.broker.broker_id, asked.leader_epoch
+        )  # fmt: skip
+        found = _patiently(lambda: describe(log, asked.segment, made_by))
+        if found is None:
+            return None
+        segment, self._files[segment.segment_id] = found
+        return segment
+
+    def _upload(self, segment: RemoteSegment, asked_ms: int) -> Calls:
+        of = self._of
+        files = self._files.pop(segment.segment_id)
+        folder = segment_folder(of.broker.cluster_id, segment.key, segment.segment_id)
+        for name in upload_names(segment):
+            content = self._content(segment, files, name)
+            now_ms = of.steady_ms
+            if now_ms - asked_ms >= CONFIRM_MS:
+                try:
+                    if not (yield of.fact("stands", segment)):
+                        raise TryEnded("the copy of this segment was given up")
+                    asked_ms = now_ms
+                except CoordinatorAway:
+                    pass  # the lease tells for how long
+            if not may_go_on(asked_ms, of.steady_ms):
+                raise TryEnded("the coordinator has not confirmed the copy for a lease")
+            yield self._put(folder + name, content)
+        if self._replica.log.cuts != files.cuts:
+            raise TryEnded(f"{files.log_path}: it was truncated while it was copied")
+
+    def _put(self, key: str, content: bytes) -> Ask:
+        objects, name = self._of.remotes.objects, self._of.node.name
+        return lambda done: objects.put(name, key, [content], done)
+
+    def _content(self, segment: RemoteSegment, files: SegmentFiles, name: str) -> bytes:
+        if name == SIDECAR:
+            return encode_sidecar(self._replica.topic_partition.topic, segment)
+        if name in files.others:
+            return files.others[name]
+        content = bytes(self._replica.log.files.read(files.log_path))[: segment.byte_size]
+        if len(content) != segment.byte_size:
+            raise StorageFault(f"{files.log_path}: it is shorter than it was")
+        return content
+
+
+def performed(steps: Generator[Any, Any, Any], perform: Callable[[Any], Calls]) -> Calls:
+    """Carry out the steps of a generator; gives what it gives. Raises StorageFault."""
+    answer: Any = None
+    fault: StorageFault | None = None
+    while True:
+        try:
+            step = steps.send(answer) if fault is None else steps.throw(fault)
+        except StopIteration as end:
+            return end.value
+        answer, fault = None, None
+        try:
+            answer = yield from perform(step)
+        except StorageFault as problem:
+            fault = problem
+
+
+def _patiently(ask: Callable[[], _T]) -> _T:
+    while True:
+        try:
+            return ask()
+        except ColdRead as cold:
+            cold.forget_frames()
+            lacking = cold
+        lacking.warm()
+
+
+def _key(replica: Replica) -> LogKey:
+    return LogKey(replica.topic_id, replica.topic_partition.partition)
+
+
+def _starts(log: Log) -> tuple[int, int]:
+    return log.start_offset, log.local_start_offset
