@@ -145,7 +145,8 @@ MUTANTS = (
         old="        self.noted_start_offset = NOT_NOTED\n",
         new="        self.noted_start_offset = 0\n",
         seed=NO_SCHEDULE,
-        caught_by=f"{LOCAL_START_TESTS}::test_what_is_dropped_is_still_of_the_log",
+        caught_by=f"{LOCAL_START_TESTS}"
+        "::test_the_first_segments_go_when_a_checkpoint_has_where_the_log_begins",
     ),
     Mutant(
         name="log-start-that-no-file-tells",

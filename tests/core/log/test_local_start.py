@@ -170,11 +170,7 @@ def filled(config: LogConfig = TIERED) -> World:
 
 def test_what_is_dropped_is_still_of_the_log() -> None:
     """However old and large a log is: what it is to retain is decided for both parts together."""
-    world = filled()
-    log = world.log
-    log.drop_local(END, NOW_MS, END)
-    assert log.local_start_offset == 0, "no checkpoint has the log start yet"
-    world.checkpoint()
+    log = filled().log
     log.apply_retention(NOW_MS + 99 * DAY_MS, END)
     assert (log.start_offset, log.local_start_offset) == (0, 0)
     offset = log.segments[2].base_offset
@@ -221,9 +217,19 @@ def test_a_copy_that_begins_in_the_middle_knows_after_a_crash_where_the_log_does
     assert again.local_start_offset == 40
 
 
+def test_the_first_segments_go_when_a_checkpoint_has_where_the_log_begins() -> None:
+    world = filled()
+    world.log.drop_local(END, NOW_MS, END)
+    assert world.log.local_start_offset > 0
+    assert world.files.read(f"/logs/{LOG_STARTS}") == f"0\n1\n{KEY.topic} 0 0\n".encode()
+    again = LogFolder(world.files, "/logs").open_log(KEY, TOPIC_ID, TIERED, now_ms=NOW_MS)
+    assert again.start_offset == 0
+
+
 def test_segments_stay_until_a_checkpoint_has_the_log_start() -> None:
     world = filled()
     log = world.log
+    world.checkpoint()
     log.delete_records_before(3)
     log.drop_local(END, NOW_MS, END)
     assert log.local_start_offset == 3

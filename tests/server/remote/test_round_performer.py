@@ -96,6 +96,7 @@ async def world(tmp_path, clocks):
 def log_of(folder: str, epochs) -> Log:
     config = LogConfig(has_remote=True, file_delete_delay_ms=0)
     log = Log.create(RealFiles(), folder, KEY, TOPIC_ID, config, now_ms=NOW_MS)
+    log.noted_start_offset = 0  # as a checkpoint of its folder has it
     for tag, epoch in enumerate(epochs[:-1]):
         append(log, batch(5, tag=tag), leader_epoch=epoch)
         log.roll(NOW_MS)

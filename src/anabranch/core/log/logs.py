@@ -486,6 +486,8 @@ class LogFolder:
         starts = {**self._log_starts, key: offset}
         self._write(LOG_STARTS, starts)
         self._log_starts = starts
+        if key in self.logs:
+            self.logs[key].noted_start_offset = offset
 
     @property
     def written_high_watermarks(self) -> Mapping[TopicPartition, int]:

@@ -32,7 +32,7 @@ from anabranch.core.log.segment import (
 )
 from anabranch.core.log.segment_roll import roll
 from anabranch.core.log.side_files import save_epochs
-from anabranch.core.log.state import LogState
+from anabranch.core.log.state import NOT_NOTED, LogState
 from anabranch.core.log.sync_round import save_epochs_before, sync_names, sync_whose
 from anabranch.core.types import Offset
 
@@ -259,11 +259,14 @@ def drop_local(log: LogState, offset: int, now_ms: int, high_watermark: int) -> 
     """Drop the oldest closed segments that end at or before an offset; what lies before it is in
     another store, or deleted. The paths that will be removed later.
 
-    Segments stay until a checkpoint has the log start, which their names told so far."""
+    Segments stay until a checkpoint has the log start, which their names told so far; before the
+    first of them go, one gets it."""
     if not log.config.has_remote:
         raise Bug(f"{log.topic_partition} has no remote part")
     if log.fault is not None:
         return []
+    if log.noted_start_offset == NOT_NOTED and offset > log.local_start_offset:
+        log.before_truncation(log.topic_partition, log.end_offset)
     doomed = []
     for segment in log.segments[:-1]:
         end_offset = log.end_of(segment)
