@@ -75,8 +75,8 @@ class RemoteCache:
         self._troubles: OrderedDict[str, tuple[int, str]] = OrderedDict()
         """Until when an object is refused, and why."""
         self._now_ms = now_ms
-        self.on_damaged: Callable[[str], None] = lambda _object_key: None
-        """Told of each object that is not what was written."""
+        self.on_damaged: Callable[[str, str], None] = lambda _object_key, _why: None
+        """Told of each object that is not what was written, and why."""
 
     @property
     def held_bytes(self) -> tuple[int, int]:
@@ -138,7 +138,7 @@ class RemoteCache:
         """What was read is not what was written: it is read again, after a moment. The error that
         readers are told."""
         self._blocks.forget(object_key)
-        self.on_damaged(object_key)
+        self.on_damaged(object_key, why)
         self._trouble(object_key, why)
         return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, why)
 

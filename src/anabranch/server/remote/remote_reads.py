@@ -9,12 +9,20 @@ lacking (`core/remote/tail.py`), what stays in memory (`core/remote/cache.py`).
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from anabranch.core.diskless.objects import ObjectsAway
 from anabranch.core.errors import StorageFault
 from anabranch.core.log.files import Bringer
-from anabranch.core.remote.cache import PiecesOf, RemoteAsk, RemoteCache, RemoteRead
+from anabranch.core.remote.cache import (
+    MOST_TROUBLES,
+    PiecesOf,
+    RemoteAsk,
+    RemoteCache,
+    RemoteRead,
+)
 from anabranch.core.remote.keys import place_of
 from anabranch.server.clocks import steady_ms
 from anabranch.server.logs import logger
@@ -30,6 +38,11 @@ LOG = logger("remote")
 MOST_BYTES, MOST_INDEX_BYTES = 64 << 20, 32 << 20
 """In memory, of batches and of decoded indexes: some fifty readers' pieces, and the indexes of some
 hundred segments of a gigabyte."""
+AGAIN = "the broker asks again; check that it reaches the store"
+MEND = (
+    "put the object back from a copy of the store; `anabranch remote verify` names all that are "
+    "missing or changed, and kafka-delete-records.sh gives up records before an offset"
+)
 NOT_YET = "the store of remote segments cannot be used yet"
 
 
@@ -46,7 +59,8 @@ class RemoteReads:
         self.counts = RemoteCounts()
         self.reads = self.read_ms = 0
         self.idle = IdleShare()
-        self.cache.on_damaged = lambda key: self.counts.add(self._topic_of(key), "fetch_errors")
+        self.cache.on_damaged = self._damaged
+        self._said: OrderedDict[str, str] = OrderedDict()
         self._running = 0
         self._ended = asyncio.Condition()
         self._waiting: dict[RemoteAsk, list[Callable[[], None]]] = {}
@@ -98,6 +112,7 @@ class RemoteReads:
         try:
             result = await self._in_turn(ask)
         except StorageFault as fault:
+            self._say(ask.object_key, str(fault), AGAIN if isinstance(fault, ObjectsAway) else MEND)
             result = fault
         except Exception as fault:  # who waits for it must not wait for ever
             tell_unexpected(fault, "reading a remote segment")
@@ -127,6 +142,20 @@ class RemoteReads:
             self._running -= 1
             async with self._ended:
                 self._ended.notify()
+
+    def _damaged(self, object_key: str, why: str) -> None:
+        self.counts.add(self._topic_of(object_key), "fetch_errors")
+        self._say(object_key, why, MEND)
+
+    def _say(self, object_key: str, why: str, remedy: str) -> None:
+        """Once, as long as it is the same."""
+        if self._said.get(object_key) == why:
+            return
+        self._said[object_key] = why
+        if len(self._said) > MOST_TROUBLES:
+            self._said.popitem(last=False)
+        told = {"topic": self._topic_of(object_key), "object": object_key}
+        LOG.warning("a remote segment cannot be read", **told, why=why, remedy=remedy)
 
     def _topic_of(self, object_key: str) -> str:
         place = place_of(object_key)
