@@ -40,6 +40,7 @@ def limits(**changed):
         "max_connections": 100,
         "max_connections_per_ip": 100,
         "max_connections_per_ip_overrides": "",
+        "sasl_server_max_receive_size": 512 << 10,
         "socket_listen_backlog_size": 50,
         "socket_receive_buffer_bytes": 102_400,
         "socket_send_buffer_bytes": 102_400,

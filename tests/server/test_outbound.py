@@ -1,4 +1,4 @@
-"""All connections of a node to others of its cluster are opened in one place, by one transport."""
+"""All connections of a node to others of its cluster are opened in one place."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_one_module_opens_connections():
     assert found == ["outbound"]
 
 
-async def test_every_connection_has_the_transport_of_the_node(monkeypatch: pytest.MonkeyPatch):
+async def test_a_connection_has_the_transport_of_its_listener(monkeypatch: pytest.MonkeyPatch):
     asked = {}
 
     async def opened(host, port, **how):
@@ -40,8 +40,10 @@ async def test_every_connection_has_the_transport_of_the_node(monkeypatch: pytes
 
     login = Login("PLAIN", "alice", "secret")
     monkeypatch.setattr(Connection, "open", opened)
-    monkeypatch.setattr(outbound, "transport", lambda: Security(login))
-    await outbound.reach("host", 9092, client_id="broker-1", timeout_seconds=2.0)
+    transport = outbound.Transport(Security(login))
+    await outbound.reach(
+        "host", 9092, transport=transport, client_id="broker-1", timeout_seconds=2.0
+    )
     assert asked == {
         "address": ("host", 9092), "client_id": "broker-1", "timeout_seconds": 2.0,
         "login": login, "ssl": None,

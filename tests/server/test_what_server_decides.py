@@ -21,6 +21,7 @@ BRANCHES = (ast.If, ast.IfExp, ast.While, ast.Match, ast.BoolOp, ast.Try)
 DECIDES = {
     # Bytes to frames, and memory for what is not whole.
     "Connection.connection_made": "whether there is a socket and an address to speak of",
+    "Connection.secured": "whether a client that has shown its certificate may stay",
     "Connection.connection_lost": "whether a large frame was on its way",
     "Connection.get_buffer": "where the next bytes go, and how many at once",
     "Connection.buffer_updated": "whether a large frame is whole; how long the event took",
@@ -46,6 +47,10 @@ DECIDES = {
     "is_of_peer": "whether a fault is the peer's",
     # Who may connect, and for how long.
     "Acceptor.__init__": "whose turns they are",
+    "Acceptor._protocol": "whether connections are encrypted",
+    "Acceptor.session": "whether the listener asks its clients for anything",
+    "Acceptor._say_bad": "whether there is room for a line",
+    "Acceptor._reload": "whether a file with keys has changed",
     "Acceptor.bind": "whether an address can be bound",
     "Acceptor._size_buffers": "whether somebody has chosen a size of buffers",
     "Acceptor.stop_accepting": "what was begun and is to end",

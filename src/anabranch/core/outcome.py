@@ -1,6 +1,6 @@
 """What a handler gives back: the answer, or what has to happen before there is one.
 
-What: `Outcome`, a union of the message and seven small classes that whoever runs it acts on.
+What: `Outcome`, a union of the message and eight small classes that whoever runs it acts on.
 Rules kept: a handler never waits; what waits composes (`then`, `when_all`), so that an answer is
 changed on its way out and no `poll` is replaced; reads that are missing are named all at once
 (`Cold`), and their end marks a key like any other event. Source of the idea: etcd/raft's Ready.
@@ -117,6 +117,16 @@ class Accept:
 
 
 @dataclass(slots=True)
+class Refuse:
+    """Send `answer`, then close the connection; `why` goes to the log. `is_login`: the peer has not
+    shown who it is."""
+
+    answer: Message
+    why: str
+    is_login: bool = False
+
+
+@dataclass(slots=True)
 class Forward:
     """Only the active controller can answer: it is asked in an Envelope (KIP-590)."""
 
@@ -133,7 +143,7 @@ class Hangup:
     why: str
 
 
-Outcome: TypeAlias = Message | Wait | Cold | Propose | Accept | Forward | NoAnswer | Hangup
+Outcome: TypeAlias = Message | Wait | Cold | Propose | Accept | Refuse | Forward | NoAnswer | Hangup
 Decided: TypeAlias = Outcome | Result[Any]
 """What a controller's own handler gives: its decision is proposed for it."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 if TYPE_CHECKING:
+    from anabranch.core.access.login import Login
     from anabranch.core.access.principal import Principal
 
 
@@ -20,6 +21,24 @@ class ConnectionSession(Protocol):
     @property
     def principal(self) -> Principal:
         """Who has shown who it is, or who is taken for it."""
+
+    @property
+    def login(self) -> Login | None:
+        """The login that is under way."""
+
+    @property
+    def is_for_good(self) -> bool:
+        """Whether it need not do so again."""
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether it has done so at least once."""
+
+    def begin_login(self, login: Login) -> None:
+        """A login is under way."""
+
+    def end_login(self) -> None:
+        """It has ended well."""
 
     @property
     def expires_ms(self) -> int:

@@ -25,7 +25,7 @@ from anabranch.server.controller_channel import (
     ControllerChannel,
 )
 from anabranch.server.logs import logger
-from anabranch.server.outbound import reach
+from anabranch.server.outbound import Transport, reach
 
 LOG = logger("node")
 OTHERS_SECONDS = 1.0
@@ -47,7 +47,7 @@ async def cluster_of_controllers(
     cluster_id = await _first_answer(channel, node_id, timeout_ms, own)
     if not own:
         others = [each for each in channel.addresses() if each != channel.address]
-        answers = await asyncio.gather(*map(_cluster_at, others))
+        answers = await asyncio.gather(*(_cluster_at(each, channel.transport) for each in others))
         told = {channel.address: cluster_id, **dict(zip(others, answers, strict=True))}
         _refuse_several(node_id, {each: told[each] for each in channel.addresses() if told[each]})
     return cluster_id
@@ -88,12 +88,12 @@ async def _first_answer(channel: ControllerChannel, node_id: int, timeout_ms: in
         ) from None
 
 
-async def _cluster_at(address: Address) -> str:
+async def _cluster_at(address: Address, transport: Transport) -> str:
     """The cluster of the controller at an address, "" where it does not tell in time."""
     connection: Connection | None = None
     try:
         async with asyncio.timeout(OTHERS_SECONDS):
-            connection = await reach(*address)
+            connection = await reach(*address, transport=transport)
             answer: DescribeClusterResponse = await connection.send(WHOSE_IT_IS)
             return answer.cluster_id
     except (*NO_ANSWER, ApiError):

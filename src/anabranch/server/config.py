@@ -16,9 +16,17 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from anabranch.client.security import PLAINTEXT, Security, security_of
 from anabranch.core.access.standard_authorizer import STANDARD_AUTHORIZER, super_users_of
+from anabranch.core.errors import ClientFault
 from anabranch.core.replication.selection import RACK_AWARE_SELECTOR, SELECTORS
 from anabranch.core.settings.broker import BrokerConfig
+from anabranch.core.settings.listener_security import (
+    CONTROLLER_MECHANISM,
+    INTER_BROKER_MECHANISM,
+    MECHANISMS,
+    ListenerSettings,
+)
 from anabranch.core.settings.listeners import (
     WILDCARDS,
     Listener,
@@ -26,6 +34,7 @@ from anabranch.core.settings.listeners import (
     parse_protocol_map,
     refuse_duplicate_ports,
     refuse_unmeant_plaintext,
+    refuse_unmeant_strangers,
 )
 from anabranch.core.settings.setting import ConfigFault
 from anabranch.core.settings.urls import names_no_file
@@ -84,6 +93,10 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     http_host: str
     http_port: int
     broker: BrokerConfig
+    between_brokers: Security = PLAINTEXT
+    """How this broker speaks to others."""
+    to_controllers: Security = PLAINTEXT
+    """How this node speaks to controllers."""
     warnings: tuple[str, ...] = ()
 
     @property
@@ -121,6 +134,25 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
         return frozenset(names)
 
     @property
+    def secure_listeners(self) -> dict[str, ListenerSettings]:
+        """Those with TLS or SASL, by name."""
+        return {
+            each.name: ListenerSettings(self.broker, each)
+            for each in self.listeners
+            if each.security_protocol != "PLAINTEXT"
+        }
+
+    @property
+    def trusted_listener_names(self) -> frozenset[str]:
+        """Those of nodes whose clients do not show who they are: a node there has no name."""
+        secure = self.secure_listeners
+        return frozenset(
+            name
+            for name in self.node_listener_names
+            if name not in secure or not secure[name].authenticates
+        )
+
+    @property
     def controller_listeners(self) -> tuple[Listener, ...]:
         """Listeners for the controller's own requests."""
         names = self.controller_listener_names
@@ -154,6 +186,7 @@ def _node_config(entries: Mapping[str, Entry], warnings: Sequence[str]) -> NodeC
     log_dirs = _log_dirs(broker)
     metadata_log_dir = os.path.abspath(broker.metadata_log_dir or log_dirs[0])
     http_host, http_port = _http(broker)
+    inter_broker_name = _inter_broker_name(broker, roles, advertised)
     return NodeConfig(
         node_id=int(texts["node.id"]),
         process_roles=roles,
@@ -161,7 +194,7 @@ def _node_config(entries: Mapping[str, Entry], warnings: Sequence[str]) -> NodeC
         advertised_listeners=advertised,
         advertised_controllers=controllers,
         controller_listener_names=controller_names,
-        inter_broker_listener_name=_inter_broker_name(broker, roles, advertised),
+        inter_broker_listener_name=inter_broker_name,
         controllers=_controllers(broker, roles),
         log_dirs=log_dirs,
         metadata_log_dir=metadata_log_dir,
@@ -170,17 +203,64 @@ def _node_config(entries: Mapping[str, Entry], warnings: Sequence[str]) -> NodeC
         http_host=http_host,
         http_port=http_port,
         broker=broker,
-        warnings=(*warnings, *_unauthenticated(broker)),
+        between_brokers=_between_brokers(broker, roles, listeners, inter_broker_name),
+        to_controllers=_to_controllers(broker, controller_names),
+        warnings=(*warnings, *_unauthenticated(broker, listeners)),
     )
 
 
-def _unauthenticated(broker: BrokerConfig) -> tuple[str, ...]:
+def _between_brokers(
+    broker: BrokerConfig, roles: Sequence[str], listeners: Sequence[Listener], name: str
+) -> Security:
+    """How a broker speaks to others: as its own listener for them is spoken to."""
+    for each in listeners:
+        if BROKER in roles and each.name == name:
+            return _security_to(broker, each, INTER_BROKER_MECHANISM)
+    return PLAINTEXT
+
+
+def _to_controllers(broker: BrokerConfig, names: Sequence[str]) -> Security:
+    """How a node speaks to controllers: as their first listener is spoken to."""
+    name = names[0]
+    listener = Listener(name, "", 0, _protocols(broker, names).get(name, "PLAINTEXT"))
+    return _security_to(broker, listener, CONTROLLER_MECHANISM)
+
+
+def _security_to(broker: BrokerConfig, listener: Listener, setting: str) -> Security:
+    """How a listener is spoken to; `setting` names the mechanism."""
+    settings = ListenerSettings(broker, listener)
+    properties = {"security.protocol": listener.security_protocol, **settings.tls()}
+    if settings.uses_sasl:
+        mechanism = str(settings.value(setting))
+        if mechanism not in MECHANISMS:
+            raise ConfigFault(
+                f"listener {listener.name} asks nodes for a login: write one of "
+                f"{', '.join(MECHANISMS)}",
+                name=setting,
+            )
+        properties["sasl.mechanism"] = mechanism
+        properties["sasl.jaas.config"] = settings.text("sasl.jaas.config", mechanism)
+        if not properties["sasl.jaas.config"]:
+            raise ConfigFault(
+                f"other nodes ask this one for a login: give username and password of a user for "
+                f"{mechanism}",
+                name=settings.place("sasl.jaas.config", mechanism),
+            )
+    try:
+        return security_of(properties)
+    except ClientFault as fault:
+        raise ConfigFault(fault.message, name="listeners") from None
+
+
+def _unauthenticated(broker: BrokerConfig, listeners: Sequence[Listener]) -> tuple[str, ...]:
     """What an operator must know who believes that ACLs hold."""
-    if not broker.authorizer_class_name:
+    settings = [ListenerSettings(broker, each) for each in listeners]
+    open_ = [each.listener.name for each in settings if not each.authenticates]
+    if not broker.authorizer_class_name or not open_:
         return ()
     return (
-        "authorizer.class.name: connections are not authenticated, so every client is "
-        "User:ANONYMOUS, and ACLs tell clients apart by their address only. Listeners of "
+        f"authorizer.class.name: clients of {', '.join(open_)} do not show who they are, so each "
+        "is User:ANONYMOUS, and ACLs tell them apart by their address only. Such listeners of "
         "controllers, and inter.broker.listener.name if clients have others, allow everything: "
         "let only nodes and administrators reach them",
     )
@@ -242,11 +322,10 @@ def _listeners(
     refuse_unmeant_plaintext("listeners", bound, allow)
     for listener in bound:
         if listener.security_protocol != "PLAINTEXT":
-            raise ConfigFault(
-                f"{listener.text} asks for {listener.security_protocol}, which this version does "
-                "not support; map the listener to PLAINTEXT",
-                name="listeners",
-            )
+            settings = ListenerSettings(broker, listener)
+            settings.check()
+            allow_anyone = allow or broker.listener_unauthenticated_beyond_loopback_allow
+            refuse_unmeant_strangers("listeners", listener, settings.authenticates or allow_anyone)
     client_side = tuple(each for each in bound if each.name not in controller_names)
     if CONTROLLER in roles and len(client_side) == len(bound):
         raise ConfigFault(
@@ -318,8 +397,16 @@ def _inter_broker_name(
             f"{given} is no advertised listener of this broker; it has {', '.join(names)}",
             name=setting,
         )
+    if given or "security.inter.broker.protocol" not in broker.static:
+        return given or names[0]
     protocol = broker.security_inter_broker_protocol
-    return given or (protocol if protocol in names else names[0])
+    fitting = [each.name for each in advertised if each.security_protocol == protocol]
+    if not fitting:
+        raise ConfigFault(
+            f"no advertised listener of this broker has protocol {protocol}",
+            name="security.inter.broker.protocol",
+        )
+    return protocol if protocol in fitting else fitting[0]
 
 
 def _controllers(broker: BrokerConfig, roles: Sequence[str]) -> tuple[tuple[str, int], ...]:

@@ -24,6 +24,7 @@ from struct import Struct
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
+from anabranch.core.broker.gate import Session
 from anabranch.core.node.channel import UNSENT_HIGH_BYTES, UNSENT_LOW_BYTES, Channel
 from anabranch.core.node.turns import SHORT, SHORT_NS, learn
 from anabranch.core.types import SIZE_BYTES
@@ -50,6 +51,12 @@ class Admission(Protocol):
 
     name: str
     largest_request_bytes: int
+    largest_unknown_bytes: int
+    """Of a client that has not shown who it is."""
+
+    def session(self, tls: Any) -> Session | str:
+        """Whose a connection is, after its handshake if it has one; a sentence if it may not
+        stay."""
 
     def admit(self, connection: Connection) -> str:
         """Count a new connection in; a sentence when there is no room for it."""
@@ -111,6 +118,17 @@ class Connection(asyncio.BufferedProtocol):
         if raw is not None:
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._transport.set_write_buffer_limits(high=UNSENT_HIGH_BYTES, low=UNSENT_LOW_BYTES)
+        if transport.get_extra_info("ssl_object") is None:
+            self.secured(None)
+
+    def secured(self, tls: Any) -> str:
+        """There is no handshake, or it is over: whose the connection is; a sentence if it may not
+        stay."""
+        session = self._admission.session(tls)
+        if isinstance(session, str):
+            return session
+        self.channel.session = session
+        return ""
 
     def connection_lost(self, _fault: Exception | None) -> None:
         """The peer is gone."""
@@ -204,7 +222,9 @@ class Connection(asyncio.BufferedProtocol):
             if position and turns.is_open and turns.is_over(monotonic_ns()):
                 self._lines.go_on()
             size = SIZE(buffer, position)[0]
-            if not 0 < size <= self._admission.largest_request_bytes:
+            if not 0 < size <= self._admission.largest_request_bytes or (
+                size > self._admission.largest_unknown_bytes and not channel.session.is_begun
+            ):
                 self._refuse_size(size, bytes(view[position : min(end, position + 8)]))
                 return
             start = position + SIZE_BYTES
@@ -245,12 +265,14 @@ class Connection(asyncio.BufferedProtocol):
         return True
 
     def _refuse_size(self, size: int, first: bytes) -> None:
-        limit = self._admission.largest_request_bytes
+        limit, name = self._admission.largest_request_bytes, "socket.request.max.bytes"
+        if not self.channel.session.is_begun:
+            limit, name = self._admission.largest_unknown_bytes, "sasl.server.max.receive.size"
         why = other_protocol(first)
         if not why and size <= 0:
             why = f"a frame says that its size is {size}"
         elif not why:
-            why = f"a frame of {size} bytes is above socket.request.max.bytes={limit}"
+            why = f"a frame of {size} bytes is above {name}={limit}"
         self.channel.hang_up(why)
 
     def _wait_for_memory(self) -> None:

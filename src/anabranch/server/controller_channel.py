@@ -24,12 +24,12 @@ from anabranch.core.broker.registration.active_controller import (
     Search,
     Seen,
 )
-from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.errors import ApiError, ClientFault, ErrorCode
 from anabranch.core.wire.messages.describe_cluster import DescribeClusterRequest
 from anabranch.core.wire.messages.describe_quorum import DescribeQuorumRequest
 from anabranch.core.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from anabranch.server.clocks import steady_ms
-from anabranch.server.outbound import reach
+from anabranch.server.outbound import PLAINTEXT, Transport, reach
 
 WHO_IS_ACTIVE = DescribeQuorumRequest(topics=[])
 """Only the active controller answers it without an error."""
@@ -50,8 +50,10 @@ class ControllerChannel:
         seen: Seen[Address] | None = None,
         *,
         cluster_id: Callable[[], str] = str,
+        transport: Transport = PLAINTEXT,
     ) -> None:
         """`cluster_id` gives the id of the node's cluster, empty while it is not known."""
+        self.transport = transport
         self.addresses = addresses
         self.cluster_id = cluster_id
         self.client_id = client_id
@@ -80,6 +82,7 @@ class ControllerChannel:
             f"{self.client_id}-{purpose}",
             self._search.seen,
             cluster_id=self.cluster_id,
+            transport=self.transport,
         )
 
     async def send(
@@ -156,7 +159,13 @@ class ControllerChannel:
 
     async def _opened(self, address: Address, limit_s: float) -> Connection:
         """A connection to a controller of this node's cluster. Raises NO_ANSWER."""
-        connection = await reach(*address, client_id=self.client_id, timeout_seconds=limit_s)
+        try:
+            connection = await reach(
+                *address, transport=self.transport, client_id=self.client_id,
+                timeout_seconds=limit_s,
+            )  # fmt: skip
+        except ClientFault as fault:  # a certificate or a login that is not accepted
+            raise OSError(str(fault)) from None
         cluster_id = self.cluster_id()
         if not cluster_id:
             return connection

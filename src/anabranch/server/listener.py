@@ -12,18 +12,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from anabranch.core.access.principal import ANONYMOUS
+from anabranch.core.broker.gate import Session
 from anabranch.core.settings.listeners import bind_sentence
 from anabranch.server.address_limits import AddressLimits
 from anabranch.server.clocks import steady_ms
 from anabranch.server.connection import Connection
 from anabranch.server.line_limit import LineLimit
+from anabranch.server.listener_security import ListenerSecurity
 from anabranch.server.logs import logger
 from anabranch.server.own_faults import CONNECTION
 from anabranch.server.receive_memory import ReceiveMemory
 from anabranch.server.request_shell import RequestShell
+from anabranch.server.tls_transport import Handshakes, TlsTransport
 from anabranch.server.turns import LoopTurns
 
 LOG = logger("listener")
@@ -32,6 +37,8 @@ IDLE_CHECKS = 10
 """How many times in `connections.max.idle.ms` the silent ones are looked for."""
 
 LONGEST_IDLE_CHECK_SECONDS = 30.0
+RELOAD_SECONDS = 5.0
+"""How often files with keys and certificates are looked at."""
 WARN_AGAIN_SECONDS = 1.0
 BAD_LINES_A_SECOND = 20
 """Connections that are closed for what they sent, a line each: whoever sends rubbish in a loop may
@@ -42,6 +49,7 @@ class Limits(Protocol):
     """The settings of a broker that a listener follows. It asks for them at each use: some change
     while the broker runs."""
 
+    sasl_server_max_receive_size: int
     socket_request_max_bytes: int
     max_connections: int
     max_connections_per_ip: int
@@ -67,13 +75,20 @@ class Acceptor:
         memory: ReceiveMemory,
         limits_now: Callable[[], Limits],
         turns: LoopTurns | None = None,
+        security: ListenerSecurity | None = None,
+        handshakes: Handshakes | None = None,
     ) -> None:
-        """`turns` are those of the loop, shared by all its listeners; None: of this one alone."""
+        """`turns` and `handshakes` are those of the loop, shared by all its listeners; None: of
+        this one alone. `security`: what it asks of clients, if anything."""
         self.name = name
         self.connections: set[Connection] = set()
         self.accepted_total = 0
         self.refused_total = 0
         self.bad_total = 0
+        self.failed_handshakes_total = 0
+        self._security = security
+        self._handshakes = handshakes or Handshakes()
+        self._reloading: asyncio.Task[None] | None = None
         self._limits_now = limits_now
         self._serving = serving
         self._memory = memory
@@ -85,6 +100,7 @@ class Acceptor:
         self._warned_at = 0.0
         self._bad_lines = LineLimit(BAD_LINES_A_SECOND)
         self.largest_request_bytes = self._limits.socket_request_max_bytes
+        self.largest_unknown_bytes = self._limits.sasl_server_max_receive_size
 
     @property
     def _limits(self) -> Limits:
@@ -129,8 +145,11 @@ class Acceptor:
         assert self._server is not None
         await self._server.start_serving()
 
-    def _protocol(self) -> Connection:
-        return Connection(self, self._serving, self._memory, self._turns)
+    def _protocol(self) -> asyncio.BaseProtocol:
+        connection = Connection(self, self._serving, self._memory, self._turns)
+        if self._security is None or not self._security.uses_tls:
+            return connection
+        return TlsTransport(self, self._handshakes, connection)
 
     def stop_accepting(self) -> None:
         """Close the bound socket; the connections stay."""
@@ -160,6 +179,21 @@ class Acceptor:
                 await asyncio.wait_for(self._server.wait_closed(), 1.0)
 
     # What a connection calls.
+
+    def context(self) -> ssl.SSLContext:
+        """Keys and trust for the next handshake."""
+        assert self._security is not None
+        return self._security.context()
+
+    def session(self, tls: Any) -> Session | str:
+        """Whose a connection is, after its handshake if it has one; a sentence if it may not
+        stay."""
+        return Session(ANONYMOUS) if self._security is None else self._security.session(tls)
+
+    def handshake_failed(self, host: str, why: str) -> None:
+        """A client is not let in."""
+        self.failed_handshakes_total += 1
+        self._say_bad("a TLS handshake failed", host, why)
 
     def admit(self, connection: Connection) -> str:
         """Count a new connection in; a sentence when there is no room for it."""
@@ -198,11 +232,12 @@ class Acceptor:
             about = {"listener": self.name, "peer": connection.host, "why": why}
             self._serving.own_faults.note(CONNECTION, "closing a connection", **about)
             return
+        self._say_bad("closing a connection", connection.host, why)
+
+    def _say_bad(self, what: str, host: str, why: str) -> None:
         more = self._bad_lines.take(steady_ms())
         if more is not None:
-            LOG.warning(
-                "closing a connection", listener=self.name, peer=connection.host, why=why, **more
-            )
+            LOG.warning(what, listener=self.name, peer=host, why=why, **more)
 
     def _refuse(self, connection: Connection, limit: str) -> str:
         self.refused_total += 1
@@ -219,6 +254,7 @@ class Acceptor:
         idle_ms = self._limits.connections_max_idle_ms
         self.overrides.follow(self._limits.max_connections_per_ip_overrides)
         self.largest_request_bytes = self._limits.socket_request_max_bytes
+        self._reload()
         if idle_ms > 0:
             now_ms = steady_ms()
             oldest = now_ms - idle_ms
@@ -226,10 +262,18 @@ class Acceptor:
                 connection.look(now_ms)
                 if connection.last_active_ms < oldest and not connection.is_waited_for:
                     connection.channel.drop()
-        seconds = LONGEST_IDLE_CHECK_SECONDS
+        seconds = LONGEST_IDLE_CHECK_SECONDS if self._security is None else RELOAD_SECONDS
         if idle_ms > 0:
             seconds = min(seconds, idle_ms / 1000 / IDLE_CHECKS)
         self._sweeper = asyncio.get_running_loop().call_later(seconds, self._sweep)
+
+    def _reload(self) -> None:
+        """Take keys and certificates from files that have changed."""
+        security = self._security
+        is_idle = self._reloading is None or self._reloading.done()
+        if security is not None and is_idle and security.has_changed:
+            reading = asyncio.to_thread(security.reload)
+            self._reloading = asyncio.get_running_loop().create_task(reading)
 
     def statistics(self) -> dict[str, Any]:
         """Counts for metrics."""
@@ -238,5 +282,6 @@ class Acceptor:
             "accepted_total": self.accepted_total,
             "refused_total": self.refused_total,
             "bad_total": self.bad_total,
+            "failed_handshakes_total": self.failed_handshakes_total,
             "unsent_bytes": sum(each.link.unsent_bytes for each in self.connections),
         }

@@ -41,8 +41,10 @@ from anabranch.server.diskless.startup import StoresAtStart
 from anabranch.server.enrolment import Enrolment
 from anabranch.server.files import RealFiles
 from anabranch.server.listener import Acceptor
+from anabranch.server.listener_security import NodeSecurity
 from anabranch.server.logs import logger
 from anabranch.server.metadata_log import MetadataFollower
+from anabranch.server.outbound import Transport
 from anabranch.server.own_faults import OwnFaults, tell_unexpected
 from anabranch.server.receive_memory import ReceiveMemory
 from anabranch.server.request_shell import RequestShell
@@ -53,6 +55,7 @@ from anabranch.server.roles import (
     authorizer_of,
 )
 from anabranch.server.store_patience import Patience, open_for_start, waited_for
+from anabranch.server.tls_transport import Handshakes
 from anabranch.server.turns import LoopTurns
 
 if TYPE_CHECKING:
@@ -84,6 +87,9 @@ class Node:
         self.files = files or RealFiles()
         self.memory = ReceiveMemory(config.broker.queued_max_request_bytes)
         self._turns = LoopTurns()
+        self.security = NodeSecurity({})
+        """What its listeners ask of clients, once it has begun to start."""
+        self._handshakes = Handshakes()
         self.stopped: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.acceptors: list[Acceptor] = []
         self.broker: BrokerRole | None = None
@@ -147,11 +153,13 @@ class Node:
 
     async def _start(self) -> None:
         config = self.config
+        self.security = NodeSecurity(config.secure_listeners)
         self._folders = folders.hold(config)
         self._channel = ControllerChannel(
             self._controller_addresses,
             f"node-{config.node_id}",
             cluster_id=lambda: self.cluster_id,
+            transport=Transport(config.to_controllers),
         )
         timeout_ms = config.broker.initial_broker_registration_timeout_ms
         patience = Patience(timeout_ms)
@@ -224,6 +232,7 @@ class Node:
         controller = shell.controller
         if config.broker.authorizer_class_name:
             controller.authorizer = authorizer_of(config, lambda: controller.known)
+        controller.logins = self.security.logins(lambda: controller.known)
         serving = ControllerRequestShell(shell.controller, handlers(), side)
         side.attach(shell, serving)
         if self.stores is not None and self.stores.is_on:
@@ -282,8 +291,9 @@ class Node:
         memory = ReceiveMemory() if serving is self.controller_serving else self.memory
         serving.own_faults = self.own_faults
         acceptor = Acceptor(
-            listener.name, serving, memory, partial(self._limits, serving), self._turns
-        )
+            listener.name, serving, memory, partial(self._limits, serving), self._turns,
+            self.security.of(listener.name), self._handshakes,
+        )  # fmt: skip
         self.acceptors.append(acceptor)
         self._ports[listener.name] = await acceptor.bind(
             listener.host, listener.port, serving=is_open
@@ -401,10 +411,14 @@ class Node:
         if self._channel is not None:
             yield self._channel.close
         yield from self._endings_of_controller()
+        yield self._end_handshakes
         if self._store is not None:
             yield self._store.close
         if self.stores is not None:
             yield self.stores.stop
+
+    async def _end_handshakes(self) -> None:
+        self._handshakes.stop()
 
     def _endings_of_controller(self) -> Iterator[Callable[[], Awaitable[None]]]:
         if self.controller is not None:

@@ -19,7 +19,7 @@ from anabranch.core.api.context import Broker
 from anabranch.core.broker.peers import Ask
 from anabranch.core.wire.schema import Message
 from anabranch.server.logs import logger
-from anabranch.server.outbound import reach
+from anabranch.server.outbound import PLAINTEXT, Transport, reach
 from anabranch.server.own_faults import tell_unexpected
 
 LOG = logger("peers")
@@ -43,9 +43,10 @@ class Post(NamedTuple):
 class PeerConnections:
     """The connections of one broker to others. All calls are for its loop."""
 
-    def __init__(self, broker: Broker, listener: str) -> None:
+    def __init__(self, broker: Broker, listener: str, transport: Transport = PLAINTEXT) -> None:
         self._broker = broker
         self._listener = listener
+        self._transport = transport
         self._connections: dict[tuple[int, str], Connection] = {}
         self._waiting: dict[tuple[int, str], list[Post]] = {}
         """What is sent once a connection is there: a dial is under way for each key."""
@@ -102,6 +103,7 @@ class PeerConnections:
         connection = await reach(
             endpoint.host,
             endpoint.port,
+            transport=self._transport,
             client_id=f"broker-{self._broker.broker_id}-{purpose}",
             timeout_seconds=config.replica_socket_timeout_ms / SECOND_MS,
         )

@@ -52,7 +52,9 @@ from anabranch.server.flush import Flusher
 from anabranch.server.group_lags import GroupLagShell
 from anabranch.server.groups import GroupShell
 from anabranch.server.late_transactions import say_late, say_refusal
+from anabranch.server.listener_security import NodeSecurity
 from anabranch.server.logs import LogLevels, logger
+from anabranch.server.outbound import Transport
 from anabranch.server.own_faults import tell_unexpected
 from anabranch.server.partitions import PartitionShell
 from anabranch.server.peers import PeerConnections, PeerShell
@@ -87,6 +89,7 @@ class BrokerHost(Protocol):
     files: RealFiles
     memory: ReceiveMemory
     stores: StoresAtStart | None
+    security: NodeSecurity
 
     def advertised(self) -> list[tuple[str, str, int]]:
         """(listener name, host, port) as clients are told."""
@@ -117,13 +120,16 @@ class BrokerRole:
                 config.broker.max_incremental_fetch_session_cache_slots, Random()
             ),
             authorizer=authorizer_of(config, lambda: self.broker.image),
+            logins=node.security.logins(lambda: self.broker.image),
             allocate_producer_id=self.producer_ids.machine.take,
             volume=volume_of,
             loggers=LogLevels(),
         )
         self.serving = BrokerRequestShell(self.broker, handlers(), self)
         self.groups = GroupShell(self.broker, self.serving.begin, self.serving.settle)
-        self.connections = PeerConnections(self.broker, config.inter_broker_listener_name)
+        self.connections = PeerConnections(
+            self.broker, config.inter_broker_listener_name, Transport(config.between_brokers)
+        )
         self.peers = PeerShell(
             self.broker, self.connections, self.serving.begin, self.serving.settle
         )
@@ -474,7 +480,7 @@ def authorizer_of(config: NodeConfig, image: Callable[[], MetadataImage]) -> Aut
             lambda: known.acls if (known := image()).offset >= 0 else None,
             super_users_of(config.broker.super_users),
             open_without_acl=config.broker.allow_everyone_if_no_acl_found,
-            trusted=config.node_listener_names,
+            trusted=config.trusted_listener_names,
         )
     if len(config.broker_listeners) > 1:
         return BrokersApart(config.inter_broker_listener_name)

@@ -21,6 +21,8 @@ from anabranch.core.settings.catalogue import BROKER_SETTINGS, TOPIC_SETTINGS
 
 CORE = Path(anabranch.core.__file__).parent
 SETTINGS = CORE / "settings"
+OF_LISTENERS = SETTINGS / "listener_security.py"
+"""Settings that a listener may have for itself are read here, by their names."""
 LOG_CONFIG = CORE / "log" / "config.py"
 READERS = (CORE, CORE.parent / "server")
 WIRE = CORE / "wire"
@@ -43,6 +45,9 @@ def readable():
                 attributes.add(node.attr)
             elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
                 texts.add(node.slice.value)
+    for node in ast.walk(ast.parse(OF_LISTENERS.read_text())):
+        if isinstance(node, ast.Constant):
+            texts.add(node.value)
     return attributes, texts
 
 

@@ -227,6 +227,12 @@ def test_key_stores_change_only_for_a_listener():
     validate_broker_configs({"listener.name.a.ssl.keystore.type": "JKS"}, per_broker=True)
 
 
+def test_what_a_listener_reads_at_its_start_does_not_change_later():
+    for name in ("ssl.keystore.location", "plain.sasl.jaas.config"):
+        with pytest.raises(ApiError, match="restart"):
+            validate_broker_configs({f"listener.name.a.{name}": "x"}, per_broker=True)
+
+
 def test_a_broker_keeps_names_that_a_plug_in_may_know():
     validate_broker_configs({"foo": "5", "message.max.bytes": "9"}, per_broker=False)
 

@@ -34,6 +34,7 @@ from anabranch.core.step import Mailbox, Wish
 if TYPE_CHECKING:
     from anabranch.core.access.authorize import Authorizer
     from anabranch.core.api.fetch_sessions import FetchSessions
+    from anabranch.core.broker.authentication import Logins
     from anabranch.core.coordination.timers import Action, Timer
     from anabranch.core.errors import StorageFault
     from anabranch.core.metadata.image import MetadataDelta, MetadataImage
@@ -103,6 +104,8 @@ class Broker:
     """Total and usable bytes of the volume that holds a log folder."""
     loggers: LogLevels = field(default_factory=NoLogs)
     """The process's log levels, which this broker describes and alters."""
+    logins: Mapping[str, Logins] = field(default_factory=dict)
+    """What its listeners with SASL offer, by their names."""
     steady_ms: int = 0
     """The clock that never goes back, at the begin of this step: for sessions and their ends."""
     wall_ms: int = 0

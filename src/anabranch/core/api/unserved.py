@@ -11,8 +11,6 @@ from types import MappingProxyType
 
 UNSERVED = MappingProxyType(
     {
-        17: "SaslHandshake",
-        36: "SaslAuthenticate",
         38: "CreateDelegationToken",
         39: "RenewDelegationToken",
         40: "ExpireDelegationToken",

@@ -10,11 +10,11 @@ access control, SASL and quotas then add rows and a source of limits, and no han
 Rules kept: a session that is not authenticated gets only what opens one (ApiVersions, the SASL
 keys); an unknown pair of state and event raises; a session on a listener where all may speak is
 authenticated from the start, and only looked at once it has been muted (`is_restricted`); a request
-on a muted connection is run later, not refused. It enforces nothing new today: every listener is
-such a one, and no role of a node sets a source of limits (`Outcomes.quotas`). Source: KIP-43 and
-KIP-152 (order of SASL requests), KIP-368 (expiry), KIP-219 (muting after the answer). Not here:
-ACLs (`core.access.authorize`, which handlers ask for each topic and group by name), mechanisms of
-SASL, and the `throttle_time_ms` of answers, which stays 0: they are charged as they are.
+on a muted connection is run later, not refused. No role of a node sets a source of limits
+(`Outcomes.quotas`). Source: KIP-43 and KIP-152 (order of SASL requests), KIP-368 (expiry), KIP-219
+(muting after the answer). Not here: ACLs (`core.access.authorize`, which handlers ask for each
+topic and group by name), mechanisms of SASL, and the `throttle_time_ms` of answers, which stays 0:
+they are charged as they are.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from anabranch.core.types import NO_TIME_MS
 
 if TYPE_CHECKING:
     from anabranch.core.access.authorize import Operation, ResourceType
+    from anabranch.core.access.login import Login
     from anabranch.core.access.principal import Principal
 
 
@@ -95,7 +96,10 @@ class Session:
 
     `is_restricted`: the gate is asked about each request."""
 
-    __slots__ = ("expires_ms", "is_restricted", "muted_until_ms", "principal", "state")
+    __slots__ = (
+        "expires_ms", "is_restricted", "login", "muted_until_ms", "principal", "state",
+        "takes_tokens",
+    )  # fmt: skip
 
     def __init__(self, principal: Principal, *, is_restricted: bool = False) -> None:
         self.principal = principal
@@ -103,6 +107,10 @@ class Session:
         self.state = SessionState.HANDSHAKE if is_restricted else SessionState.AUTHENTICATED
         self.expires_ms = NO_TIME_MS
         self.muted_until_ms = NO_TIME_MS
+        self.login: Login | None = None
+        """The login that is under way (`core.broker.authentication`)."""
+        self.takes_tokens = False
+        """Whether the next frame is a message of the login, without a request's header."""
 
     def step(self, event: SessionEvent) -> None:
         """Go on to the next state. Raises Bug for an event that cannot happen now."""
@@ -115,6 +123,24 @@ class Session:
         """The peer has shown who it is; it must do so again by `expires_ms`."""
         self.step(SessionEvent.ACCEPTED)
         self.principal, self.expires_ms = principal, expires_ms
+
+    @property
+    def is_for_good(self) -> bool:
+        """Whether the peer has shown who it is, and need not do so again."""
+        return self.state is SessionState.AUTHENTICATED and self.expires_ms == NO_TIME_MS
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether the peer has shown who it is, at least once."""
+        return self.state is not SessionState.HANDSHAKE
+
+    def begin_login(self, login: Login) -> None:
+        """A login is under way, and has the next messages."""
+        self.login, self.takes_tokens = login, login.is_bare
+
+    def end_login(self) -> None:
+        """It has ended well."""
+        self.login, self.takes_tokens = None, False
 
 
 class Quotas(Protocol):

@@ -8,9 +8,9 @@ not active it answers nothing but NOT_CONTROLLER.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from random import Random
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anabranch.core.access.authorize import AllowAll, Authorizer
 from anabranch.core.controller.brokers import fencing
@@ -37,6 +37,9 @@ from anabranch.core.settings.describe import describe_topic
 from anabranch.core.types import NO_LEADER
 from anabranch.core.wire.metadata_records import MetadataRecord
 from anabranch.core.wire.schema import Message
+
+if TYPE_CHECKING:
+    from anabranch.core.broker.authentication import Logins
 
 METADATA_KEY: Hashable = ("metadata",)
 """What a Fetch of the metadata log waits for: more committed batches."""
@@ -80,6 +83,8 @@ class Controller:
         self.followed = MetadataImage.empty()
         """What its node has read of the metadata: the newest that is known while not active."""
         self.authorizer: Authorizer = authorizer or AllowAll()
+        self.logins: Mapping[str, Logins] = {}
+        """What its listeners with SASL offer, by their names."""
         self.active = False
         self.epoch = 0
         self.state = ClusterState()

@@ -17,6 +17,7 @@ import msgspec
 from immutables import Map
 
 from anabranch.core.access.acls import NO_ACLS, Acls
+from anabranch.core.access.scram_credential import ScramCredential
 from anabranch.core.metadata.plan_state import PlanImage
 from anabranch.core.types import Offset, TopicId
 
@@ -131,18 +132,6 @@ class ControllerImage(msgspec.Struct, frozen=True):
     def endpoint(self, listener: str) -> Endpoint | None:
         """Where it is reached: that listener, or any when it has none of that name."""
         return self.endpoints.get(listener) or next(iter(self.endpoints.values()), None)
-
-
-class ScramCredential(msgspec.Struct, frozen=True, gc=False):
-    """What proves that a user knows a password, without the password. No `repr` shows the keys."""
-
-    salt: bytes
-    stored_key: bytes
-    server_key: bytes
-    iterations: int
-
-    def __repr__(self) -> str:
-        return f"ScramCredential(iterations={self.iterations})"
 
 
 class MetadataImage(msgspec.Struct, frozen=True):

@@ -294,11 +294,11 @@ class Channel:
             self.held_bytes -= slot.held_bytes
             if slot is self._blocked_by:
                 self._memory.release(self._end_block())
+            if slot.buffers:
+                self._promise(slot.buffers)
             if slot.hang_up:
                 self.hang_up(slot.hang_up, is_own_fault=slot.is_own_fault)
                 return
-            if slot.buffers:
-                self._promise(slot.buffers)
 
     def _promise(self, pieces: list[Piece]) -> None:
         self._out += pieces

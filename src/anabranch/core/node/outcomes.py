@@ -14,6 +14,7 @@ clock. Not here: frames and the gate (`requests.py`), the order of answers (`cha
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from struct import Struct
@@ -27,7 +28,16 @@ from anabranch.core.errors import ErrorCode, error_code_of
 from anabranch.core.log.files import ColdRead
 from anabranch.core.node.route import Route
 from anabranch.core.node.slot import Slot
-from anabranch.core.outcome import Accept, Cold, Forward, Hangup, NoAnswer, Propose, Wait
+from anabranch.core.outcome import (
+    Accept,
+    Cold,
+    Forward,
+    Hangup,
+    NoAnswer,
+    Propose,
+    Refuse,
+    Wait,
+)
 from anabranch.core.partition.bringers import apart
 from anabranch.core.request import Request
 from anabranch.core.step import Mailbox
@@ -83,6 +93,8 @@ class Outcomes:
         self.now_ms = self.steady_ms = 0
         """The clocks at the begin of this step: what handlers are told, and the steady one."""
         self.faults_total = 0
+        self.logins: Counter[tuple[str, bool]] = Counter()
+        """(listener, whether it was let in) -> how many logins have ended so."""
         self.cold_reads_total = 0
         self.is_stopping = False
         self.begin, self.settle = shell.begin, shell.settle
@@ -123,6 +135,11 @@ class Outcomes:
             self._shell.forward(slot.frame, slot.request, partial(self._forwarded, slot))
         elif isinstance(outcome, Accept):
             slot.asker.session.accept(outcome.principal, outcome.expires_ms)
+            self.logins[slot.asker.listener, True] += 1
+            self._answer(slot, outcome.answer)
+        elif isinstance(outcome, Refuse):
+            self.logins[slot.asker.listener, False] += outcome.is_login
+            slot.hang_up = outcome.why
             self._answer(slot, outcome.answer)
         elif isinstance(outcome, NoAnswer):
             self._finish(slot, [])

@@ -23,13 +23,14 @@ from anabranch.core.broker.gate import Verdict, admit
 from anabranch.core.errors import ProtocolError
 from anabranch.core.node.crowd import Crowd
 from anabranch.core.node.outcomes import Outcomes, Shell
-from anabranch.core.node.route import Route, find_route, unsupported_api_versions
+from anabranch.core.node.route import Route, Tokens, find_route, unsupported_api_versions
 from anabranch.core.node.slot import Asker, Slot
 from anabranch.core.outcome import NoAnswer, Wait
 from anabranch.core.request import Request
 from anabranch.core.step import Mailbox
 from anabranch.core.types import Piece
 from anabranch.core.wire.frame import read_client_id
+from anabranch.core.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 
 PEEK = Struct(">hhi").unpack_from
 
@@ -46,6 +47,7 @@ class Requests(Outcomes):
         self.sent_bytes = self.received_bytes = 0
         self._handlers = handlers
         self._routes: dict[tuple[int, int], Route] = {}
+        self._tokens: Tokens | None = None
 
     @property
     def routes(self) -> tuple[Route, ...]:
@@ -54,6 +56,9 @@ class Requests(Outcomes):
 
     def handle(self, asker: Asker, frame: memoryview) -> list[Piece] | Slot | None:
         """The answer to one frame, its place in the order, or None: the connection was closed."""
+        session = asker.session
+        if session.takes_tokens:
+            return self._take_token(asker, frame)
         try:
             api_key, version, correlation_id = PEEK(frame)
         except error:
@@ -68,7 +73,6 @@ class Requests(Outcomes):
             if isinstance(found, Handler):
                 return unsupported_api_versions(found, correlation_id)
             route = self._routes[api_key, version] = found
-        session = asker.session
         if session.is_restricted:
             verdict = admit(session, opens_session=route.opens_session, now_ms=self.steady_ms)
             if verdict is Verdict.WAIT and not self.is_stopping:
@@ -113,6 +117,23 @@ class Requests(Outcomes):
         slot = Slot(asker, route, request, frame)
         if stored_later_bytes:  # they have a bound of their own, for all connections
             slot.size_bytes = max(0, slot.size_bytes - stored_later_bytes)
+        self.resolve(slot, outcome)
+        return slot
+
+    def _take_token(self, asker: Asker, frame: memoryview) -> Slot:
+        """A message of a login that has no header (SaslHandshake version 0)."""
+        if self._tokens is None:
+            self._tokens = Tokens(self._handlers, self.role)
+        body = SaslAuthenticateRequest(auth_bytes=bytes(frame))
+        request = Request(
+            Tokens.API_KEY, 0, 0, None, body, asker.session.principal,
+            asker.listener, asker.host, asker.identity, asker.session,
+        )  # fmt: skip
+        slot = Slot(asker, self._tokens, request, frame)
+        try:
+            outcome = self._tokens.run(self.world, request, self.now_ms)
+        except Exception as fault:
+            outcome = fault
         self.resolve(slot, outcome)
         return slot
 

@@ -43,6 +43,25 @@ class Route:
         self.failures = 0
 
 
+class Tokens(Route):
+    """What is run for messages of a login that come without a header, and are answered so."""
+
+    __slots__ = ()
+    API_KEY = 36
+
+    def __init__(self, handlers: dict[int, Handler], role: str) -> None:
+        handler = handlers[self.API_KEY]
+        super().__init__(handler, getattr(handler, role), 0)
+        self.frame = _bare
+
+
+def _bare(_correlation_id: int, answer: Any) -> list[Piece]:
+    """A message of a login; nothing when it is refused."""
+    if answer.error_code:
+        return []
+    return [len(answer.auth_bytes).to_bytes(4, "big"), answer.auth_bytes]
+
+
 def find_route(
     handlers: dict[int, Handler], role: str, api_key: int, version: int, listener: str
 ) -> Route | Handler | str:

@@ -75,6 +75,7 @@ class BrokerConfig:
     leader_replication_throttled_rate: int
     listener_plaintext_beyond_loopback_allow: bool
     listener_security_protocol_map: str
+    listener_unauthenticated_beyond_loopback_allow: bool
     listeners: str
     log_cleaner_backoff_ms: int
     log_cleaner_dedupe_buffer_size: int
@@ -156,6 +157,7 @@ class BrokerConfig:
     replication_quota_window_num: int
     replication_quota_window_size_seconds: int
     request_timeout_ms: int
+    sasl_server_max_receive_size: int
     security_inter_broker_protocol: str
     socket_listen_backlog_size: int
     socket_receive_buffer_bytes: int

@@ -152,6 +152,17 @@ def refuse_unmeant_plaintext(setting: str, listeners: Iterable[Listener], allow:
             )
 
 
+def refuse_unmeant_strangers(setting: str, listener: Listener, is_meant: bool) -> None:
+    """No listener beyond loopback whose clients do not show who they are, unless that is meant."""
+    if not is_meant and not is_loopback(listener.host):
+        raise ConfigFault(
+            f"{listener.text} would accept clients from other machines that do not show who they "
+            "are; set ssl.client.auth=required, use SASL_SSL, or set "
+            "listener.unauthenticated.beyond.loopback.allow=true if that is meant",
+            name=setting,
+        )
+
+
 def _may_be_host(host: str) -> bool:
     """Whether a name can be asked for at all: its parts have 1 to 63 letters."""
     return not host or all(0 < len(part) < 64 for part in host.removesuffix(".").split("."))

@@ -25,6 +25,8 @@ MAX_VALUE_SIZE_BYTES = 32_767
 """Longest text of one setting, the longest string of the metadata record (Kafka's limit)."""
 
 LISTENER_PREFIX = "listener.name."
+MECHANISMS = ("plain", "scram-sha-256", "scram-sha-512", "oauthbearer", "gssapi")
+"""As names of settings have them, behind a listener's name (KIP-103)."""
 
 UNLIMITED_RETENTION, AS_WHOLE_LOG = -1, -2
 """What `retention.*` and `local.retention.*` may be beside a limit."""
@@ -32,6 +34,7 @@ UNLIMITED_RETENTION, AS_WHOLE_LOG = -1, -2
 RETENTIONS = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
 """0 would delete every record of every topic that sets nothing itself."""
 PER_ADDRESS = "max.connections.per.ip.overrides"
+OF_LISTENERS = ("ssl.", "sasl.")
 BOUND_AT_START = frozenset({"listeners", "listener.security.protocol.map"})
 """Kafka changes them while a broker runs; here a change would say done and do nothing."""
 LEAST = {
@@ -95,11 +98,22 @@ class Operation(IntEnum):
 
 
 def base_name(name: str) -> str:
-    """The setting behind `listener.name.<listener>.<setting>`; any other name is itself."""
+    """The setting behind `listener.name.<listener>.<mechanism>.<setting>`; any other name is
+    itself."""
     if not name.startswith(LISTENER_PREFIX):
         return name
     rest = name[len(LISTENER_PREFIX) :].split(".", 1)
-    return rest[1] if len(rest) == 2 else name
+    if len(rest) < 2:
+        return name
+    mechanism, _, setting = rest[1].partition(".")
+    return setting if mechanism in MECHANISMS else rest[1]
+
+
+def _is_bound_at_start(name: str) -> bool:
+    base = base_name(name)
+    setting = BROKER_SETTINGS.get(base)
+    is_of_listener = setting is not None and setting.in_force and base.startswith(OF_LISTENERS)
+    return base in BOUND_AT_START or is_of_listener
 
 
 def setting_of(resource_type: int, name: str) -> Setting | None:
@@ -227,7 +241,7 @@ def validate_broker_configs(values: Mapping[str, str], *, per_broker: bool) -> N
             "Cannot update these configs at default cluster level, broker id must be specified",
             single,
         )
-    bound = sorted(BOUND_AT_START.intersection(values))
+    bound = sorted(filter(_is_bound_at_start, values))
     if bound:
         raise _refusal(
             "Cannot update these configs dynamically; change the node's file and restart it",

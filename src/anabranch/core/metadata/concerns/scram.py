@@ -1,16 +1,17 @@
-"""SCRAM credentials of users (KIP-554, KIP-900): kept so that they are not lost.
+"""SCRAM credentials of users (KIP-554, KIP-900).
 
-What: what Kafka wrote stays in snapshots, and a rehearsal or a takeover carries it. Not here:
-authentication, which does not exist yet: no node reads these.
+Rule kept: what is removed exists; anything else raises `Bug`. Not here: logins, which read them
+(`core/access/scram_server.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from anabranch.core.access.scram_credential import ScramCredential
 from anabranch.core.errors import Bug
 from anabranch.core.metadata.builder import ImageBuilder, Rules
-from anabranch.core.metadata.image import MetadataImage, ScramCredential
+from anabranch.core.metadata.image import MetadataImage
 from anabranch.core.wire import metadata_records as records
 
 

@@ -1,0 +1,170 @@
+"""What one listener asks of its clients: keys and trust for TLS, logins for SASL.
+
+What: `ListenerSecurity` makes the TLS context of a listener, again whenever one of its files has
+changed (`reload`), tells whose a new connection is, and makes the machines of its logins. Rule
+kept: a store that cannot be used stops the start, and is told once while the node runs, which goes
+on with the one before. Not here: what is allowed in settings
+(`core/settings/listener_security.py`), what is said (`core/broker/authentication.py`).
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import ssl
+from collections.abc import Callable
+
+from anabranch.client.security import VERSIONS
+from anabranch.client.stores import StoreFault, add_key, add_trusted
+from anabranch.core.access.certificate_names import RuleFault, distinguished_name
+from anabranch.core.access.login import Mechanism
+from anabranch.core.access.plain import PLAIN, PlainServer, plain_users
+from anabranch.core.access.principal import ANONYMOUS, Principal
+from anabranch.core.access.scram_credential import ScramCredential
+from anabranch.core.access.scram_server import CODES, ScramServer, decoy_of
+from anabranch.core.broker.authentication import Logins
+from anabranch.core.broker.gate import Session
+from anabranch.core.metadata.image import MetadataImage
+from anabranch.core.settings.listener_security import ListenerSettings
+from anabranch.core.settings.setting import ConfigFault
+from anabranch.server.logs import logger
+
+LOG = logger("listener")
+
+NONCE_BYTES = 24
+SECRET_BYTES = 32
+FILES = ("ssl.keystore.location", "ssl.truststore.location")
+CLIENT_AUTH = {
+    "required": ssl.CERT_REQUIRED, "requested": ssl.CERT_OPTIONAL, "none": ssl.CERT_NONE,
+}  # fmt: skip
+
+Image = Callable[[], MetadataImage]
+
+
+class ListenerSecurity:
+    """One listener with TLS or SASL. Raises ConfigFault for a store that cannot be used."""
+
+    def __init__(self, settings: ListenerSettings) -> None:
+        self.settings = settings
+        self.uses_tls = settings.uses_tls
+        self._rules = settings.mapping_rules()
+        self._told = ""
+        self._seen = self._stamp()
+        self._context: ssl.SSLContext | None = None
+        if self.uses_tls:
+            try:
+                self._context = _context(settings)
+            except StoreFault as fault:
+                name = settings.listener.name
+                raise ConfigFault(f"listener {name}: {fault}", name="listeners") from None
+
+    # Keys and trust.
+
+    def context(self) -> ssl.SSLContext:
+        """Keys and trust as they are now."""
+        assert self._context is not None
+        return self._context
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether a file of its keys or trust is another than when it was read."""
+        return self.uses_tls and self._stamp() != self._seen
+
+    def reload(self) -> None:
+        """Read the files again; connections that are open go on. May take a while."""
+        seen, listener = self._stamp(), self.settings.listener.name
+        try:
+            self._context = _context(self.settings)
+        except StoreFault as fault:
+            if str(fault) != self._told:
+                self._told = str(fault)
+                LOG.warning("keeping the keys that were read before", listener=listener, why=fault)
+            return
+        self._seen, self._told = seen, ""
+        LOG.info("new keys and certificates are in use", listener=listener)
+
+    def _stamp(self) -> tuple[tuple[int, int, int], ...]:
+        tls, stamps = self.settings.tls(), []
+        for name in FILES:
+            try:
+                found = os.stat(tls.get(name) or os.devnull)
+                stamps.append((found.st_mtime_ns, found.st_size, found.st_ino))
+            except OSError:
+                stamps.append((0, 0, 0))
+        return tuple(stamps)
+
+    # Who is there.
+
+    def session(self, tls: ssl.SSLObject | None) -> Session | str:
+        """Whose a new connection is, after its handshake; a sentence if it may not be."""
+        if self.settings.uses_sasl:
+            return Session(ANONYMOUS, is_restricted=True)
+        certificate = tls.getpeercert() if tls is not None else None
+        if not certificate:
+            return Session(ANONYMOUS)
+        try:
+            subject = distinguished_name(certificate["subject"])  # type: ignore[arg-type]
+            return Session(Principal("User", self._rules.name_of(subject)))
+        except RuleFault as fault:
+            return str(fault)
+
+    def logins(self, image: Image) -> Logins | None:
+        """What the listener offers with SASL, if it does; `image` has the credentials of SCRAM."""
+        if not self.settings.uses_sasl:
+            return None
+        names = self.settings.mechanisms
+        return Logins(
+            {name: self._begin(name, image) for name in names},
+            {name: self.settings.lifetime_ms(name) for name in names},
+            self.settings.failure_delay_ms,
+        )
+
+    def _begin(self, name: str, image: Image) -> Callable[[], Mechanism]:
+        if name == PLAIN:
+            users = plain_users(self.settings.login_options(name))
+            return lambda: PlainServer(users)
+        code, key = CODES[name], secrets.token_bytes(SECRET_BYTES)
+
+        def find(user: str) -> ScramCredential | None:
+            return image().scram.get((code, user))
+
+        def decoy(user: str) -> ScramCredential:
+            known = (each for (kind, _), each in image().scram.items() if kind == code)
+            return decoy_of(key, user, next(known, None))
+
+        return lambda: ScramServer(name, find, secrets.token_urlsafe(NONCE_BYTES), decoy)
+
+
+def _context(settings: ListenerSettings) -> ssl.SSLContext:
+    """Raises StoreFault."""
+    tls = settings.tls()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET | ssl.OP_NO_COMPRESSION
+    context.num_tickets = 0  # a session that is resumed would not show its certificate again
+    asked = settings.client_auth
+    if asked != "none":
+        add_trusted(context, tls)
+    context.verify_mode = CLIENT_AUTH[asked]
+    add_key(context, tls)
+    names = settings.value("ssl.enabled.protocols")
+    versions = [VERSIONS[each] for each in names if each in VERSIONS]  # type: ignore[union-attr]
+    if not versions:
+        raise StoreFault(f"ssl.enabled.protocols must have one of {', '.join(VERSIONS)}.")
+    context.minimum_version, context.maximum_version = min(versions), max(versions)
+    return context
+
+
+class NodeSecurity:
+    """The listeners of a node that are not plaintext, by name."""
+
+    def __init__(self, listeners: dict[str, ListenerSettings]) -> None:
+        self._by_name = {name: ListenerSecurity(each) for name, each in listeners.items()}
+
+    def of(self, listener: str) -> ListenerSecurity | None:
+        """What a listener asks of its clients; None: nothing."""
+        return self._by_name.get(listener)
+
+    def logins(self, image: Image) -> dict[str, Logins]:
+        """What the listeners with SASL offer."""
+        found = {name: each.logins(image) for name, each in self._by_name.items()}
+        return {name: each for name, each in found.items() if each is not None}

@@ -1,0 +1,49 @@
+"""Subjects of certificates as Java writes them, and the rules that shorten them."""
+
+from __future__ import annotations
+
+import pytest
+
+from anabranch.core.access.certificate_names import MappingRules, RuleFault, distinguished_name
+
+
+def test_the_subject_is_written_as_java_does():
+    subject = (
+        (("countryName", "US"),), (("organizationName", "A, B+C"),),
+        (("organizationalUnitName", "x"), ("userId", "u1")), (("commonName", "#alice "),),
+    )  # fmt: skip
+    assert distinguished_name(subject) == "CN=\\#alice\\ ,OU=x+UID=u1,O=A\\, B\\+C,C=US"
+
+
+def test_an_address_is_written_in_hex():
+    subject = ((("emailAddress", "a@b"),),)
+    assert distinguished_name(subject) == "1.2.840.113549.1.9.1=#1603614062"
+
+
+@pytest.mark.parametrize(
+    ("rules", "subject", "name"),
+    [
+        ("DEFAULT", "CN=kafka,O=x", "CN=kafka,O=x"),
+        ("RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/", "CN=kafka1,OU=ServiceUsers,O=X", "kafka1"),
+        ("RULE:^CN=(.*?),OU=(.*?),O=(.*?)$/$1@$2/L", "CN=Admin,OU=Ops,O=X", "admin@ops"),
+        ("RULE:^CN=(.*?)$/$1/U, DEFAULT", "CN=abc", "ABC"),
+        ("RULE:^CN=x$/no/, RULE:^.*[Cc][Nn]=([a-zA-Z0-9.]*).*$/$1/L, DEFAULT", "O=1,CN=Ab.c", "ab.c"),
+        ("RULE:^CN=([a-z]{1,3}),O=a\\/b$/$1\\$/,DEFAULT", "CN=xyz,O=a/b", "xyz$"),
+    ],
+)  # fmt: skip
+def test_the_first_rule_that_fits_names_the_principal(rules, subject, name):
+    assert MappingRules(rules).name_of(subject) == name
+
+
+def test_a_subject_that_no_rule_fits_has_no_name():
+    with pytest.raises(RuleFault, match="no rule"):
+        MappingRules("RULE:^CN=x$/x/").name_of("CN=y")
+
+
+@pytest.mark.parametrize(
+    "rules",
+    ["RULE:x", "RULE:^(a$/b/", "RULE:a/$1/", "RULE:a/b/X", "default", "DEFAULT,;", "RULE:a/b/L U"],
+)
+def test_rules_that_cannot_be_read_are_refused(rules):
+    with pytest.raises(RuleFault):
+        MappingRules(rules)

@@ -1,0 +1,31 @@
+"""Logins as Kafka's files have them."""
+
+from __future__ import annotations
+
+import pytest
+
+from anabranch.core.access.jaas import JaasFault, parse_jaas
+
+
+@pytest.mark.parametrize(
+    ("text", "module", "options"),
+    [
+        ('a.b.PlainLoginModule required username="x" password="y";', "PlainLoginModule",
+         {"username": "x", "password": "y"}),
+        ("M required a=b user_x-1.y=2 ;", "M", {"a": "b", "user_x-1.y": "2"}),
+        ('M REQUIRED a="semi;colon" b="quo\\"te" c="";', "M",
+         {"a": "semi;colon", "b": 'quo"te', "c": ""}),
+        ("  M\n required\n a=1;\n", "M", {"a": "1"}),
+    ],
+)  # fmt: skip
+def test_module_and_options(text, module, options):
+    assert parse_jaas(text) == (module, options)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "M", "M required a=secret", "required;", "M sometimes a=secret;"]
+)
+def test_what_cannot_be_read_is_not_repeated(text):
+    with pytest.raises(JaasFault) as fault:
+        parse_jaas(text)
+    assert "secret" not in str(fault.value)
