@@ -29,6 +29,7 @@ VERBS = {
     "placement": "Show how the cluster places the replicas of a diskless topic.",
     "explain": "Explain why a partition's replicas are where they are.",
     "configs": "Describe and alter the settings of topics and brokers.",
+    "users": "List, set and remove users that log in with SCRAM.",
     "acls": "List, add and remove access rules (ACLs).",
     "quotas": "List, set and remove quotas of users, clients and addresses.",
     "produce": "Write records from standard input or a file.",

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from anabranch.cli.cluster_command import print_failure
 
 if TYPE_CHECKING:
+    from anabranch.core.wire.metadata_records import UserScramCredentialRecord
     from anabranch.server.config import NodeConfig
 
 
@@ -39,6 +42,11 @@ if TYPE_CHECKING:
     help="Print JSON for programs: log lines, and the reason if the node fails.",
 )  # fmt: skip
 @click.option(
+    "--add-scram", "users", multiple=True, metavar="USER",
+    help='A user of a new cluster, as SCRAM-SHA-256=[name=alice,password=…], or @FILE with one a '
+        "line, so that other processes cannot see it. No effect on a cluster that exists.",
+)  # fmt: skip
+@click.option(
     "--stop-with-stdin", is_flag=True, hidden=True,
     help="Stop cleanly when standard input ends, because the process that started this one has "
         "ended.",
@@ -51,6 +59,7 @@ def command(
     log_level: str,
     log_format: str,
     as_json: bool,
+    users: tuple[str, ...],
     stop_with_stdin: bool,
 ) -> None:
     """Run a node until SIGTERM or Ctrl-C.
@@ -62,8 +71,31 @@ def command(
 
     logs.configure(log_level, "json" if as_json else log_format)
     config = configured(properties_file, [*settings, *shorthand(folder, port)])
+    if users:
+        config = msgspec.structs.replace(config, first_users=first_users(users))
     tell_failure = print_failure if as_json else None
     raise SystemExit(run(config, stop_with_stdin=stop_with_stdin, tell_failure=tell_failure))
+
+
+def first_users(texts: Sequence[str]) -> tuple[UserScramCredentialRecord, ...]:
+    """The users that `--add-scram` names; what is wrong with one becomes one line."""
+    import secrets
+
+    from anabranch.core.access.scram_server import SALT_BYTES
+    from anabranch.core.access.scram_text import ScramTextFault, read_user
+
+    found: dict[tuple[int, str], UserScramCredentialRecord] = {}
+    try:
+        for text in texts:
+            lines = Path(text[1:]).read_text().splitlines() if text.startswith("@") else [text]
+            for line in filter(str.strip, lines):
+                record = read_user(line, secrets.token_bytes(SALT_BYTES))
+                if (record.mechanism, record.name) in found:
+                    raise ScramTextFault(f"user {record.name} is there twice")
+                found[record.mechanism, record.name] = record
+    except (ScramTextFault, OSError, UnicodeDecodeError) as fault:
+        raise click.ClickException(f"--add-scram: {fault}") from None
+    return tuple(found.values())
 
 
 def configured(properties_file: str | None, settings: Sequence[str]) -> NodeConfig:

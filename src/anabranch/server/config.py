@@ -48,6 +48,7 @@ from anabranch.core.settings.validation import (
     unmet_requirement,
 )
 from anabranch.core.wire.compression import Codec
+from anabranch.core.wire.metadata_records import UserScramCredentialRecord
 from anabranch.server.properties import (
     ConfigError,
     Entry,
@@ -97,6 +98,8 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How this broker speaks to others."""
     to_controllers: Security = PLAINTEXT
     """How this node speaks to controllers."""
+    first_users: tuple[UserScramCredentialRecord, ...] = ()
+    """Users that a new cluster begins with."""
     warnings: tuple[str, ...] = ()
 
     @property

@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import time
 import traceback
-from collections.abc import Callable, Coroutine, Hashable, Iterable
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -25,10 +25,12 @@ from anabranch.core.controller.tenure.lease import LeaseTimes
 from anabranch.core.controller.tenure.performer import Performer, refusal
 from anabranch.core.controller.tenure.tenure import Tenure
 from anabranch.core.errors import CorruptStore, StorageFault, TooOld
+from anabranch.core.metadata.features import bootstrap_records
 from anabranch.core.metadata.store import MetadataStore, StoreAway
 from anabranch.core.metadata.store_check import UNKNOWN_URL, CopyEnd
 from anabranch.core.outcome import Propose
 from anabranch.core.settings.broker import BrokerConfig
+from anabranch.core.wire.metadata_records import MetadataRecord
 from anabranch.server.clocks import steady_ms, wall_ms
 from anabranch.server.diskless.rows import LogRowsShell
 from anabranch.server.liveness_probe import Watch, dial
@@ -62,11 +64,14 @@ class ControllerShell(Performer):
         rng: Random | None = None,
         store_url: str = UNKNOWN_URL,
         patience: Patience | None = None,
+        first_users: Sequence[MetadataRecord] = (),
     ) -> None:
+        """`first_users`: records that a new cluster begins with."""
         self.controller = Controller(node_id, cluster_id, config, rng or Random())
         self.tenure = Tenure(
             self.controller, f"{home or node_id}/{time.time_ns():x}", endpoint=endpoint, copy=copy,
             store_url=store_url, timing=TIMING,
+            first_records=lambda least: (*bootstrap_records(least), *first_users),
         )  # fmt: skip
         self.store = store
         self.on_changed = on_changed

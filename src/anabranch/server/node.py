@@ -227,7 +227,7 @@ class Node:
             config.node_id, self.cluster_id, self._store, config.broker,
             on_changed=side.changed, copy=copy.end, on_stop=self.stop_because,
             store_url=without_secrets(config.metadata_store_url), home=self._folders.home,
-            patience=patience,
+            patience=patience, first_users=config.first_users,
         )  # fmt: skip
         controller = shell.controller
         if config.broker.authorizer_class_name:

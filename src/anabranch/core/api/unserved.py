@@ -15,8 +15,6 @@ UNSERVED = MappingProxyType(
         39: "RenewDelegationToken",
         40: "ExpireDelegationToken",
         41: "DescribeDelegationToken",
-        50: "DescribeUserScramCredentials",
-        51: "AlterUserScramCredentials",
         52: "Vote",
         53: "BeginQuorumEpoch",
         54: "EndQuorumEpoch",

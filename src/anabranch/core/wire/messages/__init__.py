@@ -95,6 +95,8 @@ _TABLE = (
     (47, "OffsetDelete", range(1), NEVER),
     (48, "DescribeClientQuotas", range(2), 1),
     (49, "AlterClientQuotas", range(2), 1),
+    (50, "DescribeUserScramCredentials", range(1), 0),
+    (51, "AlterUserScramCredentials", range(1), 0),
     (55, "DescribeQuorum", range(3), 0),
     (56, "AlterPartition", range(2, 4), 0),
     (57, "UpdateFeatures", range(3), 0),
