@@ -14,6 +14,7 @@ from anabranch.client.fetch import list_offsets
 from anabranch.client.overview import why_ill
 from anabranch.client.partitions import describe_topics
 from anabranch.core.api.diskless_view import as_json
+from anabranch.core.settings.setting import is_true
 from anabranch.core.types import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, topic_id_text
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ async def _described(
     cluster: Cluster, topic: Topic, partitions: list[dict[str, Any]]
 ) -> dict[str, Any]:
     configs = await describe_configs(cluster, ResourceKind.TOPIC, topic.name)
-    is_remote = any(each.name == REMOTE_SETTING and each.value == "true" for each in configs)
+    is_remote = any(each.name == REMOTE_SETTING and is_true(each.value) for each in configs)
     if is_remote:
         offsets = await _remote_offsets(cluster, topic.name)
         for part in partitions:
