@@ -29,6 +29,7 @@ from anabranch.testing.running_cluster import RunningCluster
 
 if TYPE_CHECKING:
     from anabranch.testing.hanging_transaction import FoundTransaction
+    from anabranch.testing.security import ClusterSecurity
 
 START_SECONDS = 60.0
 """How long a broker may take to serve again: it may have to wait for a dead controller's lease."""
@@ -65,6 +66,9 @@ class HangingTransaction(Undo):
 
 class FaultCalls(ABC):
     """The part of `LocalCluster` that does harm."""
+
+    security: ClusterSecurity | None
+    """What clients need, if it was asked for."""
 
     @property
     @abstractmethod
@@ -225,13 +229,19 @@ class FaultCalls(ABC):
         self._running()
         servers, what = self.bootstrap_servers, f"hang a transaction in {topic}-{partition}"
         found = ask(
-            what, servers, lambda each: hanging_transaction.hang(each, topic, partition, value)
+            what,
+            servers,
+            lambda each: hanging_transaction.hang(each, topic, partition, value),
+            security=self.security,
         )
         undo = f"abort the transaction in {topic}-{partition}"
         return HangingTransaction(
             found,
             lambda: ask(
-                undo, self.bootstrap_servers, lambda each: hanging_transaction.end(each, found)
+                undo,
+                self.bootstrap_servers,
+                lambda each: hanging_transaction.end(each, found),
+                security=self.security,
             ),
         )
 

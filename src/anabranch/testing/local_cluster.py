@@ -31,6 +31,7 @@ from anabranch.testing.queries import (
     check_topic,
 )
 from anabranch.testing.running_cluster import RunningCluster
+from anabranch.testing.security import ClusterSecurity
 
 if TYPE_CHECKING:
     from anabranch.client.cluster import Cluster
@@ -83,7 +84,9 @@ class LocalCluster(FaultCalls):
     by default it is temporary and removed by `stop`. `port` is the first broker's, 0 a free one.
     `metadata_store` is "sqlite", a file in the folder, or the URL of a PostgreSQL database.
     `controller` names the broker that is to be the active controller first; `later` those that do
-    not start with the cluster, but with `start_broker`.
+    not start with the cluster, but with `start_broker`. `security` is SSL, SASL_PLAINTEXT or
+    SASL_SSL: the cluster makes certificates and users for itself, and `cluster.security` has the
+    properties of clients.
     """
 
     def __init__(
@@ -100,6 +103,7 @@ class LocalCluster(FaultCalls):
         folder: str | os.PathLike[str] | None = None,
         port: int = 0,
         start_timeout_seconds: float = 60.0,
+        security: str | None = None,
     ) -> None:
         if not 1 <= brokers <= MOST_BROKERS:
             raise ClusterError(f"LocalCluster runs 1 to {MOST_BROKERS} brokers, not {brokers}.")
@@ -128,6 +132,9 @@ class LocalCluster(FaultCalls):
         self._port = port
         self._start_timeout_seconds = start_timeout_seconds
         self._cluster: RunningCluster | None = None
+        self._protocol = security
+        self.security: ClusterSecurity | None = None
+        """What clients need, while the cluster runs and was asked for it."""
         self._last_log = ""
 
     # Starting and stopping.
@@ -136,11 +143,18 @@ class LocalCluster(FaultCalls):
         """Start the cluster; returns when clients are served. Raises ClusterError."""
         if self._cluster is not None:
             raise ClusterError("The cluster is running already.")
-        cluster = RunningCluster(self._plans, self._folder, processes=self._are_processes)
+        if self._protocol is not None:
+            self.security = ClusterSecurity(self._protocol)
+        try:
+            cluster = RunningCluster(self._plans, self._folder, processes=self._are_processes)
+        except BaseException:
+            self._forget_security()
+            raise
         try:
             cluster.start(self._start_timeout_seconds, self._first_controller, self._later)
         except BaseException:
             self._last_log = cluster.last_log
+            self._forget_security()
             raise
         self._cluster = cluster
         return self
@@ -154,9 +168,15 @@ class LocalCluster(FaultCalls):
                 cluster.stop()
             finally:
                 self._last_log = cluster.last_log
+                self._forget_security()
             from anabranch.testing.cluster_log import tell_own_faults
 
             tell_own_faults(self._last_log)
+
+    def _forget_security(self) -> None:
+        security, self.security = self.security, None
+        if security is not None:
+            security.close()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -268,7 +288,7 @@ class LocalCluster(FaultCalls):
                 return await behind(cluster, topic, serving)
 
             try:
-                found = ask("ask a broker", _address(node), work, ANSWER_SECONDS)
+                found = ask("ask a broker", _address(node), work, ANSWER_SECONDS, self.security)
             except ClusterError as fault:
                 found = [f"{node.name} does not answer: {fault}"]
             if found:
@@ -311,7 +331,9 @@ class LocalCluster(FaultCalls):
         self._ask(f"delete topic {name!r}", work)
         until = time.monotonic() + UNKNOWN_TOPIC_SECONDS
         for node in self._running().serving:
-            while (left := until - time.monotonic()) > 0 and _shows(node, name, left):
+            while (left := until - time.monotonic()) > 0 and _shows(
+                node, name, left, self.security
+            ):
                 time.sleep(ASK_AGAIN_SECONDS)
 
     def topics(self) -> list[str]:
@@ -352,6 +374,11 @@ class LocalCluster(FaultCalls):
         settings = {"node.id": str(broker_id), "log.dirs": own, **common}
         if rack is not None:
             settings["broker.rack"] = rack
+        if self.security is not None:
+            settings |= self.security.node_settings()
+            settings["listeners"] = self.security.listeners(
+                clients[broker_id - 1], controllers[broker_id - 1]
+            )
         settings |= self.config | self._broker_config.get(broker_id, {})
         peers = {
             port: each
@@ -374,7 +401,7 @@ class LocalCluster(FaultCalls):
         self, what: str, work: Callable[[Cluster], Awaitable[T]], timeout_seconds: float = 30.0
     ) -> T:
         nodes = self._running().serving
-        return ask(what, ",".join(map(_address, nodes)), work, timeout_seconds)
+        return ask(what, ",".join(map(_address, nodes)), work, timeout_seconds, self.security)
 
 
 async def _on_a_thread(work: Callable[[], T]) -> T:
@@ -427,14 +454,16 @@ def _address(node: ClusterNode) -> str:
     return f"{HOST}:{node.port}"
 
 
-def _shows(node: ClusterNode, topic: str, timeout_seconds: float) -> bool:
+def _shows(
+    node: ClusterNode, topic: str, timeout_seconds: float, security: ClusterSecurity | None
+) -> bool:
     """Whether a broker says that there is a topic; one that does not answer says nothing."""
 
     async def work(cluster: Cluster) -> bool:
         return any(each.name == topic for each in (await cluster.metadata(None)).topics)
 
     try:
-        return ask("ask a broker", _address(node), work, timeout_seconds)
+        return ask("ask a broker", _address(node), work, timeout_seconds, security)
     except ClusterError:
         return False
 

@@ -17,6 +17,7 @@ from anabranch.testing.nodes import ClusterError
 
 if TYPE_CHECKING:
     from anabranch.client.cluster import Cluster
+    from anabranch.testing.security import ClusterSecurity
 
 T = TypeVar("T")
 
@@ -31,14 +32,19 @@ def ask(
     bootstrap: str,
     work: Callable[[Cluster], Awaitable[T]],
     timeout_seconds: float = 30.0,
+    security: ClusterSecurity | None = None,
 ) -> T:
     """What `work` finds out. Raises ClusterError: "Cannot `what`: …"."""
     from anabranch.client.cluster import Cluster
     from anabranch.client.connection import ConnectionLost
+    from anabranch.client.security import PLAINTEXT
     from anabranch.core.errors import ApiError
 
     async def run() -> T:
-        async with Cluster(bootstrap, deadline_seconds=timeout_seconds) as cluster:
+        secured = None if security is None else security.client
+        async with Cluster(
+            bootstrap, deadline_seconds=timeout_seconds, security=secured or PLAINTEXT
+        ) as cluster:
             async with asyncio.timeout(timeout_seconds):
                 return await work(cluster)
 

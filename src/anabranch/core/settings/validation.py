@@ -100,13 +100,11 @@ class Operation(IntEnum):
 def base_name(name: str) -> str:
     """The setting behind `listener.name.<listener>.<mechanism>.<setting>`; any other name is
     itself."""
-    if not name.startswith(LISTENER_PREFIX):
-        return name
-    rest = name[len(LISTENER_PREFIX) :].split(".", 1)
-    if len(rest) < 2:
-        return name
-    mechanism, _, setting = rest[1].partition(".")
-    return setting if mechanism in MECHANISMS else rest[1]
+    rest = name
+    if name.startswith(LISTENER_PREFIX):
+        rest = name[len(LISTENER_PREFIX) :].partition(".")[2] or name
+    mechanism, _, setting = rest.partition(".")
+    return setting if mechanism in MECHANISMS else rest
 
 
 def _is_bound_at_start(name: str) -> bool:
