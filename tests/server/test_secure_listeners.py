@@ -18,8 +18,10 @@ from anabranch.client.cluster import Cluster
 from anabranch.client.connection import Connection, ConnectionLost
 from anabranch.client.security import security_of
 from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.running_nodes import NodeAddress
 from anabranch.core.wire.messages.describe_cluster import DescribeClusterRequest
 from anabranch.server import listener, tls_transport
+from anabranch.server.running_nodes import answering
 from anabranch.testing.certificates import Authority
 
 SECONDS = 20
@@ -209,6 +211,14 @@ def test_a_large_frame_before_the_login_closes(node):
     with socket.create_connection((host, int(port)), SECONDS) as raw:
         raw.sendall((600_000).to_bytes(4, "big") + b"\0\x12\0\0")
         assert raw.recv(1) == b""
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_running_node_is_seen_by_commands_that_only_a_stopped_cluster_bears(node, name):
+    """They have no login, and must not take a secure node for none."""
+    host, _, port = node.address(name).partition(":")
+    found = asyncio.run(answering([NodeAddress(1, host, int(port))], "", print))
+    assert len(found) == 1
 
 
 def test_new_keys_are_used_without_a_restart(tmp_path, monkeypatch):

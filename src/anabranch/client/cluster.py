@@ -257,15 +257,20 @@ class Cluster:
         connection = self._connections.get((host, port))
         if connection is not None and connection.is_open:
             return connection
+        connection = await self.another(host, port)
+        self._connections[host, port] = connection
+        return connection
+
+    async def another(self, host: str, port: int) -> Connection:
+        """A connection of its own, as secure as the others; the caller closes it. Raises
+        ConnectionLost, ClientFault."""
         limit = min(DIAL_SECONDS, self.deadline_seconds)
         if self._ssl is None:
             self._ssl = self._security.context()
-        connection = await Connection.open(
+        return await Connection.open(
             host, port, client_id=self._client_id, ssl=self._ssl,
             login=self._security.login, timeout_seconds=limit,
         )  # fmt: skip
-        self._connections[host, port] = connection
-        return connection
 
 
 def may_help(fault: Exception) -> bool:

@@ -156,7 +156,7 @@ async def look(cluster: Cluster, chosen: Sequence[int] = ()) -> Plan:
         controlling = await controller_of(cluster)
         known = {each.node.node_id for each in brokers}
         others = [
-            await _controller(Node(each, host, port, is_broker=False), cluster.cluster_id, chosen)
+            await _controller(cluster, Node(each, host, port, is_broker=False), chosen)
             for each, (host, port) in sorted(controlling.controllers.items())
             if each not in known
         ]
@@ -169,10 +169,10 @@ def _broker(node: Node, is_fenced: bool) -> Registered:
     return Registered(node, f"{node.name} is not ready" if is_fenced else None)
 
 
-async def _controller(node: Node, cluster_id: str, chosen: Sequence[int]) -> Registered:
+async def _controller(cluster: Cluster, node: Node, chosen: Sequence[int]) -> Registered:
     """A controller that shall not be restarted need not be reached from here."""
     is_wanted = not chosen or node.node_id in chosen
-    return Registered(node, await _why_no_controller(node, cluster_id) if is_wanted else None)
+    return Registered(node, await _why_no_controller(cluster, node) if is_wanted else None)
 
 
 async def roll(
@@ -187,7 +187,7 @@ async def roll(
     for number, node in enumerate(plan.order):
         begun = loop.time()
         left = [each.node_id for each in plan.order[number + 1 :]]
-        witness = await Connection.open(node.host, node.port)
+        witness = await cluster.another(node.host, node.port)
         keeping = loop.create_task(_keep(witness, wait_seconds))
         try:
             tell("restarts", node, 0.0)
@@ -234,7 +234,7 @@ async def _why_not_back(cluster: Cluster, node: Node) -> str | None:
     if node.is_broker:
         asked = _why_no_broker(cluster, node)
     else:
-        asked = _why_no_controller(node, cluster.cluster_id)
+        asked = _why_no_controller(cluster, node)
     try:
         return await asked or next(missing(await describe_topics(cluster, None)), None)
     except (ApiError, ConnectionLost) as fault:
@@ -242,15 +242,15 @@ async def _why_not_back(cluster: Cluster, node: Node) -> str | None:
 
 
 async def _why_no_broker(cluster: Cluster, node: Node) -> str | None:
-    await (await Connection.open(node.host, node.port)).close()
+    await (await cluster.another(node.host, node.port)).close()
     await cluster.metadata([])
     return None if node.node_id in cluster.brokers else f"{node.name} runs, but is not unfenced yet"
 
 
-async def _why_no_controller(node: Node, cluster_id: str) -> str | None:
+async def _why_no_controller(cluster: Cluster, node: Node) -> str | None:
     """In a sentence, why it cannot be said that this controller runs; None if it does."""
     try:
-        connection = await Connection.open(node.host, node.port)
+        connection = await cluster.another(node.host, node.port)
         try:
             request = DescribeClusterRequest(endpoint_type=CONTROLLERS)
             answer: DescribeClusterResponse = await connection.send(request)
@@ -259,7 +259,7 @@ async def _why_no_controller(node: Node, cluster_id: str) -> str | None:
     except ConnectionLost as fault:
         return f"{node.name} does not answer: {fault}"
     place = f"{node.host}:{node.port}"
-    if answer.cluster_id != cluster_id:
+    if answer.cluster_id != cluster.cluster_id:
         return f"{node.name} does not run: at {place} is a node of cluster {answer.cluster_id}"
     others = sorted(
         each.broker_id
@@ -278,7 +278,7 @@ async def controller_runs(cluster: Cluster, node_id: int) -> bool:
     if place is None:
         return False
     node = Node(node_id, *place, is_broker=False)
-    return await _why_no_controller(node, cluster.cluster_id) is None
+    return await _why_no_controller(cluster, node) is None
 
 
 def _too_late(why: str, left: list[int]) -> ApiError:

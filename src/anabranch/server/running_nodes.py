@@ -13,12 +13,13 @@ import asyncio
 import contextlib
 import os
 import socket
+import ssl
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anabranch.client.connection import ConnectionLost
+from anabranch.client.connection import Connection, ConnectionLost
 from anabranch.core.diskless.layout import HEADER_MOST, DamagedObject, decode_header
 from anabranch.core.diskless.objects import ObjectMissing, ObjectStore
 from anabranch.core.errors import ApiError, Bug, ErrorCode, ProtocolError, StorageFault
@@ -199,6 +200,8 @@ async def _answer(address: NodeAddress, cluster_id: str, tell: Tell) -> str | No
         async with asyncio.timeout(ANSWER_S):
             found = await _cluster_at(address)
     except (ConnectionLost, ProtocolError):
+        if await _speaks_tls(address):
+            return f"something answers with TLS at {address.text}, the address of {address.who}"
         return None  # it is no node
     except TimeoutError:
         return (
@@ -214,17 +217,34 @@ async def _cluster_at(address: NodeAddress) -> str:
     """The cluster of who answers there. Raises ConnectionLost, ApiError."""
     connection = await reach(address.host, address.port, timeout_seconds=2 * ANSWER_S)
     try:
-        for kind in (BROKERS, CONTROLLERS):
-            answer: DescribeClusterResponse = await connection.send(
-                DescribeClusterRequest(endpoint_type=kind)
-            )
-            if not answer.error_code:
-                break
-        else:
-            raise ApiError(ErrorCode(answer.error_code))
-        return answer.cluster_id
+        return await _told(connection)
+    except ConnectionLost:  # it told its versions, and wants a login before it tells more
+        raise ApiError(ErrorCode.SASL_AUTHENTICATION_FAILED) from None
     finally:
         connection.abort()
+
+
+async def _speaks_tls(address: NodeAddress) -> bool:
+    """Whether a listener with TLS is there: any certificate will do, since nothing is sent."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        async with asyncio.timeout(ANSWER_S):
+            _, writer = await asyncio.open_connection(address.host, address.port, ssl=context)
+    except (OSError, TimeoutError):
+        return False
+    writer.close()
+    return True
+
+
+async def _told(connection: Connection) -> str:
+    """The cluster of a node. Raises ConnectionLost, ApiError."""
+    for kind in (BROKERS, CONTROLLERS):
+        request = DescribeClusterRequest(endpoint_type=kind)
+        answer: DescribeClusterResponse = await connection.send(request)
+        if not answer.error_code:
+            return answer.cluster_id
+    raise ApiError(ErrorCode(answer.error_code))
 
 
 async def writing(
