@@ -178,8 +178,8 @@ def test_a_plan_file_with_a_mistake(node, tmp_path):
 
 STRANGER = "Broker ID 77 is not currently registered; known: 1."
 STRANGERS = {
-    "drain": (["plan", "drain", "--broker", NOBODY], "Broker(s) 77 are not registered; known: 1."),
-    "add": (["plan", "add", "--broker", NOBODY], "Broker(s) 77 are not registered; known: 1."),
+    "drain": (["plan", "drain", "--broker", NOBODY], "Not registered: broker 77; known: 1."),
+    "add": (["plan", "add", "--broker", NOBODY], "Not registered: broker 77; known: 1."),
     "factor": (
         ["plan", "factor", "--topic", "nobodys", "--replication-factor", 1],
         "There is no topic 'nobodys': `anabranch topics list` shows what there is.",

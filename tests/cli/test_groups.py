@@ -40,10 +40,26 @@ def test_a_group_is_listed_and_described(verb, committed):
     assert "readers" in verb("groups", "list").stdout
     assert json.loads(verb("groups", "list", "--json", "--state", "stable").stdout) == []
     said = verb("groups", "describe", "--group", "readers")
-    assert said.stdout.splitlines()[0] == "Group readers: Empty, 0 member(s)."
+    assert said.stdout.splitlines()[0] == "Group readers: Empty, 0 members."
     told = json.loads(verb("groups", "describe", "--group", "readers", "--json").stdout)
     (offset,) = told["offsets"]
     assert (offset["committed"], offset["end"], offset["lag"]) == (3, 5, 2)
+
+
+def test_all_groups_are_described_at_once(verb, committed, node):
+    strange = "of\x1b[2Ja\nclient"
+    consumer = Consumer({"bootstrap.servers": node.bootstrap, "group.id": strange})
+    consumer.commit(offsets=[TopicPartition("lines", 0, 1)], asynchronous=False)
+    consumer.close()
+    said = verb("groups", "describe", "--all-groups")
+    assert said.exit_code == 0, said.output
+    assert "Group readers: Empty, 0 members." in said.stdout.splitlines()
+    assert r"Group of\x1b[2Ja\nclient: Empty, 0 members." in said.stdout.splitlines()
+    told = json.loads(verb("groups", "describe", "--all-groups", "--json").stdout)
+    assert {each["group"] for each in told} == {"readers", strange}
+    assert verb("groups", "describe", "readers", "--all-groups").exit_code == 2
+    assert verb("groups", "describe").exit_code == 2
+    assert verb("groups", "delete", "--group", strange).exit_code == 0
 
 
 def test_groups_that_cannot_be_listed_are_told(verb, committed, monkeypatch):

@@ -108,7 +108,7 @@ def brokers_tell_who_is_away(verb):
     assert found[3]["reason"].endswith(gone) and found[1]["reason"] is None
     assert gone in verb("cluster", "brokers").stdout
     said = verb("cluster", "status").stdout
-    assert "alone-0 first, have no leader and wait for broker(s) 3 to be back" in said
+    assert "alone-0 first, without a leader; waiting for broker 3 to be back" in said
     assert "--unavailable-partitions" in said
     assert "A fenced broker is down" in said
 
@@ -143,7 +143,7 @@ def what_waits_for_it_is_told(verb, tmp_path):
     until(lambda: status(verb)["moving"] == 1)
     assert status(verb)["moves_held_up"] == 1
     assert (
-        "1 partition(s), waits-0 first, wait for replicas on broker(s) 3, which are down: start "
+        "1 partition, waits-0 first, cannot move on without broker 3: start "
         "them; where they will not come back, `anabranch explain waits-0` says how a move is taken "
         "back."
     ) in verb("cluster", "status").stdout

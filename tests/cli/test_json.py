@@ -91,6 +91,6 @@ def test_consume_stops_when_nothing_comes(verb):
     for words in (["--timeout", "0.5"], ["--timeout-ms", "500"]):
         done = verb("consume", "--topic", "quiet", *words)
         assert done.exit_code == 0
-        assert "Processed a total of 0 record(s)." in done.stderr
+        assert "Processed a total of 0 records." in done.stderr
     both = verb("consume", "--topic", "quiet", "--timeout", "1", "--timeout-ms", "1")
     assert "--timeout and --timeout-ms have the same meaning" in both.output

@@ -37,12 +37,12 @@ def test_what_has_no_leader_is_waited_for_and_named(verb):
 
 def test_the_broker_that_must_be_back_is_named(verb):
     explained = verb("explain", "t-1").output
-    assert "No leader: it waits for broker(s) 2 to be back: no other broker has its records\n" in (
+    assert "No leader: it waits for broker 2 to be back: no other broker has its records\n" in (
         explained
     )
     assert "No leader" not in verb("explain", "t-0").output
     said = verb("cluster", "status").output
-    assert "1 partition(s), t-1 first, have no leader and wait for broker(s) 2 to be back" in said
+    assert "1 partition, t-1 first, without a leader; waiting for broker 2 to be back" in said
     told = json.loads(verb("explain", "t-1", "--json").output)
     assert told["waits_for"] == [2]
     assert [each["state"] for each in told["here"]] == ["eligible"]

@@ -68,7 +68,7 @@ def test_a_plan_promotes_the_observer_and_the_demoted_replica_observes(nodes, ve
     assert "nothing has to move" in verb("plan", "observers", "--topic", "t")
     constrain(verb, "replicas=a:1,c:2")
     told = verb("plan", "observers", "--topic", "t", code=1)
-    assert "1 more active broker(s) in rack c that are not cordoned" in told
+    assert "1 more active broker in rack c that are not cordoned" in told
     topics = tmp_path / "topics.json"
     topics.write_text('{"version": 1, "topics": [{"topic": "t"}]}')
     words = ("--generate", "--topics-file", str(topics), "--brokers", "1,2,3")

@@ -80,7 +80,7 @@ def test_what_is_missing_and_what_shares_a_rack_is_told(nodes, verb):
     verb("topics", "create", "--topic", "v", "--replica-assignment", "1:2", "--config",
          "ignore.rack.assignment=true")  # fmt: skip
     told = verb("topics", "describe", "--rack-violations")
-    assert told.startswith("No partition violates racks.\nLeft out: 1 partition(s)")
+    assert told.startswith("No partition violates racks.\nLeft out: 1 partition")
     every = json.loads(verb("topics", "describe", "--json"))
     assert {each["topic"]: each["rack_sharing_accepted"] for each in every}["v"] == 1
     assert "RackViolations" not in firing(nodes)

@@ -77,7 +77,7 @@ def test_proposed_executed_verified(cluster, verb, create, tmp_path):
     path.write_text(proposed)
     begun = verb("--execute", "--file", str(path), "--throttle", "100000000")
     assert begun.exit_code == 0, begun.output
-    assert "3 move(s) started" in begun.stdout
+    assert "3 moves started" in begun.stdout
     done = verified(verb, str(path))
     assert done.exit_code == 0, done.output
     assert {each["progress"] for each in json.loads(done.stdout)} == {"done"}
@@ -116,7 +116,7 @@ def test_a_move_that_cannot_end_is_listed_and_taken_back(cluster, anabranch, ver
         )[0]["partitions"]
         assert (partition["adding"], partition["removing"]) == ([4], [2])
         assert (
-            "broker(s) 4, which it waits for, are down: start them, or cancel the move with "
+            "down, and waited for: broker 4; start what is down, or cancel the move with "
             "`anabranch partitions reassign --cancel --file FILE`"
         ) in anabranch("explain", "stuck-0").stdout
         again = verb("--execute", "--file", path, "--json")
@@ -127,14 +127,12 @@ def test_a_move_that_cannot_end_is_listed_and_taken_back(cluster, anabranch, ver
         assert json.loads(verb("--verify", "--file", path, "--json").stdout) == [
             {"partition": "stuck-0", "progress": "moving"}
         ]
-        assert verb("--cancel", "--file", path).stdout == (
-            "1 move(s) cancelled, 0 were not under way.\n"
-        )
+        assert verb("--cancel", "--file", path).stdout == ("1 move cancelled, 0 not under way.\n")
         assert verb("--list").stdout == "No replica is moving.\n"
         lost = verb("--verify", "--file", path)
         assert lost.exit_code == 1
         assert (
-            "1 partition(s) neither have these replicas nor are moving to them: stuck-0."
+            "Neither with these replicas nor on the way to them: 1 partition, stuck-0."
             in lost.output
         )
     finally:
@@ -314,7 +312,7 @@ def test_a_topic_is_made_of_a_file_after_it_was_checked(cluster, anabranch, tmp_
     words = ["topics", "create", "--topic", "mapped", "--replica-assignment", str(path)]
     checked = anabranch(*words, "--validate-only")
     assert checked.output.splitlines() == [
-        "Topic mapped would be created: 2 partition(s), replication factor 2.",
+        "Topic mapped would be created: 2 partitions, replication factor 2.",
         "  partition 0: brokers 3, 1 (racks c, a)",
         "  partition 1: brokers 1, 2 (racks a, b)",
     ]
@@ -333,7 +331,7 @@ def test_a_topic_is_made_of_a_file_after_it_was_checked(cluster, anabranch, tmp_
 def test_what_shares_a_rack_is_said_when_a_topic_is_made(anabranch):
     shared = ("topics", "create", "--topic", "both", "--replica-assignment", "1:2,3:4")
     for said in (anabranch(*shared, "--validate-only"), anabranch(*shared)):
-        assert said.output.splitlines()[-1] == "1 partition(s) have replicas that share a rack: 1."
+        assert said.output.splitlines()[-1] == "Replicas share a rack in 1 partition: 1."
     told = json.loads(anabranch(*shared, "--json", "--topic", "again").stdout)
     assert (told["replica_map"], told["sharing_racks"]) == ([[1, 2], [3, 4]], [1])
 

@@ -106,7 +106,7 @@ def test_each_broker_has_pages_of_its_own():
         (["--set", "node.id=7"], "--set node.id=… cannot be the same for 3 brokers"),
         (["--set", "num.partitions=none"], "num.partitions"),
         (["--racks", "a,,c"], "--racks a,,c: a rack name is empty"),
-        (["--racks", "a,b,c,d"], "--racks a,b,c,d names 4 racks for 3 broker(s)"),
+        (["--racks", "a,b,c,d"], "--racks a,b,c,d names 4 racks for 3 brokers"),
     ],
 )
 def test_what_cannot_hold_for_several_is_refused_in_one_line(tmp_path, words, sentence):
@@ -283,7 +283,7 @@ def test_fewer_brokers_than_there_were_are_said(tmp_path):
     done = subprocess.run(
         [*command, "--brokers", "2"], capture_output=True, text=True, timeout=SECONDS
     )
-    said = "broker(s) 3, 11 of {} are not started: partitions that only they have are unavailable. --brokers 11"
+    said = "Not started: brokers 3, 11 of {}. Partitions that have no other replicas are unavailable. Start all with --brokers 11"
     assert done.returncode == 1, "no node takes such a meta.properties"
     assert said.format(tmp_path) in done.stderr
 

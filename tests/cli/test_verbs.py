@@ -48,7 +48,7 @@ def test_a_topic_is_created_listed_described_grown_and_deleted(verb):
     created = verb("topics", "create", "--topic", "river", "--partitions", "2",
                    "--config", "retention.ms=1000")  # fmt: skip
     assert lines(created) == [
-        "Topic river created: 2 partition(s), replication factor 1.",
+        "Topic river created: 2 partitions, replication factor 1.",
         "  partition 0: brokers 1",
         "  partition 1: brokers 1",
     ]
@@ -103,7 +103,7 @@ def test_every_command_says_alike_that_a_topic_is_not_there(verb, words):
 def test_validate_only_creates_nothing(verb):
     said = verb("topics", "create", "--topic", "perhaps", "--partitions", "4", "--validate-only")
     assert lines(said) == [
-        "Topic perhaps would be created: 4 partition(s), replication factor 1.",
+        "Topic perhaps would be created: 4 partitions, replication factor 1.",
         *(f"  partition {index}: brokers 1" for index in range(4)),
     ]
     assert "perhaps" not in lines(verb("topics", "list"))
@@ -114,7 +114,7 @@ def test_settings_are_set_described_and_returned_to_their_default(verb):
     entity = ("--entity-type", "topics", "--entity-name", "tuned")
     changed = verb("configs", "alter", *entity, "--add-config",
                    "cleanup.policy=[compact,delete],retention.ms=7")  # fmt: skip
-    assert lines(changed) == ["2 setting(s) of topic tuned changed."]
+    assert lines(changed) == ["2 settings of topic tuned changed."]
     found = {
         each["name"]: each
         for each in json.loads(verb("configs", "describe", *entity, "--json").stdout)
@@ -152,7 +152,7 @@ def test_lines_become_records_and_lines_again(verb, codec):
     properties = ("--property", "parse.key=true", "--property", "key.separator=:")
     done = verb("produce", "--topic", topic, "--compression-codec", codec, *properties, input=text)
     assert done.exit_code == 0, done.output
-    assert "500 record(s) written" in done.stderr
+    assert "500 records written" in done.stderr
     read = verb("consume", "--topic", topic, "--from-beginning", "--max-messages", "500", "--json")
     records = [json.loads(line) for line in lines(read)]
     for key in range(7):
@@ -166,7 +166,7 @@ def test_consume_prints_what_it_is_asked_for_and_stops(verb):
     flags = [f"--property=print.{part}=true" for part in ("offset", "partition", "key", "headers")]
     read = verb("consume", "--topic", "shown", "--from-beginning", "--timeout-ms", "200", *flags)
     assert lines(read)[1] == "Partition:0\tOffset:1\tNO_HEADERS\tnull\ttwo"
-    assert "Processed a total of 3 record(s)." in read.stderr
+    assert "Processed a total of 3 records." in read.stderr
     tail = verb("consume", "--topic", "shown", "--partition", "0", "--offset", "2",
                 "--max-messages", "1")  # fmt: skip
     assert lines(tail) == ["three"]
@@ -248,7 +248,7 @@ def test_a_batch_that_cannot_be_read_hides_no_record_of_the_others(verb, monkeyp
         ("topics describe --topic closed", ">&-", 0, ""),
         ("topics describe --topic closed", "2>&-", 0, ""),
         ("topics list --json", ">/dev/full", 1, "No space left on device"),
-        ("produce --topic closed", "<&-", 0, "0 record(s) written"),
+        ("produce --topic closed", "<&-", 0, "0 records written"),
         ("produce --topic closed --file README.md", "2>&-", 0, ""),
         ("produce --topic closed --file README.md", ">&- 2>&-", 0, ""),
         ("consume --topic closed --group g --timeout 1", ">&-", 2, "Standard output is closed"),
@@ -667,7 +667,7 @@ def test_a_verb_that_waits_for_records_is_quiet(verb, monkeypatch):
     lines(verb("topics", "create", "--topic", "still"))
     monkeypatch.setattr(cluster_command, "SILENCE_SECONDS", 0.1)
     result = verb("consume", "--topic", "still", "--timeout", "0.5")
-    assert result.stderr == "Processed a total of 0 record(s).\n"
+    assert result.stderr == "Processed a total of 0 records.\n"
 
 
 def test_a_verb_that_waits_for_acknowledgements_says_so(verb, monkeypatch):

@@ -195,7 +195,7 @@ async def test_a_record_over_the_topics_limit_ends_the_producer_with_the_remedy(
     leader = OneLeader(lambda: ErrorCode.NONE, most_bytes=300)
     await write(leader, [batch_of([b"x" * 400])])
     assert isinstance(leader.failure, ProduceFailed)
-    assert "1 record(s) for t-0" in str(leader.failure)
+    assert "1 record for t-0" in str(leader.failure)
     assert "Raise the topic's max.message.bytes" in str(leader.failure)
 
 
@@ -204,7 +204,7 @@ async def test_what_is_not_acknowledged_in_time_is_told_with_the_last_answer():
     settings = QUICK._replace(delivery_timeout_ms=50, retry_backoff_ms=5)
     await write(leader, [batch_of([b"a", b"b"])], settings)
     text = str(leader.failure)
-    assert "2 record(s) for t-0 were not acknowledged within delivery.timeout.ms (50 ms)" in text
+    assert "2 records for t-0 were not acknowledged within delivery.timeout.ms (50 ms)" in text
     assert "Fewer replicas are in sync" in text
 
 
@@ -215,7 +215,7 @@ async def test_retries_are_counted_between_acknowledgements():
     assert await write(leader, [batch_of([b"%d" % each]) for each in range(3)], settings) == 0
     always = OneLeader(lambda: ErrorCode.NOT_LEADER_OR_FOLLOWER)
     await write(always, [batch_of([b"a"])], settings)
-    assert "after 2 attempt(s): NOT_LEADER_OR_FOLLOWER" in str(always.failure)
+    assert "after 2 attempts: NOT_LEADER_OR_FOLLOWER" in str(always.failure)
 
 
 async def test_a_gap_that_the_broker_finds_is_not_passed_over():

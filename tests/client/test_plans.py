@@ -26,7 +26,7 @@ def test_a_missing_replica_that_a_factor_leaves_out_is_told_with_the_way_to_give
     assert made.moves == ()
     (obstacle,) = made.obstacles
     assert obstacle.what == "replication factor 2 of t-0"
-    assert obstacle.why == "1 replica(s) are missing, and the next broker that joins gets them"
+    assert obstacle.why == "missing: 1 replica, for the next broker that joins"
     assert obstacle.needs == (
         "`anabranch partitions reassign --execute` with a file that gives it the replicas 1, 2: "
         "no replica moves, and the missing ones are given up"

@@ -50,3 +50,20 @@ def test_what_nobody_said_has_no_reason():
 def test_the_newest_come_last():
     assert sentences(REASONS.newest(2)) == ["nobody may lead", "topic u created"]
     assert len(REASONS.newest(100)) == 7
+
+
+def test_one_event_of_many_partitions_is_one_line():
+    """Whatever was said of them, in whatever order: what differs in more than the partition stays."""
+    back = [said(Code.LEADER_ELECTED, f"broker 1 leads t-{n} (broker 1: it is back)", f"t-{n}")
+            for n in range(100)]  # fmt: skip
+    lost = [said(Code.LEADER_LOST, f"no replica can lead u-{n}", f"u-{n}") for n in range(3)]
+    begun = [said(Code.LEADER_LOST, f"v-{n} has no leader", f"v-{n}") for n in range(5)]
+    alone = said("BROKER_STATE_CHANGED", "broker 1 goes from fenced to unfenced", "")
+    told = sentences(Reasons([alone, *back, *lost, alone, *begun]).newest(100))
+    assert told == [
+        alone.sentence,
+        "broker 1 leads 100 partitions, t-0 first (broker 1: it is back)",
+        *(each.sentence for each in lost),
+        alone.sentence,
+        *(each.sentence for each in begun),
+    ]

@@ -435,7 +435,7 @@ def test_the_verb_tells_what_the_table_has_and_why_it_could_not(spark, job, writ
     assert json.loads(done.stdout) == {
         "table": one.table, "rows": 1, "dead_letters": 1, "version": 1,
     }  # fmt: skip
-    assert "micro-batch 0: 2 record(s)" in done.stderr
+    assert "micro-batch 0: 2 records" in done.stderr
     again = CliRunner().invoke(main, [*words, "--topic", one.topic, "--schema", "id string"])
     assert again.exit_code == 1
     assert again.stderr.startswith("Error: The table ")

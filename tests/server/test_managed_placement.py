@@ -86,7 +86,7 @@ class Racks:
 
         def is_there():
             parts = self.placement(name)["partitions"]
-            return all(sorted(each["assignedRacks"]) == wanted for each in parts)
+            return all(sorted(each["assigned_racks"]) == wanted for each in parts)
 
         until(is_there, f"{name} on {brokers}", SECONDS)
         return self.placement(name)
@@ -183,11 +183,11 @@ def test_what_is_written_to_the_near_replica_is_read_from_another(racks):
 def test_every_surface_tells_the_same(racks):
     name = racks.create(next(NAMES))
     told = racks.placement(name)
-    assert told["IsDiskless"]
-    assert (told["effectiveRF"], told["targetRacks"]) == (3, ["a", "b", "c"])
+    assert told["is_diskless"]
+    assert (told["effective_rf"], told["target_racks"]) == (3, ["a", "b", "c"])
     assert told["partitions"][0] == {
-        "partition": 0, "targetRacks": ["a", "b", "c"], "assignedRacks": ["a", "b", "c"],
-        "rackCoverage": 100, "placementState": "steady", "placementDrift": False,
+        "partition": 0, "target_racks": ["a", "b", "c"], "assigned_racks": ["a", "b", "c"],
+        "rack_coverage": 100, "placement_state": "steady", "placement_drift": False,
         "exceptions": ["none"], "reasons": [],
     }  # fmt: skip
     for each in IDS:
@@ -195,7 +195,7 @@ def test_every_surface_tells_the_same(racks):
         assert json.loads(racks.page(each, f"/placement/{name}")) == told
         assert json.loads(racks.page(each, "/placement"))["racks"]["a"]["state"] == "HEALTHY"
     [topic] = racks.verb("topics", "describe", "--topic", name, "--json")
-    assert (topic["IsDiskless"], topic["effectiveRF"]) == (True, 3)
+    assert (topic["is_diskless"], topic["effective_rf"]) == (True, 3)
     assert topic["partitions"][0]["placement"] == told["partitions"][0]
     assert "diskless, effective replication factor 3" in racks.verb(
         "topics", "describe", "--topic", name
@@ -213,8 +213,8 @@ def test_a_rack_goes_past_the_threshold_and_comes_back(racks):
     with racks.cluster.kill(3):
         until(lambda: "DisklessRackDegraded" in racks.firing(), "half of the threshold", SECONDS)
         told = racks.until_on(name, 1, 2)
-        assert {each["rackCoverage"] for each in told["partitions"]} == {100}
-        assert told["effectiveRF"] == 2
+        assert {each["rack_coverage"] for each in told["partitions"]} == {100}
+        assert told["effective_rf"] == 2
         assert {each[0] for each in racks.seen(name, "app,diskless_az=c").values()} <= {1, 2}
         assert not racks.firing()
         racks.set(PACE, "1")
@@ -236,7 +236,7 @@ def test_what_is_moved_by_hand_is_drift_and_is_mended(racks, tmp_path):
     until(lambda: racks.firing() >= {"DisklessPlacementDrift", "DisklessRackCoverage"}, "drift",
           SECONDS)  # fmt: skip
     [told] = racks.placement(name)["partitions"]
-    assert (told["assignedRacks"], told["placementState"]) == (["b"], "frozen")
+    assert (told["assigned_racks"], told["placement_state"]) == (["b"], "frozen")
     assert racks.seen(name, "app,diskless_az=a") == {0: (2, [2], [2])}
     racks.set(RECONCILE, "true")
     racks.until_on(name, *IDS)

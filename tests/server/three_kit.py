@@ -146,7 +146,7 @@ def partitions_of(admin, topic="t", count=1):
         found = admin.list_topics(topic, timeout=30).topics[topic].partitions
         return found if len(found) >= count else None
 
-    return until(known, f"{count} partition(s) of {topic}")
+    return until(known, f"{count} partitions of {topic}")
 
 
 def produce(bootstrap, values):

@@ -18,6 +18,7 @@ from anabranch.cli.cluster_command import (
     print_table,
     timeout_option,
 )
+from anabranch.core.sentences import named, number_of
 
 if TYPE_CHECKING:
     from anabranch.client.cluster import Cluster
@@ -89,12 +90,13 @@ def show(plan: PlanTold, *, as_json: bool) -> None:
     gone = f", {plan.gone} gone because their topics were deleted" if plan.gone else ""
     click.echo(f"Plan {plan.plan_id} to {plan.goal}: {state_of(plan)} ({plan.sentence}).")
     click.echo(
-        f"{total} move(s): {first} {there}, {plan.under_way} under way, {second} {at_start}{gone}; "
+        f"{number_of(total, 'move')}: {first} {there}, {plan.under_way} under way, {second} "
+        f"{at_start}{gone}; "
         f"at most {plan.most_at_once} at once"
         + (f", {plan.throttle:,} bytes a second." if plan.throttle > 0 else ".")
     )
     if plan.cordons:
-        click.echo(f"It cordoned broker(s) {_ids(plan.cordons)}: no new replicas go there.")
+        click.echo(f"It cordoned {named(plan.cordons, 'broker')}: no new replicas go there.")
     if plan.moves:
         rows = [
             (f"{each.topic}-{each.partition}", _ids(each.before), _ids(each.after), each.sentence)

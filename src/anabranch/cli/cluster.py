@@ -7,17 +7,22 @@ from typing import TYPE_CHECKING
 import click
 
 from anabranch.cli.cluster_command import (
+    MOST_INT32,
+    Alarming,
     VerbGroup,
     ask,
     bootstrap_option,
     json_option,
     print_json,
     print_table,
+    printable,
     tell,
     timeout_option,
+    watch_option,
 )
 from anabranch.cli.completion_names import complete_brokers
 from anabranch.cli.features import features, upgrade
+from anabranch.cli.naming import naming_option
 from anabranch.cli.roll import command as roll
 
 if TYPE_CHECKING:
@@ -88,9 +93,9 @@ def describe(bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
 
 
 @command.command(epilog="Example: anabranch cluster unregister 4")
-@click.argument(
-    "broker_id", type=click.IntRange(0, (1 << 31) - 1), metavar="NODE",
-    shell_complete=complete_brokers,
+@naming_option(
+    "--broker", "broker_id", type=click.IntRange(0, MOST_INT32), required=True, metavar="NODE",
+    stands_alone=True, shell_complete=complete_brokers,
 )  # fmt: skip
 @click.option("--force", is_flag=True, help="Unregister the broker even if it is alive.")
 @bootstrap_option
@@ -125,8 +130,8 @@ def unregister(
     tell(f"node {broker_id} is unregistered", as_json=as_json, id=broker_id, unregistered=True)
 
 
-broker_option = click.option(
-    "--broker", "broker_id", type=click.IntRange(0), required=True, metavar="ID",
+broker_option = naming_option(
+    "--broker", "broker_id", type=click.IntRange(0, MOST_INT32), required=True, metavar="ID",
     help="The broker; it may be down.", shell_complete=complete_brokers,
 )  # fmt: skip
 
@@ -176,6 +181,7 @@ def uncordon(broker_id: int, bootstrap: str, timeout_seconds: float, as_json: bo
 @bootstrap_option
 @timeout_option
 @json_option
+@watch_option
 def status(bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
     """Show the active controller, partitions with problems, and recent decisions."""
     from anabranch.client.overview import overview
@@ -191,10 +197,16 @@ def status(bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
         f"in epoch {found.controlling.epoch}"
     )
     counts = {**told, "full_folders": len(told["full_folders"])}
-    rows = [(key.replace("_", " "), counts[key]) for key in COUNTED]
+    rows = [
+        (
+            key.replace("_", " "),
+            Alarming(counts[key]) if counts[key] and key in ALARMING else counts[key],
+        )
+        for key in COUNTED
+    ]
     print_table(("what", "count"), rows)
     for sentence in remedies(told, found):
-        click.echo(sentence)
+        click.echo(printable(sentence))
     if told["reasons"]:
         decided = [(each["at"], each["reason"]) for each in told["reasons"]]
         print_table(("decided", "why"), decided)
@@ -205,12 +217,17 @@ COUNTED = (
     "at_min_isr", "under_replicated", "missing_replicas", "moving", "moves_held_up",
     "rack_violations", "not_led_by_preferred", "full_folders",
 )  # fmt: skip
+ALARMING = frozenset(
+    {"fenced_brokers", "unavailable", "under_min_isr", "under_replicated", "full_folders"}
+)
+"""Counts that are red on a terminal unless they are 0."""
 
 
 @command.command(epilog="Example: anabranch cluster brokers")
 @bootstrap_option
 @timeout_option
 @json_option
+@watch_option
 def brokers(bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
     """Show the leaderships, replicas and out-of-sync replicas of each broker."""
     from anabranch.client.overview import overview

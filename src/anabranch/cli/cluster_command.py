@@ -11,8 +11,9 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from difflib import get_close_matches
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -31,7 +32,10 @@ MOST_INT64 = (1 << 63) - 1
 SECURITY = "anabranch.security"
 """Under which name click's context keeps what --command-config says."""
 SILENCE_SECONDS = 4.0
-"""A verb that waits says so each time this is over: five seconds of silence look like a fault."""
+"""A verb that waits says so each time this is over, and first after half of it: five seconds of
+silence look like a fault."""
+WATCH_SECONDS = 2.0
+CLEAR = "\033[H\033[2J"
 WHOLE_SENTENCE = 1000
 """More letters than a sentence has."""
 
@@ -126,6 +130,35 @@ timeout_option = click.option(
     default=DEFAULT_TIMEOUT_SECONDS, show_default=True, metavar="SECONDS",
     help="Give up after this time.",
 )  # fmt: skip
+
+
+def watch_option(verb: V) -> V:
+    """`--watch`: do it again and again until Ctrl-C; on a terminal each time from its top."""
+
+    @wraps(verb)
+    def watching(*args: Any, watch_seconds: float | None, **named: Any) -> Any:
+        if watch_seconds is None:
+            return verb(*args, **named)
+        with contextlib.suppress(KeyboardInterrupt):
+            while True:
+                if sys.stdout.isatty():
+                    click.echo(CLEAR, nl=False)
+                try:
+                    verb(*args, **named)
+                except click.UsageError:
+                    raise
+                except click.ClickException as fault:
+                    escaped(fault).show()
+                except click.exceptions.Exit:
+                    pass
+                time.sleep(watch_seconds)
+
+    option = click.option(
+        "--watch", "watch_seconds", type=Seconds(0.1), is_flag=False, flag_value=WATCH_SECONDS,
+        metavar="[SECONDS]", help="Show it again every 2 seconds, or as often as given, until "
+        "Ctrl-C.",
+    )  # fmt: skip
+    return cast(V, option(watching))
 
 
 def say_unseen(what: str) -> None:
@@ -255,9 +288,10 @@ async def waiting_told(what: str) -> AsyncIterator[Callable[[], object]]:
     """Say every few seconds what is waited for; what is given ends that."""
 
     async def tell() -> None:
-        begin = time.monotonic()
+        begin, silence = time.monotonic(), SILENCE_SECONDS / 2
         while True:
-            await asyncio.sleep(SILENCE_SECONDS)
+            await asyncio.sleep(silence)
+            silence = SILENCE_SECONDS
             waited = time.monotonic() - begin
             click.echo(f"Waiting for {what}: {waited:.0f} s so far.", err=True)
 
@@ -314,12 +348,40 @@ def print_json(value: Any) -> None:
     click.echo(json.dumps(value, ensure_ascii=False))
 
 
+def printable(text: str, *, keep: str = "") -> str:
+    """Text of a client's for a terminal: characters that control one, or hide or turn what stands
+    beside them, are escaped, but for those to keep."""
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() or each in keep else each.encode("unicode_escape").decode()
+        for each in text
+    )
+
+
+def escaped(fault: click.ClickException) -> click.ClickException:
+    """The fault as a terminal may show it."""
+    said = printable(fault.message, keep="\n")
+    if said == fault.message:
+        return fault
+    if isinstance(fault, click.UsageError):
+        return click.UsageError(said, fault.ctx)
+    return click.ClickException(said)
+
+
+class Alarming(str):
+    """A cell that a terminal shows in red."""
+
+    __slots__ = ()
+
+
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """A table for people; without borders where nobody looks, so that it can be cut and sorted.
 
     One that a terminal is too narrow for is turned: no word of it is ever cut.
     """
-    texts = [[str(each) for each in row] for row in rows]
+    styles = [["red" if isinstance(each, Alarming) else "" for each in row] for row in rows]
+    texts = [[printable(str(each)) for each in row] for row in rows]
     if sys.stdout is None or not sys.stdout.isatty():
         for line in aligned([list(headings), *texts]):
             click.echo(line)
@@ -329,8 +391,8 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> No
     from rich.text import Text
 
     table = Table(*headings, header_style="bold")
-    for row in texts:
-        table.add_row(*map(Text, row))
+    for row, of_row in zip(texts, styles, strict=True):
+        table.add_row(*map(Text, row, of_row))
     console = Console()
     with console.capture() as drawn:
         console.print(table)
@@ -343,6 +405,7 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> No
 
 def _holds_every_word(drawn: str, headings: Sequence[str], texts: Sequence[Sequence[str]]) -> bool:
     """Whether nothing was cut; around a heading there may be the terminal's marks."""
+    drawn = click.unstyle(drawn)
     words = {word for row in texts for cell in row for word in cell.split()}
     heads = (word for heading in headings for word in heading.split())
     return words <= set(drawn.split()) and all(word in drawn for word in heads)

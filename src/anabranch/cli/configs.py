@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -18,16 +19,19 @@ from anabranch.cli.cluster_command import (
     tell,
     timeout_option,
 )
+from anabranch.cli.completion_names import complete_brokers, complete_topics
 from anabranch.cli.replica_placement import placement_of, placement_option
+from anabranch.core.sentences import number_of
 
 if TYPE_CHECKING:
     from anabranch.client.cluster import Cluster
 
+V = TypeVar("V", bound=Callable[..., Any])
 DEFAULT_SOURCE = 5
 STATIC_SOURCE = 4
 
 type_option = click.option(
-    "--entity-type", "kind", type=click.Choice(["topics", "brokers"]), required=True,
+    "--entity-type", "kind", type=click.Choice(["topics", "brokers"]),
     help="Whether the settings belong to a topic or a broker.",
 )  # fmt: skip
 name_option = click.option(
@@ -36,6 +40,23 @@ name_option = click.option(
 default_option = click.option(
     "--entity-default", is_flag=True, help="The cluster-wide defaults of all brokers."
 )
+short_options = (
+    click.option(
+        "--topic", metavar="NAME", help="Short for --entity-type topics --entity-name NAME.",
+        shell_complete=complete_topics,
+    ),
+    click.option(
+        "--broker", metavar="ID", help="Short for --entity-type brokers --entity-name ID.",
+        shell_complete=complete_brokers,
+    ),
+)  # fmt: skip
+
+
+def entity_options(verb: V) -> V:
+    """Whose settings a verb is about; it gets them as keywords for `resource_of`."""
+    for option in (*reversed(short_options), default_option, name_option, type_option):
+        verb = option(verb)
+    return verb
 
 
 @click.group(
@@ -49,22 +70,20 @@ def command() -> None:
 @command.command(epilog="Example: anabranch configs describe --entity-type brokers --entity-name 1")
 @bootstrap_option
 @timeout_option
-@type_option
-@name_option
-@default_option
+@entity_options
 @click.option(
     "--all", "everything", is_flag=True, help="Include settings that have their default value."
 )
 @click.option("--documentation", is_flag=True, help="Show the meaning of each setting.")
 @json_option
 def describe(
-    bootstrap: str, timeout_seconds: float, kind: str, name: str | None, entity_default: bool,
-    everything: bool, documentation: bool, as_json: bool,
+    bootstrap: str, timeout_seconds: float, everything: bool, documentation: bool, as_json: bool,
+    **entity: Any,
 ) -> None:  # fmt: skip
     """Show the settings of a topic or a broker, and the source of each."""
     from anabranch.client.admin import describe_configs
 
-    resource, target = resource_of(kind, name, default=entity_default)
+    resource, target = resource_of(*entity_of(**entity))
     found = ask(
         bootstrap,
         lambda cluster: describe_configs(cluster, resource, target, documentation=documentation),
@@ -105,7 +124,22 @@ def shown_value(entry: Any) -> str:
     return "-" if entry.value is None else str(entry.value)
 
 
-def resource_of(kind: str, name: str | None, *, default: bool) -> tuple[Any, str]:
+def entity_of(
+    kind: str | None, name: str | None, entity_default: bool, topic: str | None, broker: str | None
+) -> tuple[str, str | None, bool]:
+    """The kind, the name and whether it is the default, of either form. Raises UsageError."""
+    if topic is None and broker is None:
+        if kind is None:
+            raise click.UsageError("Give --topic NAME, --broker ID or --entity-type.")
+        return kind, name, entity_default
+    if kind is not None or name is not None or entity_default or None not in (topic, broker):
+        raise click.UsageError(
+            "Name one thing: --topic NAME, --broker ID, or --entity-type with --entity-name."
+        )
+    return ("brokers", broker, False) if topic is None else ("topics", topic, False)
+
+
+def resource_of(kind: str, name: str | None, default: bool) -> tuple[Any, str]:
     """The resource that the flags name; raises a usage error when they do not name one."""
     from anabranch.client.admin import ResourceKind
 
@@ -124,9 +158,7 @@ def resource_of(kind: str, name: str | None, *, default: bool) -> tuple[Any, str
 )
 @bootstrap_option
 @timeout_option
-@type_option
-@name_option
-@default_option
+@entity_options
 @click.option(
     "--add-config", "added", multiple=True, metavar="KEY=VALUE[,…]",
     help="Set these; put a value with commas in brackets: cleanup.policy=[compact,delete].",
@@ -138,13 +170,15 @@ def resource_of(kind: str, name: str | None, *, default: bool) -> tuple[Any, str
 @placement_option
 @json_option
 def alter(
-    bootstrap: str, timeout_seconds: float, kind: str, name: str | None, entity_default: bool,
+    bootstrap: str, timeout_seconds: float,
     added: tuple[str, ...], deleted: tuple[str, ...], placement: str | None, as_json: bool,
+    **entity: Any,
 ) -> None:  # fmt: skip
     """Change settings of a topic or a broker; other settings stay."""
     from anabranch.client.admin import ConfigOperation, alter_configs
 
-    resource, target = resource_of(kind, name, default=entity_default)
+    kind, name, is_default = entity_of(**entity)
+    resource, target = resource_of(kind, name, is_default)
     changes = pairs(
         [part for text in added for part in split_outside_brackets(text)], "--add-config"
     )
@@ -168,7 +202,8 @@ def alter(
 
     ask(bootstrap, work, timeout_seconds=timeout_seconds)
     tell(
-        f"{len(all_operations)} setting(s) of {kind[:-1]} {target or 'defaults'} changed.",
+        f"{number_of(len(all_operations), 'setting')} of {kind[:-1]} {target or 'defaults'} "
+        "changed.",
         as_json=as_json,
         entity_type=kind,
         entity_name=target or None,

@@ -27,8 +27,10 @@ from anabranch.cli.cluster_command import (
     waiting_told,
 )
 from anabranch.cli.completion_names import complete_topics
+from anabranch.cli.naming import naming_option
 from anabranch.cli.record_format import RecordFormat
 from anabranch.cli.record_reader import Member, Reader, named
+from anabranch.core.sentences import number_of
 from anabranch.core.settings.setting import is_true
 
 if TYPE_CHECKING:
@@ -91,7 +93,7 @@ def _plain(value: bytes | None) -> str | dict[str, str] | None:
 
 @click.command(epilog="Example: anabranch consume --topic t --from-beginning --max-messages 10")
 @bootstrap_option
-@click.option(
+@naming_option(
     "--topic", required=True, metavar="NAME", help="The topic to read.",
     shell_complete=complete_topics,
 )  # fmt: skip
@@ -220,7 +222,7 @@ def command(
             timeout_seconds=timeout_seconds or DEFAULT_TIMEOUT_SECONDS,
             tells_itself=True,
         )
-    click.echo(f"Processed a total of {seen:,} record(s).", err=True)
+    click.echo(f"Processed a total of {number_of(seen, 'record')}.", err=True)
     if unread:
         code = "LEADER_NOT_AVAILABLE"
         raise Refused(

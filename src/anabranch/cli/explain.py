@@ -19,25 +19,29 @@ from anabranch.cli.cluster_command import (
     print_table,
     timeout_option,
 )
+from anabranch.cli.naming import naming_option
 
 if TYPE_CHECKING:
     from anabranch.client.explanations import Explained
 
 
 @click.command("explain", epilog="Example: anabranch explain flights-3")
-@click.argument("place", metavar="TOPIC-PARTITION")
+@naming_option("--topic", "place", metavar="TOPIC-PARTITION", required=True, stands_alone=True)
+@click.option("--partition", "index", type=click.IntRange(0), metavar="N", hidden=True)
 @bootstrap_option
 @timeout_option
 @json_option
-def command(place: str, bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
+def command(
+    place: str, index: int | None, bootstrap: str, timeout_seconds: float, as_json: bool
+) -> None:
     """Explain why the replicas of a partition are on their brokers and not on others."""
     from anabranch.client.explanations import explained
     from anabranch.core.types import TopicPartition
 
-    topic, dash, index = place.rpartition("-")
-    if not dash or not topic or not (index.isascii() and index.isdigit()):
+    topic, dash, digits = (place, "-", str(index)) if index is not None else place.rpartition("-")
+    if not dash or not topic or not (digits.isascii() and digits.isdigit()):
         raise click.UsageError(f"{place!r} is not a partition: write it as flights-3.")
-    wanted = TopicPartition(topic, int(index))
+    wanted = TopicPartition(topic, int(digits))
     found: Explained = ask(
         bootstrap, lambda cluster: explained(cluster, wanted), timeout_seconds=timeout_seconds
     )

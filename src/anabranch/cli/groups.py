@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -17,15 +19,25 @@ from anabranch.cli.cluster_command import (
     json_option,
     print_json,
     print_table,
+    printable,
     tell,
     timeout_option,
+    watch_option,
 )
 from anabranch.cli.completion_names import complete_groups
+from anabranch.cli.naming import naming_option
+from anabranch.core.sentences import number_of
 
 if TYPE_CHECKING:
     from anabranch.client.cluster import Cluster
     from anabranch.client.groups import Progress
+    from anabranch.core.wire.messages.describe_groups import DescribedGroup
 
+    Described = tuple[DescribedGroup, list[Progress]]
+
+V = TypeVar("V", bound=Callable[..., Any])
+AT_ONCE = 8
+"""Groups that are described at the same time."""
 Place = tuple[str, int]
 STATES = (
     "Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead",
@@ -33,10 +45,13 @@ STATES = (
 )  # fmt: skip
 """Of groups of the classic protocol, then those that only KIP-848 has (a cluster of Kafka's)."""
 
-group_option = click.option(
-    "--group", required=True, metavar="NAME", help="The group's name.",
-    shell_complete=complete_groups,
-)  # fmt: skip
+
+def group_option(verb: V, *, required: bool = True) -> V:
+    """The group that a verb is about."""
+    return naming_option(
+        "--group", required=required, metavar="NAME", help="The group's name.",
+        shell_complete=complete_groups,
+    )(verb)  # fmt: skip
 
 
 @click.group(cls=VerbGroup, epilog="Example: anabranch groups describe --group reports")
@@ -75,26 +90,71 @@ def list_(bootstrap: str, timeout_seconds: float, state: str | None, as_json: bo
 @command.command(epilog="Example: anabranch groups describe --group reports --members")
 @bootstrap_option
 @timeout_option
-@group_option
+@partial(group_option, required=False)
+@click.option("--all-groups", "everything", is_flag=True, help="Describe all groups.")
 @click.option("--members", is_flag=True, help="Show the members instead of the offsets.")
 @json_option
+@watch_option
 def describe(
-    bootstrap: str, timeout_seconds: float, group: str, members: bool, as_json: bool
-) -> None:
-    """Show a group's committed offset, lag and member for each partition."""
+    bootstrap: str, timeout_seconds: float, group: str | None, everything: bool, members: bool,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Show a group's committed offset, lag and member for each partition, or those of all groups.
+
+    Exits with 1 if a coordinator could not answer for 5 seconds; standard error names its broker or
+    partition.
+    """
     from anabranch.client import groups
+    from anabranch.client.every_broker import said
     from anabranch.client.views.groups import group_view
 
-    async def work(cluster: Cluster) -> Any:
-        return await groups.progress(cluster, group)
+    if everything == (group is not None):
+        raise click.UsageError("Give either --group NAME or --all-groups.")
 
-    described, rows = ask(bootstrap, work, timeout_seconds=timeout_seconds)
-    view = group_view(described, rows)
-    told = view["members"]
+    async def work(cluster: Cluster) -> tuple[list[Described], list[str]]:
+        if group is not None:
+            return [await groups.progress(cluster, group)], []
+        found = await groups.list_groups(cluster)
+        described = await _each_described(cluster, [each.group_id for each in found.groups])
+        return described, [
+            f"Groups are missing: {said(fault, name)}" for name, fault in found.missing.items()
+        ]
+
+    found, missing = ask(bootstrap, work, timeout_seconds=timeout_seconds)
+    views = [group_view(*each) for each in found]
     if as_json:
-        print_json(view)
-        return
-    click.echo(f"Group {group}: {described.group_state}, {len(told)} member(s).")
+        print_json(views if everything else views[0])
+    elif everything and not views:
+        click.echo("There are no groups.")
+    else:
+        for (_, rows), view in zip(found, views, strict=True):
+            _print_described(view, rows, members=members)
+    end_incomplete(missing)
+
+
+async def _each_described(cluster: Cluster, names: Sequence[str]) -> list[Described]:
+    """The groups, a few at a time; without those that were deleted meanwhile."""
+    from anabranch.client import groups
+    from anabranch.core.errors import ApiError, ErrorCode
+
+    turn = asyncio.Semaphore(AT_ONCE)
+
+    async def one(name: str) -> Described | None:
+        async with turn:
+            try:
+                return await groups.progress(cluster, name)
+            except ApiError as fault:
+                if fault.code is ErrorCode.GROUP_ID_NOT_FOUND:
+                    return None
+                raise
+
+    found = await asyncio.gather(*map(one, sorted(names)))
+    return [each for each in found if each is not None]
+
+
+def _print_described(view: dict[str, Any], rows: list[Progress], *, members: bool) -> None:
+    told, group = view["members"], printable(view["group"])
+    click.echo(f"Group {group}: {view['state']}, {number_of(len(told), 'member')}.")
     if members:
         shown = [
             (each["member"], each["instance"] or "-", each["client"], each["host"],

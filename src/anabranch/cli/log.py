@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from anabranch.cli.cluster_command import VerbGroup, json_option, print_json, print_table
+from anabranch.core.sentences import number_of
 
 if TYPE_CHECKING:
     from anabranch.core.wire.batch import BatchHeader
@@ -160,7 +161,7 @@ def _say_batch(found: Found, *, with_records: bool, as_json: bool) -> None:
     kind = " control" if said["control"] else ""
     click.echo(
         f"  {said['base_offset']}-{said['last_offset']} at {said['position']}: "
-        f"{said['records']} record(s), {said['size_bytes']} bytes, {said['codec']}, "
+        f"{number_of(said['records'], 'record')}, {said['size_bytes']} bytes, {said['codec']}, "
         f"epoch {said['leader_epoch']}, timestamp {said['max_timestamp']}{producer}{kind}"
     )
     if with_records:

@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from anabranch import __version__
-from anabranch.cli.cluster_command import SuggestingGroup, error_json, print_json
+from anabranch.cli.cluster_command import SuggestingGroup, error_json, escaped, print_json
 
 VERBS = {
     "serve": "Run a node until SIGTERM or Ctrl-C.",
@@ -50,6 +50,17 @@ VERBS = {
 }
 """Verb -> the line of `anabranch --help`; the module of the same name holds the command."""
 
+SECTIONS = {
+    "Run": ("serve", "up", "demo"),
+    "Topics and records": ("topics", "configs", "produce", "consume", "groups", "transactions"),
+    "Replicas": ("partitions", "plan", "apply", "placement", "explain"),
+    "Cluster": ("cluster", "acls", "log", "diskless", "metadata"),
+    "Spark and mirrors": ("spark", "mirror"),
+    "Rehearse": ("rehearse", "sim"),
+    "This command": ("completion", "version"),
+}
+"""Heading -> the verbs that help lists below it."""
+
 AS_JSON = "anabranch.as_json"
 TRACEBACK_VARIABLE = "ANABRANCH_TRACEBACK"
 
@@ -69,9 +80,10 @@ class Verbs(SuggestingGroup):
         return command
 
     def format_commands(self, _context: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list of verbs, without importing any of them."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(VERBS.items()))
+        """The verbs by what they are for, without importing any of them."""
+        for heading, verbs in SECTIONS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(verb, VERBS[verb]) for verb in verbs])
 
     def parse_args(self, context: click.Context, words: list[str]) -> list[str]:
         """Note whether JSON is asked for: faults are told in it too, those of usage included."""
@@ -84,7 +96,7 @@ class Verbs(SuggestingGroup):
             return self._invoke(context)
         except click.ClickException as fault:
             if not context.meta[AS_JSON]:
-                raise
+                raise escaped(fault) from fault.__cause__
             try:
                 print_json(error_json(fault))
             except BrokenPipeError:

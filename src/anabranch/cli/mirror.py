@@ -24,6 +24,7 @@ from anabranch.cli.cluster_command import (
     print_table,
 )
 from anabranch.cli.spark import LOCAL, faults_with_remedies, need_package
+from anabranch.core.sentences import number_of
 
 if TYPE_CHECKING:
     from anabranch.core.mirror.config import Config, Flow
@@ -94,8 +95,8 @@ def run(
         print_json(vars(totals))
     else:
         click.echo(
-            f"{totals.records:,} record(s), {totals.size_bytes / 1e6:,.1f} MB mirrored in "
-            f"{totals.waves:,} whole wave(s)."
+            f"{number_of(totals.records, 'record')}, {totals.size_bytes / 1e6:,.1f} MB mirrored in "
+            f"{number_of(totals.waves, 'whole wave')}."
             + (" The wave that was stopped is not counted." if totals.cut_waves else "")
         )
 
@@ -163,7 +164,8 @@ async def _mirror(
 def _say_progress(totals: Totals) -> None:
     rounds = max(1, totals.rounds)
     click.echo(
-        f"wave {totals.waves:,}: {totals.records:,} record(s), {totals.size_bytes / 1e6:,.1f} MB "
+        f"wave {totals.waves:,}: {number_of(totals.records, 'record')}, "
+        f"{totals.size_bytes / 1e6:,.1f} MB "
         f"so far, {totals.latency_ms / rounds:,.0f} ms a round",
         err=True,
     )
@@ -206,9 +208,9 @@ def _validate(config: Config, *, as_json: bool) -> None:
 def _say_report(report: Any) -> None:
     click.echo(f"{report.flow}: {report.mode}")
     for source, remote, partitions, what in report.topics[:MOST_SHOWN]:
-        click.echo(f"  {source} -> {remote}: {partitions} partition(s), {what}")
+        click.echo(f"  {source} -> {remote}: {number_of(partitions, 'partition')}, {what}")
     if len(report.topics) > MOST_SHOWN:
-        click.echo(f"  and {len(report.topics) - MOST_SHOWN} topic(s) more")
+        click.echo(f"  and {number_of(len(report.topics) - MOST_SHOWN, 'more topic')}")
     if not report.topics and not report.faults:
         click.echo("  no topic of the source matches `topics`")
     for sentence in (*report.notes, *report.faults):
@@ -410,12 +412,14 @@ def _say_plan(plan: Plan) -> None:
         )  # fmt: skip
     for missing in plan.missing:
         click.echo(
-            f"{missing.topic}-{missing.partition}: {missing.records:,} record(s) from offset "
+            f"{missing.topic}-{missing.partition}: {number_of(missing.records, 'record')} from "
+            "offset "
             f"{missing.first} on have not arrived."
         )
     for ahead in plan.ahead:
         click.echo(
-            f"{ahead.topic}-{ahead.partition} is ahead: {ahead.records:,} record(s) from offset "
+            f"{ahead.topic}-{ahead.partition} is ahead: {number_of(ahead.records, 'record')} "
+            "from offset "
             f"{ahead.first} on are not from the mirror."
         )
     for number, step in enumerate(plan.steps, 1):

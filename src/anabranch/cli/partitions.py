@@ -18,6 +18,7 @@ from anabranch.cli.cluster_command import (
     timeout_option,
 )
 from anabranch.cli.completion_names import complete_topics
+from anabranch.cli.naming import naming_option
 
 if TYPE_CHECKING:
     from anabranch.client.cluster import Cluster
@@ -52,7 +53,7 @@ command.add_command(reassign.command)
     help="preferred: the first replica; unclean: without a leader, a replica that may lack "
         "records.",
 )  # fmt: skip
-@click.option(
+@naming_option(
     "--topic", metavar="NAME", help="The topic. Default: all its partitions.",
     shell_complete=complete_topics,
 )  # fmt: skip

@@ -19,6 +19,7 @@ from anabranch.cli.cluster_command import (
     timeout_option,
 )
 from anabranch.cli.completion_names import complete_topics
+from anabranch.cli.naming import naming_option
 
 if TYPE_CHECKING:
     from anabranch.core.wire.own_fields import DisklessTopic, PlacedPartition
@@ -27,7 +28,9 @@ HEADS = ("partition", "assigned racks", "coverage", "state", "drift", "exception
 
 
 @click.command("placement", epilog="Example: anabranch placement clicks")
-@click.argument("topic", shell_complete=complete_topics)
+@naming_option(
+    "--topic", required=True, metavar="TOPIC", stands_alone=True, shell_complete=complete_topics
+)
 @bootstrap_option
 @timeout_option
 @json_option

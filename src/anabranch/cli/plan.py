@@ -24,6 +24,8 @@ from anabranch.cli.cluster_command import (
     timeout_option,
 )
 from anabranch.cli.completion_names import complete_brokers, complete_topics
+from anabranch.cli.naming import naming_option
+from anabranch.core.sentences import named
 
 if TYPE_CHECKING:
     from anabranch.client.cluster import Cluster
@@ -59,7 +61,7 @@ def _goal_options(function: F) -> F:
 
 
 def _broker_option(sentence: str) -> Callable[[F], F]:
-    return click.option(
+    return naming_option(
         "--broker", "broker_ids", type=click.IntRange(0), multiple=True, required=True,
         metavar="ID", help=sentence, shell_complete=complete_brokers,
     )  # fmt: skip
@@ -98,7 +100,7 @@ def racks(**shared: Any) -> None:
     "factor", epilog="Example: anabranch plan factor --topic flights --replication-factor 3"
 )
 @_goal_options
-@click.option(
+@naming_option(
     "--topic", required=True, metavar="NAME", help="The topic.",
     shell_complete=complete_topics,
 )  # fmt: skip
@@ -115,7 +117,7 @@ def factor(topic: str, factor: int, **shared: Any) -> None:
 
 @command.command("observers", epilog="Example: anabranch plan observers --topic flights")
 @_goal_options
-@click.option(
+@naming_option(
     "--topic", required=True, metavar="NAME", help="The topic.",
     shell_complete=complete_topics,
 )  # fmt: skip
@@ -193,8 +195,9 @@ def _write(path: Path, cluster_id: str, made: Plan) -> None:
 def _print(made: Plan) -> None:
     click.echo(f"{made.sentence}.")
     if made.cordons:
-        ids = ", ".join(map(str, made.cordons))
-        click.echo(f"Applied, it cordons broker(s) {ids} first: no new replicas go there.")
+        click.echo(
+            f"Applied, it cordons {named(made.cordons, 'broker')} first: no new replicas go there."
+        )
     for each in made.moves[:SHOWN_MOVES]:
         was, will = (", ".join(map(str, row)) for row in (each.before, each.after))
         click.echo(f"  {each.place}: {was} -> {will}  ({each.sentence})")

@@ -24,6 +24,8 @@ from anabranch.cli.cluster_command import (
     waiting_told,
 )
 from anabranch.cli.completion_names import complete_topics
+from anabranch.cli.naming import naming_option
+from anabranch.core.sentences import number_of
 from anabranch.core.settings.setting import is_true
 
 if TYPE_CHECKING:
@@ -76,7 +78,7 @@ class LineFormat(NamedTuple):
 )
 @bootstrap_option
 @timeout_option
-@click.option(
+@naming_option(
     "--topic", required=True, metavar="NAME", help="The topic to write to.",
     shell_complete=complete_topics,
 )  # fmt: skip
@@ -126,7 +128,8 @@ def command(
         print_json({"topic": topic, "records": count, "seconds": round(seconds, 6)})
         return
     click.echo(
-        f"{count:,} record(s) written to {topic}, {count / seconds:,.0f} a second.", err=True
+        f"{number_of(count, 'record')} written to {topic}, {count / seconds:,.0f} a second.",
+        err=True,
     )
 
 

@@ -24,6 +24,7 @@ from anabranch.cli.cluster_command import (
     text_of,
     timeout_option,
 )
+from anabranch.core.sentences import number_of
 
 if TYPE_CHECKING:
     from anabranch.client.cluster import Cluster
@@ -210,7 +211,10 @@ def _execute(run: Any, moves: Moves, rate: int | None, holds_factor: bool, as_js
             }
         )
     elif had:
-        click.echo(f"{len(outcomes) - len(failed)} move(s) started; --verify shows their progress.")
+        click.echo(
+            f"{number_of(len(outcomes) - len(failed), 'move')} started; --verify shows their "
+            "progress."
+        )
     _fail(failed)
 
 
@@ -220,7 +224,7 @@ def _cost_sentence(cost: Cost, rate: int | None) -> str:
     if rate is not None:
         said += f", in {cost.seconds(rate):,.0f} s or more at {rate:,} bytes/s a broker"
     if cost.unknown:
-        said += f"; the sizes of {cost.unknown} partition(s) could not be read"
+        said += f"; the sizes of {number_of(cost.unknown, 'partition')} could not be read"
     return f"{said}."
 
 
@@ -245,7 +249,8 @@ def _verify(run: Any, moves: Moves, keeps_throttle: bool, as_json: bool) -> None
     ]
     if lost:
         raise click.ClickException(
-            f"{len(lost)} partition(s) neither have these replicas nor are moving to them: "
+            "Neither with these replicas nor on the way to them: "
+            f"{number_of(len(lost), 'partition')}, "
             f"{', '.join(map(str, lost[:5]))}."
         )
 
@@ -268,7 +273,9 @@ def _cancel(run: Any, moves: Moves, keeps_throttle: bool, as_json: bool) -> None
         print_json([outcome_view(each) for each in outcomes])
     else:
         done = sum(not each.code for each in outcomes)
-        click.echo(f"{done} move(s) cancelled, {len(moves) - len(outcomes)} were not under way.")
+        click.echo(
+            f"{number_of(done, 'move')} cancelled, {len(moves) - len(outcomes)} not under way."
+        )
     _fail([each for each in outcomes if each.code])
 
 

@@ -25,6 +25,8 @@ from anabranch.cli.cluster_command import (
     json_option,
     print_json,
 )
+from anabranch.cli.naming import naming_option
+from anabranch.core.sentences import number_of
 
 if TYPE_CHECKING:
     from anabranch.client.cluster import Cluster
@@ -62,7 +64,7 @@ def command() -> None:
     "--schema 'carrier string, delay double'"
 )
 @address_option
-@click.option("--topic", required=True, metavar="NAME", help="The topic to read.")
+@naming_option("--topic", required=True, metavar="NAME", help="The topic to read.")
 @click.option(
     "--table", required=True, metavar="FOLDER", help="The Delta table; created if missing."
 )
@@ -126,8 +128,8 @@ def tables(
         print_json({"table": table, **done._asdict()})
     else:
         click.echo(
-            f"{table} has {done.rows:,} row(s) at version {done.version}, and "
-            f"{done.dead_letters:,} dead letter(s) lie beside it."
+            f"{table} has {number_of(done.rows, 'row')} at version {done.version}, and "
+            f"{number_of(done.dead_letters, 'dead letter')} beside it."
         )
 
 
@@ -149,7 +151,7 @@ def _show(progress: Any, shown: int) -> int:
         return shown
     rate = progress["processedRowsPerSecond"] or 0
     click.echo(
-        f"micro-batch {progress['batchId']}: {progress['numInputRows']:,} record(s), "
+        f"micro-batch {progress['batchId']}: {number_of(progress['numInputRows'], 'record')}, "
         f"{rate:,.0f} a second",
         err=True,
     )
@@ -158,7 +160,7 @@ def _show(progress: Any, shown: int) -> int:
 
 @command.command(epilog="Example: anabranch spark scrub --topic flights --notes scrub.jsonl")
 @address_option
-@click.option(
+@naming_option(
     "--topic", "topics", multiple=True, metavar="NAME",
     help="Only this topic; may be given more than once. Default: all except internal and diskless "
         "ones.",
@@ -202,13 +204,13 @@ def _say_scrubbed(report: Report, *, as_json: bool) -> None:
         return
     rate = report.bytes_read / 1e6 / max(report.seconds, 1e-9)
     click.echo(
-        f"{report.partitions:,} partition(s), {report.replicas:,} replicas, "
+        f"{number_of(report.partitions, 'partition')}, {report.replicas:,} replicas, "
         f"{report.bytes_read / 1e6:,.1f} MB read in {report.seconds:.1f} s ({rate:,.0f} MB/s)"
     )
     for each in (*report.differences, *report.not_compared):
         click.echo(f"{each['topic']}-{each['partition']} at {each['offset']}: {each['sentence']}")
     if report.differing:
-        click.echo(f"{report.differing:,} difference(s) between replicas.")
+        click.echo(f"{number_of(report.differing, 'difference')} between replicas.")
     elif report.not_compared:
         click.echo("No replica that could be compared differs; some could not be compared.")
     else:

@@ -21,9 +21,12 @@ from anabranch.cli.cluster_command import (
     print_table,
     tell,
     timeout_option,
+    watch_option,
 )
 from anabranch.cli.completion_names import complete_topics
+from anabranch.cli.naming import naming_option
 from anabranch.cli.replica_placement import placement_of, placement_option
+from anabranch.core.sentences import number_of
 
 if TYPE_CHECKING:
     from anabranch.client.admin import NewTopic
@@ -40,7 +43,7 @@ PLACER_SETTING = "replica.placer.class.name"
 MOST_ROWS = 20
 """Partitions whose replicas are printed for people."""
 
-topic_option = click.option(
+topic_option = naming_option(
     "--topic", required=True, metavar="NAME", help="The topic's name.",
     shell_complete=complete_topics,
 )  # fmt: skip
@@ -141,7 +144,8 @@ def _say_created(
     sharing = view["sharing_racks"]
     said = "would be created" if only_checked else "created"
     click.echo(
-        f"Topic {topic} {said}: {created.num_partitions} partition(s), replication factor "
+        f"Topic {topic} {said}: {number_of(created.num_partitions, 'partition')}, replication "
+        "factor "
         f"{created.replication_factor}."
     )
     for index, row in enumerate(created.replicas[:MOST_ROWS]):
@@ -150,7 +154,7 @@ def _say_created(
         click.echo(f"  … and {len(created.replicas) - MOST_ROWS} more; --json lists all.")
     if sharing:
         named = ", ".join(map(str, sharing[:MOST_ROWS])) + (", …" if sharing[MOST_ROWS:] else "")
-        click.echo(f"{len(sharing)} partition(s) have replicas that share a rack: {named}.")
+        click.echo(f"Replicas share a rack in {number_of(len(sharing), 'partition')}: {named}.")
 
 
 def _brokers_in_racks(row: Sequence[int], racks: Mapping[int, str]) -> str:
@@ -220,7 +224,7 @@ def illness_option(illness: str, sentence: str) -> Callable[[F], F]:
 @command.command(epilog="Example: anabranch topics describe --under-replicated-partitions")
 @bootstrap_option
 @timeout_option
-@click.option(
+@naming_option(
     "--topic", metavar="NAME", help="Only this topic. Default: all topics.",
     shell_complete=complete_topics,
 )  # fmt: skip
@@ -237,6 +241,7 @@ def illness_option(illness: str, sentence: str) -> Callable[[F], F]:
 )  # fmt: skip
 @click.option("--missing-replicas", is_flag=True, help="Only partitions with missing replicas.")
 @json_option
+@watch_option
 def describe(
     bootstrap: str, timeout_seconds: float, topic: str | None, as_json: bool, **asked: bool
 ) -> None:
@@ -257,7 +262,8 @@ def describe(
         _print_described(described)
     if shared and "rack-violation" in wanted:
         click.echo(
-            f"Left out: {shared} partition(s) of topics with ignore.rack.assignment=true, which "
+            f"Left out: {number_of(shared, 'partition')} of topics with "
+            "ignore.rack.assignment=true, which "
             "may share racks.",
             err=as_json,
         )
@@ -268,7 +274,8 @@ def _print_described(described: list[dict[str, Any]]) -> None:
     for each in described:
         configs = ", ".join(f"{key}={value}" for key, value in each["configs"].items())
         click.echo(
-            f"{each['topic']}  id {each['topic_id']}  {len(each['partitions'])} partition(s)  "
+            f"{each['topic']}  id {each['topic_id']}  "
+            f"{number_of(len(each['partitions']), 'partition')}  "
             f"{_said_of_diskless(each)}"
             f"{configs or 'no settings of its own'}"
         )
@@ -298,9 +305,9 @@ def _range(first: int, last: int) -> str:
 
 
 def _said_of_diskless(told: dict[str, Any]) -> str:
-    if not told["IsDiskless"]:
+    if not told["is_diskless"]:
         return ""
-    return f"diskless, effective replication factor {told['effectiveRF']}  "
+    return f"diskless, effective replication factor {told['effective_rf']}  "
 
 
 def _print_ill(described: list[dict[str, Any]], wanted: list[str]) -> None:

@@ -24,6 +24,7 @@ from anabranch.cli.cluster_command import (
     timeout_option,
 )
 from anabranch.cli.completion_names import complete_topics
+from anabranch.cli.naming import naming_option
 
 if TYPE_CHECKING:
     from anabranch.client.cluster import Cluster
@@ -114,7 +115,7 @@ def list_(
 @command.command(epilog="Example: anabranch transactions describe --id transfers-1")
 @bootstrap_option
 @timeout_option
-@click.option("--id", "name", required=True, metavar="NAME", help="The transactional id.")
+@naming_option("--id", "name", required=True, metavar="NAME", help="The transactional id.")
 @json_option
 def describe(bootstrap: str, timeout_seconds: float, name: str, as_json: bool) -> None:
     """Show the last transaction of a transactional id."""

@@ -21,6 +21,7 @@ import click
 from anabranch.cli.cluster_command import print_failure
 from anabranch.cli.own_folder import no_leftovers, refuse_foreign, refuse_listed
 from anabranch.cli.serve import configured, shorthand
+from anabranch.core.sentences import named, number_of
 
 if TYPE_CHECKING:
     from anabranch.cli.local_brokers import LocalBroker, LocalBrokers
@@ -76,7 +77,8 @@ def _run(
         raise click.ClickException(f"--racks {racks}: a rack name is empty; write a,b,c")
     if len(names) > brokers:
         raise click.ClickException(
-            f"--racks {racks} names {len(names)} racks for {brokers} broker(s); name fewer racks, "
+            f"--racks {racks} names {len(names)} racks for {number_of(brokers, 'broker')}; name "
+            "fewer racks, "
             f"or start more with --brokers"
         )
     refuse_listed(folder)
@@ -85,10 +87,10 @@ def _run(
     if brokers > 1:
         _refuse_unfit(port, brokers, settings)
         if others := left_out(Path(folder), brokers):
-            numbers = ", ".join(map(str, others))
             click.echo(
-                f"broker(s) {numbers} of {folder} are not started: partitions that only they have "
-                f"are unavailable. --brokers {others[-1]} starts them.",
+                f"Not started: {named(others, 'broker')} of {folder}. Partitions that have no "
+                "other "
+                f"replicas are unavailable. Start all with --brokers {others[-1]}.",
                 err=True,
             )
         with no_leftovers(Path(folder)) as keep:

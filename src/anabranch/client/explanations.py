@@ -20,6 +20,7 @@ from anabranch.core.controller.partitions.record_holders import awaited
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.placement.explanation import Explanation, explain
 from anabranch.core.placement.layout import Row
+from anabranch.core.sentences import named, number_of
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.own_fields import PlanTold
 
@@ -93,8 +94,8 @@ def _no_leader(holders: Row, down: Row) -> str | None:
     if not holders:
         return None
     if set(holders) > set(down):
-        up = ", ".join(str(each) for each in holders if each not in down)
-        return f"broker(s) {up} are up, should have its records, and do not lead: see their logs"
+        up = named([each for each in holders if each not in down], "broker")
+        return f"up, with its records, but not leading: {up}; see the logs there"
     which = ", any one of them" if len(down) > 1 else ""
     return f"it waits for {awaited(down)}{which}: no other broker has its records"
 
@@ -114,12 +115,13 @@ def _moves(
         found.append(f"it moves to {target}: waiting for {waits} to be in sync")
         if down := sorted(waits_for(moving, _active(view), holders)):
             found.append(
-                f"broker(s) {', '.join(map(str, down))}, which it waits for, are down: start "
-                "them, or cancel the move with `anabranch partitions reassign --cancel --file FILE`"
+                f"down, and waited for: {named(down, 'broker')}; start what is down, or cancel "
+                "the move with `anabranch partitions "
+                "reassign --cancel --file FILE`"
             )
     if place in view.short:
         found.append(
-            f"{view.short[place]} replica(s) are missing; the next broker that joins gets them"
+            f"missing: {number_of(view.short[place], 'replica')}, for the next broker that joins"
         )
     for each in plan.moves if plan is not None else ():
         if (each.topic, each.partition) == (place.topic, place.partition):

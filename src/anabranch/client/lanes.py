@@ -22,6 +22,7 @@ from anabranch.client.connection import Connection, ConnectionLost
 from anabranch.client.produce import Produced, produce_on
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.partition.protocol import ACKS_ALL
+from anabranch.core.sentences import number_of
 from anabranch.core.types import Buffer
 from anabranch.core.wire.batch import SEQUENCE_MODULUS, patch_producer, read_header
 from anabranch.core.wire.compression import Codec
@@ -247,7 +248,8 @@ class Lane:
         self._failures += 1
         if not may_help(fault) or self._failures > self._settings.retries:
             raise ProduceFailed(
-                f"{self._what()} could not be written after {self._failures} attempt(s): "
+                f"{self._what()} could not be written after "
+                f"{number_of(self._failures, 'attempt')}: "
                 f"{_words(fault)}{remedy(fault)}",
                 fault.code if isinstance(fault, ApiError) else None,
             )
@@ -271,7 +273,7 @@ class Lane:
 
     def _what(self) -> str:
         count = read_header(self._waiting[0].batch).record_count
-        return f"{count} record(s) for {self.topic}-{self.partition}"
+        return f"{number_of(count, 'record')} for {self.topic}-{self.partition}"
 
     def _cut_first(self) -> bool:
         """Replace the first batch by its two halves, unless it is a single record."""

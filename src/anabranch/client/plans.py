@@ -20,6 +20,7 @@ from anabranch.client.reassignments import under_way
 from anabranch.core.controller.moves.reassignment import Move
 from anabranch.core.placement.layout import BrokerSite, Layout, Row
 from anabranch.core.placement.move_plans import MoveCause, Obstacle, Plan
+from anabranch.core.sentences import number_of
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.messages.describe_cluster import DescribeClusterResponse
 
@@ -98,7 +99,8 @@ def plan(view: View, goal: Callable[[Layout], Plan]) -> Plan:
             obstacles.append(
                 Obstacle(
                     f"the move of {each.place}",
-                    f"it waits for {view.short[each.place]} missing replica(s), which a move "
+                    f"it waits for {number_of(view.short[each.place], 'missing replica')}, which "
+                    "a move "
                     "would remove",
                     "an active broker that has none of it; then plan again",
                 )

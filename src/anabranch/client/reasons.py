@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from anabranch.core.controller.reasons import Code
+from anabranch.core.controller.reasons import Code, folded
 from anabranch.core.wire.own_fields import SaidReason
 
 ABOUT_A_BROKER = frozenset(
@@ -42,8 +42,11 @@ class Reasons:
         self._said = said
 
     def newest(self, count: int) -> list[TimedReason]:
-        """The last `count` of them, oldest first."""
-        return [_told(each) for each in self._said[-count:]]
+        """The last `count` of them, oldest first; those in a row that differ only in their
+        partition are one."""
+        said = folded(self._said, lambda each: (each.code, each.partition, each.sentence))
+        told = [TimedReason(each.at_ms, each.code, sentence) for each, sentence in said]
+        return told[-count:]
 
     def about(self, place: str, count: int) -> list[TimedReason]:
         """The last `count` that name a partition ("flights-3"), oldest first."""

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.client.cluster import Cluster
 from anabranch.client.ranges import Part
+from anabranch.core.sentences import number_of
 from anabranch.pipelines.comparison import (
     CORRUPT,
     LATEST,
@@ -126,7 +127,7 @@ def _latest(records: DataFrame, replicas: int, found: Compared) -> None:
         told = ", ".join(f"broker {each} at {offset}" for each, offset in sorted(lasts.items()))
         sentence = f"the latest record of key {_key(row.key)} differs: {told}"
         if row.having < replicas:
-            sentence += f"; {replicas - row.having} replica(s) have none"
+            sentence += f"; it is missing on {number_of(replicas - row.having, 'replica')}"
         found.tell(Difference(row.newest, LATEST, behind, sentence))
 
 

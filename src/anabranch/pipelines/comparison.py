@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from anabranch.client.fetch import whole_batches
+from anabranch.core.sentences import named
 from anabranch.core.types import Buffer
 from anabranch.core.wire.batch import BatchHeader, crc_is_valid, read_header
 
@@ -181,8 +182,8 @@ def _one_batch(sides: list[_Side], done: Compared) -> None:
     missing = [side.reader.broker_id for side in sides if side not in [each for each, _ in having]]
     if missing:
         last = max(header.last_offset for _, header in having)
-        brokers = ", ".join(map(str, missing))
-        sentence = f"offsets {base} to {last} are not there on broker(s) {brokers}"
+        brokers = named(missing, "broker")
+        sentence = f"offsets {base} to {last} are not there on {brokers}"
         done.tell(Difference(base, MISSING, tuple(missing), sentence))
     batches = {side.reader.broker_id: side.batch(header) for side, header in having}
     if len(set(batches.values())) > 1:
@@ -194,8 +195,8 @@ def _one_batch(sides: list[_Side], done: Compared) -> None:
 def _difference(base: int, batches: Mapping[int, bytes]) -> Difference:
     corrupt = tuple(broker for broker, batch in batches.items() if not _is_sound(batch))
     if corrupt:
-        brokers = ", ".join(map(str, corrupt))
-        sentence = f"the batch at offset {base} fails its checksum on broker(s) {brokers}"
+        brokers = named(corrupt, "broker")
+        sentence = f"the batch at offset {base} fails its checksum on {brokers}"
         return Difference(base, CORRUPT, corrupt, sentence)
     told = ", ".join(f"broker {broker}: {_shown(batch)}" for broker, batch in batches.items())
     sentence = f"the batches at offset {base} differ: {told}"

@@ -26,6 +26,7 @@ from anabranch.client.cluster import Cluster
 from anabranch.client.connection import ConnectionLost
 from anabranch.client.lanes import remedy
 from anabranch.core.errors import ApiError
+from anabranch.core.sentences import number_of
 from anabranch.pipelines.faults import PipelineFault
 from anabranch.pipelines.requirements import check_packages
 from anabranch.pipelines.sink_options import SinkOptions, read_options
@@ -105,8 +106,9 @@ def summary(messages: Iterable[WriterCommitMessage | None]) -> str:
     done = [each for each in messages if isinstance(each, Written)]
     total = reduce(add, done, Written())
     return (
-        f"{total.rows} row(s) were acknowledged in {total.batches} batch(es) of "
-        f"{total.size_bytes} bytes, by {len(done)} task(s)."
+        f"{number_of(total.rows, 'row')} acknowledged in "
+        f"{number_of(total.batches, 'batch', 'batches')} of "
+        f"{total.size_bytes} bytes, by {number_of(len(done), 'task')}."
     )
 
 

@@ -20,6 +20,8 @@ from random import Random
 from typing import Any
 
 from anabranch.core.controller.controller import METADATA_KEY, Controller
+from anabranch.core.controller.reasons import folded
+from anabranch.core.controller.result import Reason
 from anabranch.core.controller.tenure import effects, events
 from anabranch.core.controller.tenure.lease import LeaseTimes
 from anabranch.core.controller.tenure.performer import Performer, refusal
@@ -245,10 +247,11 @@ class ControllerShell(Performer):
     def _tell(self, effect: effects.Told) -> None:
         match effect:
             case effects.Decided(reasons):
-                for reason in reasons[:MOST_LOGGED]:
-                    LOG.info(reason.sentence, code=reason.code)
-                if len(reasons) > MOST_LOGGED:
-                    LOG.info("more follows from this decision", lines=len(reasons) - MOST_LOGGED)
+                said = list(folded(reasons, Reason.told))
+                for reason, sentence in said[:MOST_LOGGED]:
+                    LOG.info(sentence, code=reason.code)
+                if len(said) > MOST_LOGGED:
+                    LOG.info("more follows from this decision", lines=len(said) - MOST_LOGGED)
             case effects.Troubled(sentence):
                 if self._settled.is_set() or not self._is_away:  # else it was said once
                     LOG.error(sentence)

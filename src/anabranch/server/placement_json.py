@@ -25,7 +25,7 @@ def placed_topics(image: MetadataImage) -> dict[str, Any]:
             name: {"state": rack.state.name, "brokers": rack.brokers, "eligible": rack.eligible}
             for name, rack in racks.by_name.items()
         },
-        "effectiveRF": len(racks.target),
+        "effective_rf": len(racks.target),
         "topics": names,
     }
 
@@ -34,6 +34,6 @@ def placed_partitions(image: MetadataImage, name: str, *, reconciles: bool) -> d
     """One topic; of a classic one only that it is."""
     topic = image.topic(name)
     if topic is None or not is_diskless(image, name):
-        return {"topic": name, "IsDiskless": False}
+        return {"topic": name, "is_diskless": False}
     indexes = sorted(topic.partitions)
     return as_json(placed_topic(image, Racks(image), name, indexes, reconciles=reconciles))

@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from anabranch.client.ports import free_ports
+from anabranch.core.sentences import number_of
 from anabranch.server.one_machine import diskless_settings
 from anabranch.testing.fault_calls import FaultCalls
 from anabranch.testing.faults import MOST_BROKERS
@@ -109,7 +110,8 @@ class LocalCluster(FaultCalls):
             raise ClusterError(f"LocalCluster runs 1 to {MOST_BROKERS} brokers, not {brokers}.")
         if racks is not None and not 1 <= len(racks) <= brokers:
             raise ClusterError(
-                f"{len(racks)} racks do not fit {brokers} broker(s): name at least one, and no "
+                f"{len(racks)} racks do not fit {number_of(brokers, 'broker')}: name at least "
+                "one, and no "
                 "more than there are brokers; they are given out in turn."
             )
         named = [*(broker_config or {}), *later, *([] if controller is None else [controller])]

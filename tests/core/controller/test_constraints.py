@@ -66,7 +66,7 @@ def test_a_factor_that_says_the_same_is_taken_and_another_one_is_not() -> None:
     assert made(world, factor=2).error_code == ErrorCode.NONE
     refused = create(world, "u", factor=3, confluent_placement_constraints=EAST_AND_WEST)
     assert refused.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
-    assert "require 2 replica(s), and replication factor 3 was requested" in refused.error_message
+    assert "require 2 replicas, and replication factor 3 was requested" in refused.error_message
     assert world.image.topic("u") is None
 
 
@@ -75,14 +75,14 @@ def test_constraints_that_cannot_be_met_name_rack_wanted_and_there() -> None:
     refused = made(world, "replicas=east:3")
     assert refused.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
     assert refused.error_message == (
-        "The placement constraints want 3 replica(s) in rack east; brokers there that can get one: "
+        "The placement constraints want 3 replicas in rack east; brokers there that can get one: "
         "1, 2."
     )
     set_cordon(world, 3)
     set_cordon(world, 4)
     refused = made(world)
     assert "rack west; brokers there that can get one: none." in refused.error_message
-    assert "Broker(s) 3, 4 get no new replicas" in refused.error_message
+    assert "No new replicas go to brokers 3, 4" in refused.error_message
     assert world.image.topic("t") is None
 
 
@@ -296,9 +296,7 @@ def test_constraints_wait_for_no_broker_that_is_missing() -> None:
     racks(world, b1="east", b2="west")
     refused = made(world)
     assert refused.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
-    assert "2 replica(s) in rack east; brokers there that can get one: 1." in (
-        refused.error_message
-    )
+    assert "2 replicas in rack east; brokers there that can get one: 1." in (refused.error_message)
 
 
 def test_constraints_and_lists_by_hand_exclude_each_other() -> None:

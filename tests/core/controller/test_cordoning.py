@@ -74,11 +74,11 @@ def test_a_refusal_names_who_is_cordoned() -> None:
     assert answer.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
     assert answer.error_message == (
         "Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be "
-        "reached because only 2 broker(s) are registered. Broker(s) 3 get no new replicas: "
-        "they are cordoned (cordoned.log.dirs=*)."
+        "reached because only 2 broker(s) are registered. No new replicas go "
+        "to broker 3: cordoned (cordoned.log.dirs=*)."
     )
     nobody = create(cluster(1, 2, 3), factor=1)
-    assert "Broker(s) 1, 2, 3 get no new replicas" in nobody.error_message
+    assert "No new replicas go to brokers 1, 2, 3" in nobody.error_message
 
 
 def test_a_list_by_hand_brings_nothing_there() -> None:

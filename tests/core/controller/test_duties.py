@@ -127,9 +127,9 @@ def test_a_run_writes_at_most_its_records_and_the_rest_follows_soon(
     world.pass_time(AFTER_A_HIT_MS)
     assert leaders(world).count(1) == 8
     assert world.sentences("LEADERS_REBALANCED") == [
-        "3 leadership(s) return to preferred brokers, more to come",
-        "3 leadership(s) return to preferred brokers, more to come",
-        "2 leadership(s) return to preferred brokers",
+        "back to preferred brokers: 3 leaderships, more to come",
+        "back to preferred brokers: 3 leaderships, more to come",
+        "back to preferred brokers: 2 leaderships",
     ]
 
 

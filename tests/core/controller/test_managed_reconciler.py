@@ -406,7 +406,7 @@ def test_with_auto_reconcile_off_a_living_broker_of_its_racks_leads(survivors, c
         view = placement(partition.replicas, partition.leader, Racks(world.image), reconciles=False)
         assert (UNLED in view.sentences) == (not able)
         told = [each.sentence for each in world.reasons if each.code == "DISKLESS_FROZEN"]
-        assert able or "1 diskless partition(s) have no leader" in told[-1]
+        assert able or "without a leader: 1 diskless partition" in told[-1]
     else:
         assert rows(world) == [before], "nothing else moves"
         assert partition.leader in survivors

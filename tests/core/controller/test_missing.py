@@ -77,7 +77,9 @@ def test_on_a_topic_is_created_and_answered_with_what_was_asked_for() -> None:
     state = world.partition("t")
     assert (sorted(state.replicas), state.missing) == ([1, 2], 1)
     assert sorted(state.isr) == [1, 2]
-    assert "1 replica(s) of each wait for a broker" in world.sentences("TOPIC_CREATED")[0]
+    assert (
+        "1 replica of each to be placed on the next broker" in world.sentences("TOPIC_CREATED")[0]
+    )
 
 
 def test_missing_replicas_are_negative_ids_at_the_end_of_answers_alone() -> None:

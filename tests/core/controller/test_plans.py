@@ -81,7 +81,7 @@ def asked(world: World, targets: dict[int, tuple[int, ...]], topic: str = "t") -
         for index, target in sorted(targets.items())
     ]
     return {
-        "cluster_id": CLUSTER, "goal": "drain broker(s) 3", "made_at_ms": 1, "most_at_once": 2,
+        "cluster_id": CLUSTER, "goal": "drain broker 3", "made_at_ms": 1, "most_at_once": 2,
         "moves": moves,
     }  # fmt: skip
 
@@ -153,8 +153,8 @@ def test_a_plan_runs_paced_and_ends(world: World) -> None:
     assert (plan(world).state, counts(world)) == (State.DONE, (0, 0, 4, 0))
     assert rows(world) == list(DRAIN_3.values())
     assert world.sentences("PLAN_CHANGED") == [
-        "the plan to drain broker(s) 3 runs: 4 move(s), at most 2 at once",
-        "the plan to drain broker(s) 3 is done: all partitions have the planned replicas",
+        "the plan to drain broker 3 runs: 4 moves, at most 2 at once",
+        "the plan to drain broker 3 is done: all partitions have the planned replicas",
     ]
     assert world.sentences("REASSIGNMENT_BEGUN")[0] == (
         "t-0 moves from 1, 2, 3 to 1, 2, 4: waiting for 4 to be in sync (broker 3 is drained)"
@@ -220,7 +220,7 @@ def test_cancel_takes_back_what_is_under_way_and_keeps_what_is_done(world: World
     assert counts(world) == (0, 2, 2, 0)
     response, told = ask(world, "cancel")
     assert (response.error_code, State(told.state)) == (ErrorCode.NONE, State.CANCELLED)
-    assert told.sentence == "2 move(s) were cancelled, completed moves stay"
+    assert told.sentence == "cancelled 2 moves, completed moves stay"
     pass_time(world, 5_000)
     assert rows(world) == [(1, 2, 4), (2, 4, 1), (3, 1, 2), (1, 2, 3)]
     assert world.controller.state.moving == {}
@@ -241,7 +241,7 @@ def test_roll_back_moves_everything_to_where_it_was(world: World, first: str | N
     assert (plan(world).state, plan(world).backwards) == (State.DONE, True)
     assert rows(world) == before
     assert world.sentences("PLAN_CHANGED")[-1] == (
-        "the plan to drain broker(s) 3 (rolling back) is done: all partitions have their previous "
+        "the plan to drain broker 3 (rolling back) is done: all partitions have their previous "
         "replicas"
     )
 
@@ -299,8 +299,8 @@ def test_moves_to_a_broker_that_died_wait_and_the_others_go_on(world: World) -> 
         pass_time(world, 600)
     assert (plan(world).state, counts(world)) == (State.RUNNING, (1, 1, 2, 0))
     assert [(each.partition, each.sentence) for each in status(world).moves] == [
-        (0, "waits for broker(s) 4 to be back"),
-        (1, "waits for broker(s) 4 to be back"),
+        (0, "waits for broker 4 to be back"),
+        (1, "waits for broker 4 to be back"),
     ]
     world.beat(4)
     run(world)
@@ -325,7 +325,7 @@ def test_a_plan_stops_when_all_that_is_left_waits_for_long(world: World) -> None
     assert plan(world).state is State.RUNNING
     pass_time(world, 20_000)
     assert plan(world).state is State.STOPPED
-    assert plan(world).sentence == "all remaining moves wait for broker(s) 4"
+    assert plan(world).sentence == "all remaining moves wait for broker 4"
     assert len(world.controller.state.moving) == 2, "what is under way is left as it is"
     world.beat(4)
     ask(world, "resume")
@@ -343,12 +343,12 @@ def test_moves_of_which_nobody_has_the_records_wait_for_whoever_has(world: World
         pass_time(world, 600)
     assert rows(world) == list(DRAIN_3.values()), "the others go on"
     assert [(each.topic, each.sentence) for each in status(world).moves] == [
-        ("a", "waits for broker(s) 3 to be back"),
-        ("a", "waits for broker(s) 3 to be back"),
+        ("a", "waits for broker 3 to be back"),
+        ("a", "waits for broker 3 to be back"),
     ]
     pass_time(world, PATIENCE_MS + 10_000)
     assert plan(world).state is State.STOPPED
-    assert plan(world).sentence == "all remaining moves wait for broker(s) 3"
+    assert plan(world).sentence == "all remaining moves wait for broker 3"
     world.beat(3)
     ask(world, "resume")
     pass_time(world, 600)
@@ -447,7 +447,7 @@ def test_one_plan_at_a_time_and_the_same_again_without_harm(world: World) -> Non
     assert (again.error_code, told.under_way) == (ErrorCode.NONE, 2)
     other, _ = ask(world, "carry", **{**asked(world, DRAIN_3), "made_at_ms": 2})
     assert other.error_code == ErrorCode.REASSIGNMENT_IN_PROGRESS
-    assert "Another plan is open, to drain broker(s) 3 (running)" in other.error_message
+    assert "Another plan is open, to drain broker 3 (running)" in other.error_message
 
 
 def test_a_plan_that_was_carried_out_is_no_fault_when_it_is_sent_again(world: World) -> None:
@@ -472,7 +472,7 @@ def test_verbs_without_a_plan_or_after_it(world: World) -> None:
     for verb in ("pause", "resume", "cancel"):
         response, _ = ask(world, verb)
         assert response.error_code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
-        assert "the last one, to drain broker(s) 3, is done" in response.error_message
+        assert "the last one, to drain broker 3, is done" in response.error_message
 
 
 def test_a_field_that_cannot_be_read_does_nothing(world: World) -> None:
@@ -617,7 +617,7 @@ def test_a_broker_that_was_forgotten_stops_the_plan_after_a_while(world: World) 
     world.ask(UnregisterBrokerRequest(broker_id=4))
     ask(world, "resume")
     pass_time(world, PATIENCE_MS + 10_000)
-    assert plan(world).sentence == "all remaining moves wait for broker(s) 4"
+    assert plan(world).sentence == "all remaining moves wait for broker 4"
     ask(world, "cancel")
     assert plan(world).state is State.CANCELLED
 

@@ -200,7 +200,7 @@ def test_nothing_is_said_without_a_code_of_the_table(told: World) -> None:
         "broker 1 left the ISR of t-0: its process is gone",
         "broker 3 left the ISR of t-1: its session expired",
         "broker 2 leads t-0 (broker 1: its process is gone)",
-        "1 leadership(s) return to preferred brokers",
+        "back to preferred brokers: 1 leadership",
         "no replica can lead t-0 (broker 1: it asked to be fenced)",
         "broker 1 closed its connection and nothing listens at its address: it is fenced",
         "broker 3 sent no heartbeat for 9000 ms and is fenced",
@@ -209,7 +209,7 @@ def test_nothing_is_said_without_a_code_of_the_table(told: World) -> None:
         "broker 7, fenced before, was silent for 9000 ms",
         "broker 8 leads u-0 and may lack acknowledged records (broker 7: its session expired)",
         "the eligible leader replicas of topic t are cleared: min.insync.replicas changed",
-        "broker 3 (rack c) is unreachable: its 1 diskless replica(s) stay for 300000 ms",
+        "broker 3 (rack c) is unreachable: it keeps 1 diskless replica for 300000 ms",
         "rack c is DEGRADED: none of its brokers can get replicas; existing ones stay; "
         "effective replication factor 3",
         "rack c is UNAVAILABLE: all its brokers are unavailable; its diskless replicas are "
@@ -217,7 +217,7 @@ def test_nothing_is_said_without_a_code_of_the_table(told: World) -> None:
         "effective replication factor 2",
         "d-0 loses the replica on broker 3, because rack c is unavailable",
         "e-3 prefers broker 7 as its leader instead of broker 1: it is preferred by more partitions",
-        "1 diskless partition(s) come closer to one replica in each rack; no records move",
+        "closer to one replica in each rack: 1 diskless partition; no records move",
     ],
 )
 def test_sentences_say_why(told: World, sentence: str) -> None:

@@ -35,4 +35,4 @@ def test_a_partition_is_led_again_by_any_of_them(
 def test_where_nobody_is_known_it_may_be_any_replica() -> None:
     assert holders((), (), (2,), (1, 2, 3)) == (2,)
     assert holders((), (), (), (1, 2, 3)) == (1, 2, 3)
-    assert awaited((1, 2)) == "broker(s) 1, 2 to be back"
+    assert awaited((1, 2)) == "brokers 1, 2 to be back"

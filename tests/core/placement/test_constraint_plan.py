@@ -48,8 +48,8 @@ def test_a_rack_with_too_few_is_an_obstacle_and_the_partition_does_not_move() ->
     plan = planned((1, 2), Constraints({"west": 2}, {}), sites=sites)
     assert plan.moves == ()
     [obstacle] = plan.obstacles
-    assert obstacle.what == "2 replica(s) of t-0 in rack west"
-    assert obstacle.why == "it has 0, and 1 other broker(s) of it can get one"
+    assert obstacle.what == "2 replicas of t-0 in rack west"
+    assert obstacle.why == "it has 0, and 1 other broker of it can get one"
     opened = planned((1, 2), Constraints({"west": 2}, {}))
     assert opened.moves[0].after == (3, 4), "what it would take is true"
 
@@ -58,8 +58,8 @@ def test_observers_that_would_lack_brokers_are_an_obstacle_beside_the_moves() ->
     plan = planned((1, 3), Constraints({"east": 2}, {"west": 3}))
     assert plan.moves[0].after == (1, 2)
     [obstacle] = plan.obstacles
-    assert obstacle.what == "3 observer(s) of each partition of t in rack west"
-    assert "2 broker(s) there can get one" in obstacle.why
+    assert obstacle.what == "3 observers of each partition of t in rack west"
+    assert "2 brokers there can get one" in obstacle.why
 
 
 def test_a_broker_that_is_down_goes_before_one_that_is_up() -> None:

@@ -84,12 +84,11 @@ def test_an_unmet_rack_is_named_with_what_is_wanted_and_there() -> None:
     brokers = [UsableBroker(1, "east", False), UsableBroker(3, "west", False)]
     unmet = first_unmet(brokers, Constraints({"east": 2}, {}))
     assert unmet is not None and unmet.sentence == (
-        "The placement constraints want 2 replica(s) in rack east; brokers there that can get one: "
-        "1."
+        "The placement constraints want 2 replicas in rack east; brokers there that can get one: 1."
     )
     beside = first_unmet(brokers, Constraints({"east": 1}, {"east": 1}))
     assert beside is not None
-    assert "1 observer(s) beside 1 replica(s) in rack east" in beside.sentence
+    assert "1 observer beside 1 replica in rack east" in beside.sentence
     assert first_unmet(brokers, Constraints({"east": 1}, {"west": 1})) is None
 
 

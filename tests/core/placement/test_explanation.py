@@ -40,7 +40,7 @@ def test_why_not_there_and_what_it_would_take() -> None:
     ]
     assert [[change.sentence for change in each.changes] for each in found] == [
         ["the replica on broker 1 is removed"],
-        ["broker 3 carries at most 2 replica(s)"],
+        ["broker 3 carries at most 2 replicas"],
         [],
         ["broker 5 is started"],
         ["broker 6 is not cordoned any more"],

@@ -25,7 +25,7 @@ def test_a_drain_stays_in_the_rack_and_copies_nothing():
     assert after[T0] == {2, 3, 5}
     assert "no records move" in next(move.sentence for move in plan.moves if move.place == T0)
     assert "no records move" not in next(move.sentence for move in plan.moves if move.place == C0)
-    assert plan.sentence.endswith("2 partition(s) move, 1 replica(s) copied")
+    assert plan.sentence.endswith("2 partitions to move, 1 replica to copy")
     (move,) = drain(managed(sites("a: 1 2", "5 6"), (1, 5)), [5]).moves
     assert set(move.after) == {1, 6}
 

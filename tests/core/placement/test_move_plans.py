@@ -40,7 +40,7 @@ ABC = sites("a: 1", "b: 2", "c: 3 4")
 def test_the_worked_example() -> None:
     plan = drain(layout(ABC, (1, 2, 3), (3, 1, 2), (2, 3, 1), (1, 2)), [3])
     assert after(plan) == {0: (1, 2, 4), 1: (2, 1, 4), 2: (2, 4, 1)}
-    assert plan.sentence == "drain broker(s) 3: 3 partition(s) move, 3 replica(s) copied"
+    assert plan.sentence == "drain broker 3: 3 partitions to move, 3 replicas to copy"
     assert plan.moves[0].sentence == (
         "broker 3 is drained; broker 4 gets the replica: rack c has none of it, and there it "
         "carries least"
@@ -51,7 +51,7 @@ def test_a_drain_without_room_says_what_it_would_take_and_that_is_true() -> None
     closed = sites("a: 1", "b: 2", "c: 3 4c")
     plan = drain(layout(closed, (1, 2, 3)), [3])
     assert plan.moves == ()
-    assert plan.sentence == "drain broker(s) 3: nothing can move"
+    assert plan.sentence == "drain broker 3: nothing can move"
     (obstacle,) = plan.obstacles
     assert obstacle.what == "the replica of t-0 on broker 3"
     assert obstacle.why == "broker 4 is cordoned; the others have a replica"
@@ -125,7 +125,7 @@ def test_more_and_fewer_replicas() -> None:
     assert after(fewer)[1][0] == 3
     assert "rack a has another" in fewer.moves[0].sentence
     short = change_factor(layout(cluster, (1, 2)), "t", 5)
-    assert short.obstacles[0].why == "only 4 broker(s) can get replicas"
+    assert short.obstacles[0].why == "only 4 brokers can get replicas"
 
 
 def test_a_goal_that_names_what_is_not_there_is_refused() -> None:
@@ -137,7 +137,7 @@ def test_a_goal_that_names_what_is_not_there_is_refused() -> None:
         with pytest.raises(ClientFault) as broker:
             goal(made, [8, 1, 9])
         assert broker.value.code is ErrorCode.BROKER_ID_NOT_REGISTERED
-        assert broker.value.message == "Broker(s) 8, 9 are not registered; known: 1, 2, 3, 4."
+        assert broker.value.message == "Not registered: brokers 8, 9; known: 1, 2, 3, 4."
 
 
 @st.composite

@@ -23,7 +23,7 @@ MOVES = (
 
 
 def test_what_is_written_is_read_with_a_move_a_line() -> None:
-    plan = PlanFile("abc", "drain broker(s) 2", 1_700_000_000_000, MOVES)
+    plan = PlanFile("abc", "drain broker 2", 1_700_000_000_000, MOVES)
     text = write_plan(plan)
     assert read_plan(text) == plan
     assert len(text.splitlines()) == 2 + len(MOVES)

@@ -85,7 +85,7 @@ def test_fewer_racks_than_replicas_are_said_and_do_not_fail() -> None:
     assert {most_in_a_rack(row, brokers("a: 1 2 3", "b: 4 5 6")) for row in found.rows} == {2}
     assert found.remarks == (
         "Up to 2 of the 3 replicas of a partition share a rack: the usable brokers stand in 2 "
-        "rack(s).",
+        "racks.",
     )
 
 

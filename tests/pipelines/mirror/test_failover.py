@@ -33,7 +33,7 @@ def test_a_planned_failover_reads_nothing_again_and_skips_nothing(clusters, file
     ]
     assert plan["ahead"] == [] and committed(clusters.west, group) == {}
     output = verb("failover", path, "--execute")
-    assert f"done Commit 2 offset(s) of group {group} on west." in output
+    assert f"done Commit 2 offsets of group {group} on west." in output
     assert f"groups delete --bootstrap-server {clusters.west.bootstrap_servers}" in output
     remote = f"east.{topic}"
     there = committed(clusters.west, group)

@@ -21,6 +21,7 @@ from anabranch.cli.demo.acts import (
     QUIET,
     WAIT_SECONDS,
 )
+from anabranch.core.sentences import number_of
 
 if TYPE_CHECKING:
     from anabranch.core.mirror.config import Config
@@ -89,7 +90,7 @@ async def _mirrored(spark: Any, config: Config) -> dict[int, int]:
             break
         if time.monotonic() > until:
             why = told[-1] if told else "it was too slow"
-            raise click.ClickException(f"{left:,} record(s) are not mirrored: {why}")
+            raise click.ClickException(f"not mirrored: {number_of(left, 'record')}: {why}")
     found = await translated(flow, GROUP)
     return {each.partition: each.downstream for each in found.offsets}
 

@@ -12,6 +12,7 @@ from anabranch.client.overview import controller_of
 from anabranch.client.partitions import Illness
 from anabranch.client.views.times import time_text
 from anabranch.core.controller.partitions.record_holders import awaited
+from anabranch.core.sentences import named, number_of
 
 if TYPE_CHECKING:
     from anabranch.client.cluster import Cluster
@@ -158,9 +159,10 @@ def _leaderless(told: dict[str, Any], found: Overview) -> str:
     """Whom partitions without a leader wait for, and what names and explains them."""
     first = next(iter(found.leaderless))
     down = told["unavailable_wait_for"]
-    waits = f" and wait for {awaited(down)}" if down else ""
+    waits = f"; waiting for {awaited(down)}" if down else ""
     return (
-        f"{len(found.leaderless)} partition(s), {first} first, have no leader{waits}: `anabranch "
+        f"{number_of(len(found.leaderless), 'partition')}, {first} first, without a "
+        f"leader{waits}: `anabranch "
         f"topics describe --unavailable-partitions` lists them, `anabranch explain {first}` "
         "explains one."
     )
@@ -171,7 +173,7 @@ def _blocked_moves(found: Overview) -> str:
     places = list(found.blocked_moves)
     down = sorted({each for row in found.blocked_moves.values() for each in row})
     return (
-        f"{len(places)} partition(s), {places[0]} first, wait for replicas on broker(s) "
-        f"{', '.join(map(str, down))}, which are down: start them; where they will not come back, "
+        f"{number_of(len(places), 'partition')}, {places[0]} first, cannot move on without "
+        f"{named(down, 'broker')}: start what is down; where that is not possible, "
         f"`anabranch explain {places[0]}` says how a move is taken back."
     )

@@ -105,8 +105,8 @@ async def _described(
         "min_insync_replicas": topic.minimum,
         "rack_sharing_accepted": topic.shared_racks,
         "has_remote_log": is_remote,
-        "IsDiskless": topic.diskless is not None,
-        "effectiveRF": None if topic.diskless is None else topic.diskless.effective_rf,
+        "is_diskless": topic.diskless is not None,
+        "effective_rf": None if topic.diskless is None else topic.diskless.effective_rf,
         "configs": {
             each.name: each.value for each in configs if each.config_source == TOPIC_SOURCE
         },

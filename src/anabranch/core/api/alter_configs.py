@@ -29,6 +29,7 @@ from anabranch.core.metadata.image import (
     MetadataImage,
 )
 from anabranch.core.request import Request
+from anabranch.core.sentences import number_of
 from anabranch.core.settings.validation import Resource, refuse_change, validate_broker_configs
 from anabranch.core.wire.metadata_records import ClearElrRecord, ConfigRecord, MetadataRecord
 
@@ -164,7 +165,7 @@ def _named(key: tuple[int, str]) -> str:
 
 def _reasons(key: tuple[int, str], made: Sequence[MetadataRecord]) -> Iterator[Reason]:
     count = sum(isinstance(record, ConfigRecord) for record in made)
-    yield Reason(Code.CONFIGS_CHANGED, f"{count} setting(s) of {_named(key)} change")
+    yield Reason(Code.CONFIGS_CHANGED, f"change of {number_of(count, 'setting')} of {_named(key)}")
     for record in made:
         if isinstance(record, ClearElrRecord):
             whose = f"topic {record.topic_name}" if record.topic_name else "all topics"

@@ -103,17 +103,17 @@ def as_json(topic: DisklessTopic) -> dict[str, Any]:
     """A diskless topic with the keys of `anabranch placement --json`."""
     return {
         "topic": topic.name,
-        "IsDiskless": topic.is_diskless,
-        "effectiveRF": topic.effective_rf,
-        "targetRacks": topic.target_racks,
+        "is_diskless": topic.is_diskless,
+        "effective_rf": topic.effective_rf,
+        "target_racks": topic.target_racks,
         "partitions": [
             {
                 "partition": each.partition_index,
-                "targetRacks": topic.target_racks,
-                "assignedRacks": each.assigned_racks,
-                "rackCoverage": each.rack_coverage,
-                "placementState": each.placement_state,
-                "placementDrift": each.has_drifted,
+                "target_racks": topic.target_racks,
+                "assigned_racks": each.assigned_racks,
+                "rack_coverage": each.rack_coverage,
+                "placement_state": each.placement_state,
+                "placement_drift": each.has_drifted,
                 "exceptions": each.exceptions or ["none"],
                 "reasons": each.sentences,
             }

@@ -22,6 +22,7 @@ from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.metadata.concerns.acls import entry
 from anabranch.core.outcome import Decided, Forward, Outcome
 from anabranch.core.request import Request
+from anabranch.core.sentences import number_of
 from anabranch.core.wire.messages.create_acls import (
     AclCreation,
     AclCreationResult,
@@ -49,7 +50,7 @@ def decide(controller: Controller, request: Request, _now_ms: int) -> Decided:
         if acl not in added and not exists(acls, acl):
             added[acl] = new_id(acls, controller.rng)
         results.append(AclCreationResult(error_message=None))
-    reasons = (Reason(Code.ACLS_CHANGED, f"{len(added)} access rule(s) were added"),)
+    reasons = (Reason(Code.ACLS_CHANGED, f"added {number_of(len(added), 'access rule')}"),)
     return Result(
         tuple(entry(acl_id, acl) for acl, acl_id in added.items()),
         CreateAclsResponse(results=results),

@@ -23,6 +23,7 @@ from anabranch.core.controller.result import Reason, Result
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.outcome import Decided, Forward, Outcome
 from anabranch.core.request import Request
+from anabranch.core.sentences import number_of
 from anabranch.core.wire.messages.delete_acls import (
     DeleteAclsFilter,
     DeleteAclsFilterResult,
@@ -53,7 +54,7 @@ def decide(controller: Controller, request: Request, _now_ms: int) -> Decided:
         removed.update(dict.fromkeys(found))
         told = [_told(acl) for acl in found.values()]
         results.append(DeleteAclsFilterResult(error_message=None, matching_acls=told))
-    reasons = (Reason(Code.ACLS_CHANGED, f"{len(removed)} access rule(s) were removed"),)
+    reasons = (Reason(Code.ACLS_CHANGED, f"removed {number_of(len(removed), 'access rule')}"),)
     return Result(
         tuple(RemoveAccessControlEntryRecord(id=acl_id) for acl_id in removed),
         DeleteAclsResponse(filter_results=results),

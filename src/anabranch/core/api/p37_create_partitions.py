@@ -22,6 +22,7 @@ from anabranch.core.controller.result import Reason, Result
 from anabranch.core.controller.topics.topics import create_partitions
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.request import Request
+from anabranch.core.sentences import number_of
 from anabranch.core.wire.messages.create_partitions import (
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
@@ -51,9 +52,8 @@ def decide(
             continue
         records += [*made.partitions, *made.more]
         results[topic.name] = CreatePartitionsTopicResult(name=topic.name)
-        sentence = (
-            f"topic {topic.name} grows by {len(made.partitions)} partition(s) to {topic.count}"
-        )
+        more = number_of(len(made.partitions), "partition")
+        sentence = f"topic {topic.name} grows by {more} to {topic.count}"
         reasons.append(Reason(Code.PARTITIONS_ADDED, sentence))
     response = CreatePartitionsResponse(results=list(results.values()))
     if request.body.validate_only:

@@ -32,6 +32,7 @@ from anabranch.core.metadata.image import (
 )
 from anabranch.core.outcome import Decided, Outcome, Propose
 from anabranch.core.request import Request
+from anabranch.core.sentences import number_of
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.settings.describe import describe_topic
 from anabranch.core.types import NO_LEADER
@@ -190,7 +191,7 @@ class Controller:
         if alone is None or now_ms <= alone.until_ms:
             return ""
         return (
-            f"no heartbeat from any of {alone.voices} other broker(s) for "
+            f"no heartbeat from any of {number_of(alone.voices, 'other broker')} for "
             f"{self.sessions.timeout_ms} ms: this node may be isolated, so another controller may "
             "take over"
         )

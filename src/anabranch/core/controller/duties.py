@@ -32,6 +32,7 @@ from anabranch.core.controller.partitions.missing_replicas import MissingReplica
 from anabranch.core.controller.partitions.observer_placement import ObserverDuty
 from anabranch.core.controller.reasons import Code, leader_reason
 from anabranch.core.controller.result import Reason, Result
+from anabranch.core.sentences import number_of
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.wire.metadata_records import MetadataRecord, PartitionChangeRecord
 
@@ -111,7 +112,7 @@ class Duties:
         more = ", more to come" if full else ""
         reason = Reason(
             Code.LEADERS_REBALANCED,
-            f"{len(records)} leadership(s) return to preferred brokers{more}",
+            f"back to preferred brokers: {number_of(len(records), 'leadership')}{more}",
             {"count": len(records), "brokers": sorted(brokers)},
         )
         return Result(records, None, (reason,), atomic=False)

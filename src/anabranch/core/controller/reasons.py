@@ -8,15 +8,23 @@ and names the cause: "broker 2 left the ISR of flights-3: its session expired".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum, StrEnum
+from itertools import groupby
+from typing import TypeVar
 
 from anabranch.core.controller.result import Reason
 from anabranch.core.metadata.concerns.topics import NO_LEADER_CHANGE
 from anabranch.core.metadata.image import RECOVERING, PartitionImage
+from anabranch.core.sentences import number_of
 from anabranch.core.types import NO_LEADER
 from anabranch.core.wire.metadata_records import PartitionChangeRecord
 from anabranch.core.wire.own_fields import Lag
+
+T = TypeVar("T")
+FEWEST_FOLDED = 4
+PLACE = "\0"
+"""Stands in a sentence for its partition; no sentence has one."""
 
 
 class Code(StrEnum):
@@ -217,6 +225,28 @@ def leader_reason(
             details,
         )
     return Reason(Code.LEADER_ELECTED, f"broker {record.leader} leads {place} ({because})", details)
+
+
+def folded(said: Iterable[T], of: Callable[[T], tuple[str, str, str]]) -> Iterator[tuple[T, str]]:
+    """What was said, the last of those in a row that differ only in their partition, and for all of
+    them one sentence: a broker that returns is one event, however many partitions it has. `of`
+    gives code, partition ("flights-3", or empty) and sentence."""
+    for (_, said_of_all), alike in groupby(said, lambda each: _but_for_the_place(*of(each))):
+        row = list(alike)
+        if len(row) < FEWEST_FOLDED or PLACE not in said_of_all:
+            yield from ((each, of(each)[2]) for each in row)
+            continue
+        first = of(row[0])[1]
+        places = f"{number_of(len(row), 'partition')}, {first} first"
+        yield row[-1], said_of_all.replace(PLACE, places)
+
+
+def _but_for_the_place(code: str, place: str, sentence: str) -> tuple[str, str]:
+    """What reasons have in common that can be told as one; one that begins with its partition
+    stays as it is."""
+    if not place or sentence.startswith(place):
+        return code, sentence
+    return code, sentence.replace(place, PLACE, 1)
 
 
 def isr_reasons(

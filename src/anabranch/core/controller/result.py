@@ -23,6 +23,10 @@ class Reason:
     sentence: str
     details: Mapping[str, Any] = field(default_factory=dict)
 
+    def told(self) -> tuple[str, str, str]:
+        """Code, partition and sentence."""
+        return self.code, str(self.details.get("partition", "")), self.sentence
+
 
 @dataclass(frozen=True, slots=True)
 class Result(Generic[ResponseT]):

@@ -23,6 +23,7 @@ from anabranch.core.placement.constraints import Constraints, first_unmet
 from anabranch.core.placement.layout import Layout, Row
 from anabranch.core.placement.move_plans import MoveCause, Obstacle, Plan, PlannedMove
 from anabranch.core.placement.placer import UsableBroker
+from anabranch.core.sentences import number_of
 from anabranch.core.types import TopicPartition
 
 
@@ -109,9 +110,10 @@ def _goes(layout: Layout, broker_id: int, constraints: Constraints) -> str:
 def _lacking(layout: Layout, place: TopicPartition, rack: str, wanted: int, free: int) -> Obstacle:
     has = sum(layout.rack(each) == rack for each in layout.rows[place])
     return Obstacle(
-        f"{wanted} replica(s) of {place} in rack {rack}",
-        f"it has {has}, and {free} other broker(s) of it can get one",
-        f"{wanted - has - free} more active broker(s) in rack {rack} that are not cordoned",
+        f"{number_of(wanted, 'replica')} of {place} in rack {rack}",
+        f"it has {has}, and {number_of(free, 'other broker')} of it can get one",
+        f"{number_of(wanted - has - free, 'more active broker')} in rack {rack} that are not "
+        "cordoned",
     )
 
 
@@ -120,14 +122,15 @@ def _observers_lack(layout: Layout, topic: str, constraints: Constraints) -> lis
     unmet = first_unmet(sites, Constraints({}, constraints.observers))
     if unmet is None:
         unmet = first_unmet(sites, constraints)
-    if unmet is None or unmet.what.startswith("replica"):
+    if unmet is None or unmet.what == "replica":
         return []
     taken = constraints.replicas.get(unmet.rack, 0)
     return [
         Obstacle(
-            f"{unmet.wanted} observer(s) of each partition of {topic} in rack {unmet.rack}",
-            f"{len(unmet.there)} broker(s) there can get one, and {taken} replica(s) are needed "
-            "there",
+            f"{number_of(unmet.wanted, 'observer')} of each partition of {topic} in rack "
+            f"{unmet.rack}",
+            f"{number_of(len(unmet.there), 'broker')} there can get one, beside "
+            f"{number_of(taken, 'replica')}",
             f"{unmet.wanted + taken} active brokers in rack {unmet.rack} that are not cordoned",
         )
     ]

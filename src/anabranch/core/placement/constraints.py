@@ -30,6 +30,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from anabranch.core.placement.placer import UsableBroker
+from anabranch.core.sentences import number_of
 
 SETTING = "confluent.placement.constraints"
 MOST = 32_767
@@ -60,17 +61,25 @@ class LackingRack(NamedTuple):
     """A rack that lacks brokers."""
 
     what: str
-    """Replicas or observers."""
+    """replica or observer."""
     rack: str
     wanted: int
     there: tuple[int, ...]
+
+    beside: int = 0
+    """The replicas that a rack of observers has to hold, too."""
+
+    @property
+    def _wanted(self) -> str:
+        beside = f" beside {number_of(self.beside, 'replica')}" if self.beside else ""
+        return f"{number_of(self.wanted, self.what)}{beside}"
 
     @property
     def sentence(self) -> str:
         """Rack, wanted, there."""
         names = ", ".join(map(str, self.there)) or "none"
         return (
-            f"The placement constraints want {self.wanted} {self.what} in rack {self.rack}; "
+            f"The placement constraints want {self._wanted} in rack {self.rack}; "
             f"brokers there that can get one: {names}."
         )
 
@@ -186,12 +195,12 @@ def first_unmet(brokers: Sequence[UsableBroker], constraints: Constraints) -> La
     for rack, wanted in constraints.replicas.items():
         there = tuple(each.broker_id for each in brokers if each.rack == rack)
         if len(there) < wanted:
-            return LackingRack("replica(s)", rack, wanted, there)
+            return LackingRack("replica", rack, wanted, there)
     for rack, wanted in constraints.observers.items():
         there = tuple(each.broker_id for each in brokers if each.rack == rack)
         taken = constraints.replicas.get(rack, 0)
         if len(there) < wanted + taken:
-            return LackingRack(f"observer(s) beside {taken} replica(s)", rack, wanted, there)
+            return LackingRack("observer", rack, wanted, there, taken)
     return None
 
 

@@ -20,6 +20,7 @@ from typing import NamedTuple
 from anabranch.core.placement.layout import BrokerSite, Layout, Row
 from anabranch.core.placement.managed import rack_name
 from anabranch.core.placement.move_plans import closed, mend_racks
+from anabranch.core.sentences import number_of
 from anabranch.core.types import TopicPartition
 
 
@@ -46,7 +47,9 @@ class Change(NamedTuple):
     @property
     def sentence(self) -> str:
         """The change for people."""
-        return SENTENCES[self.kind].format(broker=self.broker_id, count=self.replicas)
+        return SENTENCES[self.kind].format(
+            broker=self.broker_id, replicas=number_of(self.replicas, "replica")
+        )
 
 
 SENTENCES = {
@@ -54,8 +57,8 @@ SENTENCES = {
     Kind.UNCORDON: "broker {broker} is not cordoned any more",
     Kind.UNCONSTRAIN: "the topic has no placement constraints",
     Kind.GIVE_UP: "the replica on broker {broker} is removed",
-    Kind.CARRY_AT_MOST: "broker {broker} carries at most {count} replica(s)",
-    Kind.CARRY_AT_LEAST: "broker {broker} carries at least {count} replica(s)",
+    Kind.CARRY_AT_MOST: "broker {broker} carries at most {replicas}",
+    Kind.CARRY_AT_LEAST: "broker {broker} carries at least {replicas}",
 }
 
 

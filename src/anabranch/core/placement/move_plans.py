@@ -24,6 +24,7 @@ from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.placement.layout import BrokerSite, Layout, Row
 from anabranch.core.placement.managed import rack_name
 from anabranch.core.placement.racks import spread_of
+from anabranch.core.sentences import named, number_of
 from anabranch.core.types import TopicPartition
 
 
@@ -83,7 +84,8 @@ class Plan(NamedTuple):
         """The plan in one sentence, also when it is empty."""
         if self.moves:
             copied = sum(each.copied for each in self.moves)
-            return f"{self.goal}: {len(self.moves)} partition(s) move, {copied} replica(s) copied"
+            moves = number_of(len(self.moves), "partition")
+            return f"{self.goal}: {moves} to move, {number_of(copied, 'replica')} to copy"
         if self.obstacles:
             return f"{self.goal}: nothing can move"
         return f"{self.goal}: nothing has to move"
@@ -116,7 +118,7 @@ def drain(layout: Layout, broker_ids: Iterable[int]) -> Plan:
     """Move every replica off these brokers, each to the best of the others; also off those that are
     not registered any more. Raises ClientFault for one that has no replica either."""
     leaving = sorted(set(broker_ids))
-    goal = f"drain broker(s) {_ids(leaving)}"
+    goal = f"drain {named(leaving, 'broker')}"
     _refuse_unknown(layout, [each for each in leaving if not layout.replicas[each]])
     sites = layout.open_sites(leaving)
     notes: dict[TopicPartition, str] = {}
@@ -143,7 +145,7 @@ def fill(layout: Layout, broker_ids: Iterable[int]) -> Plan:
     Raises ClientFault for one that is not registered.
     """
     joining = sorted(set(broker_ids))
-    goal = f"add broker(s) {_ids(joining)}"
+    goal = f"add {named(joining, 'broker')}"
     _refuse_unknown(layout, joining)
     shut = [each for each in joining if not layout.sites[each].is_open]
     obstacles = [
@@ -393,7 +395,7 @@ def _constrained(layout: Layout, topic: str) -> Obstacle:
         )
     return Obstacle(
         topic,
-        f"its placement constraints want {sum(layout.rules[topic].values())} replica(s)",
+        f"its placement constraints want {number_of(sum(layout.rules[topic].values()), 'replica')}",
         f"other constraints, then `anabranch plan observers --topic {topic}`",
     )
 
@@ -401,7 +403,7 @@ def _constrained(layout: Layout, topic: str) -> Obstacle:
 def _too_few(place: TopicPartition, open_count: int, factor: int) -> Obstacle:
     return Obstacle(
         f"{factor} replicas of {place}",
-        f"only {open_count} broker(s) can get replicas",
+        f"only {number_of(open_count, 'broker')} can get replicas",
         f"{factor} active brokers that are not cordoned",
     )
 
@@ -409,7 +411,7 @@ def _too_few(place: TopicPartition, open_count: int, factor: int) -> Obstacle:
 def _still_awaited(layout: Layout, place: TopicPartition, factor: int) -> Obstacle:
     return Obstacle(
         f"replication factor {factor} of {place}",
-        f"{layout.missing[place]} replica(s) are missing, and the next broker that joins gets them",
+        f"missing: {number_of(layout.missing[place], 'replica')}, for the next broker that joins",
         "`anabranch partitions reassign --execute` with a file that gives it the replicas "
         f"{_ids(layout.rows[place])}: no replica moves, and the missing ones are given up",
     )
@@ -442,7 +444,7 @@ def _refuse_unknown(layout: Layout, broker_ids: Iterable[int]) -> None:
     if unknown := [each for each in broker_ids if each not in layout.sites]:
         raise ClientFault(
             ErrorCode.BROKER_ID_NOT_REGISTERED,
-            f"Broker(s) {_ids(unknown)} are not registered; known: {_ids(sorted(layout.sites))}.",
+            f"Not registered: {named(unknown, 'broker')}; known: {_ids(sorted(layout.sites))}.",
         )
 
 

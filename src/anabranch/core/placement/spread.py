@@ -31,6 +31,7 @@ from math import lcm
 from random import Random
 
 from anabranch.core.placement.placer import Ask, Placement, UsableBroker
+from anabranch.core.sentences import number_of
 
 Row = tuple[int, ...]
 
@@ -173,7 +174,7 @@ class CarriedLoads:
         if most > 1 and named:
             yield (
                 f"Up to {most} of the {self.replication_factor} replicas of a partition share a "
-                f"rack: the usable brokers stand in {len(self.heaps)} rack(s)."
+                f"rack: the usable brokers stand in {number_of(len(self.heaps), 'rack')}."
             )
         dark = [self.names[rack] for rack in range(len(self.heaps)) if rack not in self.lit]
         if dark:

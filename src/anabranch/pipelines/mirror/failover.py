@@ -26,6 +26,7 @@ from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.mirror.config import Config, Flow
 from anabranch.core.mirror.formats import Position, position_record
 from anabranch.core.partition.protocol import READ_COMMITTED
+from anabranch.core.sentences import number_of
 from anabranch.core.types import EARLIEST, LATEST
 from anabranch.core.wire.batch import walk
 from anabranch.pipelines.mirror.driver_flow import FlowState
@@ -218,7 +219,8 @@ async def _block_active(cluster: Cluster, plan: Plan) -> None:
             continue
         if found.members:
             plan.blocked.append(
-                f"Group {group} has {len(found.members)} member(s) on {plan.to}: stop them, since "
+                f"Group {group} has {number_of(len(found.members), 'member')} on {plan.to}: stop "
+                "them, since "
                 "the offsets of a group with members cannot be changed."
             )
 
@@ -233,7 +235,7 @@ def _failover_steps(flow: Flow, plan: Plan) -> None:
         behind = sum(each.records for each in plan.missing)
         plan.steps.append(Step(
             what="Wait until `anabranch mirror status` shows 0 records, then stop the mirror"
-                 f" ({behind:,} record(s) have not arrived now).",
+                 f" (now it shows {number_of(behind, 'record')}).",
             undo="Start the mirror again.",
         ))  # fmt: skip
     else:
@@ -255,7 +257,7 @@ def _group_steps(bootstrap: str, cluster: str, plan: Plan) -> None:
         moves = [each for each in plan.groups if each.group == group and each.offset != each.now]
         if moves:
             plan.steps.append(Step(
-                what=f"Commit {len(moves)} offset(s) of group {group} on {cluster}.",
+                what=f"Commit {number_of(len(moves), 'offset')} of group {group} on {cluster}.",
                 undo=_undo(bootstrap, group, moves), is_ours=True, group=group,
             ))  # fmt: skip
 
@@ -384,7 +386,7 @@ def _failback_steps(flow: Flow, back: Flow | None, plan: Plan) -> None:
     if plan.starts and back is not None:
         plan.steps.append(Step(
             what=f"Have {back.name} begin behind what {flow.name} brought, in "
-                 f"{len(plan.starts)} partition(s).",
+                 f"{number_of(len(plan.starts), 'partition')}.",
             undo=f"Delete the positions in {back.policy.positions_topic()} on {source}: the flow "
                  "then begins at the start of each topic.",
             is_ours=True,

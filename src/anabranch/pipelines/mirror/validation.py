@@ -9,6 +9,7 @@ from anabranch.core.errors import ApiError
 from anabranch.core.mirror.config import Flow
 from anabranch.core.mirror.policy import HEARTBEATS
 from anabranch.core.mirror.topics import topic_work
+from anabranch.core.sentences import number_of
 from anabranch.pipelines.mirror.driver_flow import FlowState, SameCluster
 from anabranch.pipelines.mirror.groups import Groups
 from anabranch.pipelines.mirror.remote_topics import shapes
@@ -46,7 +47,7 @@ async def look_at(flow: Flow) -> FlowReport:
         groups = Groups(state, report.notes.append)
         await groups.refresh()
         report.groups.extend(groups.names)
-        report.notes.append(f"{len(groups.names)} group(s) would get checkpoints")
+        report.notes.append(f"{number_of(len(groups.names), 'group')} would get checkpoints")
     except (ApiError, ConnectionLost, SameCluster) as fault:
         report.faults.append(str(fault))
     finally:
@@ -79,7 +80,8 @@ async def factor_faults(state: FlowState, *, creates: bool) -> list[str]:
     found |= {f"{prefix}replication.factor": (cluster, alias)
               for prefix, name, cluster, alias in wanted if name not in there[alias]}  # fmt: skip
     return [
-        f"{key} = {flow.number(key)}: {alias} has {len(cluster.brokers)} broker(s). Set it to at "
+        f"{key} = {flow.number(key)}: {alias} has {number_of(len(cluster.brokers), 'broker')}. "
+        "Set it to at "
         f"most {len(cluster.brokers)}, or to -1 for the cluster's default."
         for key, (cluster, alias) in found.items()
         if flow.number(key) > len(cluster.brokers)

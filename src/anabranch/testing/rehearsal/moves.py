@@ -14,6 +14,7 @@ from anabranch.client.cluster import Cluster
 from anabranch.client.plans import View, look, plan
 from anabranch.client.reassignments import reassign, under_way
 from anabranch.core.placement.move_plans import Plan, drain, fill
+from anabranch.core.sentences import named
 from anabranch.testing.nodes import ClusterError
 
 LOOK_SECONDS = 0.1
@@ -49,8 +50,8 @@ async def _with(cluster: Cluster, brokers: set[int]) -> View:
         if brokers <= {each.broker_id for each in view.sites if each.active}:
             return view
         await asyncio.sleep(LOOK_SECONDS)
-    ids = ", ".join(map(str, sorted(brokers)))
-    raise ClusterError(f"Broker(s) {ids} serve, and do not become active; their logs say why.")
+    ids = named(sorted(brokers), "broker")
+    raise ClusterError(f"Serving, but not active: {ids}. The logs of these brokers say why.")
 
 
 async def _carry_out(cluster: Cluster, made: Plan) -> None:

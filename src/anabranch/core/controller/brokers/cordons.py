@@ -13,6 +13,7 @@ Source: KIP-1066. Not here: the setting's check (`core/settings`), moving what i
 from __future__ import annotations
 
 from anabranch.core.metadata.image import RESOURCE_BROKER, MetadataImage
+from anabranch.core.sentences import named
 
 CORDON = "cordoned.log.dirs"
 EVERY_FOLDER = "*"
@@ -33,5 +34,5 @@ def said_of(image: MetadataImage) -> str:
     broker_ids = sorted(cordoned(image))
     if not broker_ids:
         return ""
-    names = ", ".join(map(str, broker_ids))
-    return f" Broker(s) {names} get no new replicas: they are cordoned ({CORDON}={EVERY_FOLDER})."
+    names = named(broker_ids, "broker")
+    return f" No new replicas go to {names}: cordoned ({CORDON}={EVERY_FOLDER})."

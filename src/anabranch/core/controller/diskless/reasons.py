@@ -13,6 +13,7 @@ from anabranch.core.controller.diskless.racks import RackState
 from anabranch.core.controller.reasons import Code, leader_reason
 from anabranch.core.controller.result import Reason
 from anabranch.core.metadata.concerns.topics import NO_LEADER_CHANGE
+from anabranch.core.sentences import number_of
 
 if TYPE_CHECKING:
     from anabranch.core.controller.cluster_state import ClusterState
@@ -41,14 +42,15 @@ def absence_reasons(
         if each.is_gone:
             yield Reason(
                 Code.ABSENT_BROKER_GIVEN_UP,
-                f"{who} was unreachable for more than {threshold_ms} ms: its {count} diskless "
-                "replica(s) move to other brokers of its rack, or are removed",
+                f"{who} was unreachable for more than {threshold_ms} ms: "
+                f"{number_of(count, 'diskless replica')} of its rack to move or to remove",
                 details,
             )
         elif each.elapsed_ms == 0:
             yield Reason(
                 Code.ABSENT_BROKER_AWAITED,
-                f"{who} is unreachable: its {count} diskless replica(s) stay for {threshold_ms} ms",
+                f"{who} is unreachable: it keeps {number_of(count, 'diskless replica')} for "
+                f"{threshold_ms} ms",
                 details,
             )
 
@@ -72,7 +74,8 @@ def summary(count: int) -> Reason:
     """What one batch does."""
     return Reason(
         Code.DISKLESS_RECONCILED,
-        f"{count} diskless partition(s) come closer to one replica in each rack; no records move",
+        f"closer to one replica in each rack: {number_of(count, 'diskless partition')}; no "
+        "records move",
         {"count": count},
     )
 
@@ -137,12 +140,13 @@ def frozen_reason(count: int, unled: int) -> Reason:
     said = []
     if count:
         said.append(
-            f"{count} diskless partition(s) do not have one replica in each rack, and "
+            f"not one replica in each rack: {number_of(count, 'diskless partition')}, and "
             "diskless.managed.rf.auto.reconcile is false"
         )
     if unled:
         said.append(
-            f"{unled} diskless partition(s) have no leader, because no broker of their replicas' "
+            f"without a leader: {number_of(unled, 'diskless partition')}, because no broker of "
+            "the replicas' "
             "racks can get a replica"
         )
     details = {"count": count, "without_leader": unled}

@@ -30,6 +30,7 @@ from anabranch.core.controller.result import Reason, Result
 from anabranch.core.errors import ClientFault
 from anabranch.core.metadata.image import PartitionImage
 from anabranch.core.metadata.plan_state import MoveImage, PlanImage, State, Status, header_of
+from anabranch.core.sentences import named
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.wire.metadata_records import MetadataRecord, PlanProgressRecord
 
@@ -163,8 +164,8 @@ class Step:
             which = "partitions of topics that still exist" if self._has_gone else "partitions"
             self._end(State.DONE, f"all {which} have {whose} replicas")
         elif patience_is_over:
-            brokers = ", ".join(map(str, sorted(self.down)))
-            self._end(State.STOPPED, f"all remaining moves wait for broker(s) {brokers}")
+            brokers = named(sorted(self.down), "broker")
+            self._end(State.STOPPED, f"all remaining moves wait for {brokers}")
         if not self._records:
             return None
         return Result(tuple(self._records), None, tuple(self._reasons))

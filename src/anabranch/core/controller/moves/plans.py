@@ -41,6 +41,7 @@ from anabranch.core.metadata.plan_state import (
 )
 from anabranch.core.placement.move_plans import MoveCause
 from anabranch.core.placement.plan_file import MOST_CHARACTERS
+from anabranch.core.sentences import number_of
 from anabranch.core.wire.metadata_records import (
     MetadataRecord,
     PlanMovesRecord,
@@ -99,7 +100,7 @@ def _hand_over(consequences: Consequences, cluster_id: str, asked: PlanAsked) ->
         backwards=False,
         most_at_once=asked.most_at_once,
         throttle=asked.throttle if asked.throttle > 0 else -1,
-        sentence=f"{len(asked.moves)} move(s), at most {asked.most_at_once} at once",
+        sentence=f"{number_of(len(asked.moves), 'move')}, at most {asked.most_at_once} at once",
         moves=moves,
         cordons=to_cordon(image, moves),
     )
@@ -188,7 +189,7 @@ def _fault(consequences: Consequences, place: str, move: MoveImage) -> str | Non
         was, now = (", ".join(map(str, row)) for row in (move.before, partition.replicas))
         return f"{place} is on {now}, not on {was}"
     if partition.missing and move.why != MoveCause.FACTOR_CHANGED:
-        return f"{place} has {partition.missing} missing replica(s)"
+        return f"{place} has {number_of(partition.missing, 'missing replica')}"
     try:
         check_manual(state.image, move.after, None)
     except ClientFault as fault:
@@ -252,7 +253,7 @@ def _cancel(consequences: Consequences, plan: PlanImage) -> Result[None]:
     stays = ""
     if back.kept:
         stays = f"; {back.kept} could not be cancelled without losing records, and continue"
-    sentence = f"{back.count} move(s) were cancelled, completed moves stay{stays}"
+    sentence = f"cancelled {number_of(back.count, 'move')}, completed moves stay{stays}"
     opened = cordon_off(consequences.state.image, plan.cordons)
     given_up = replace(plan, state=State.CANCELLED, sentence=sentence, cordons=())
     return back.result(given_up, tuple(opened))

@@ -9,7 +9,9 @@ has.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
+
+from anabranch.core.sentences import named
 
 Row = tuple[int, ...]
 
@@ -20,6 +22,6 @@ def holders(isr: Row, elr: Row, last_known_elr: Row, replicas: Row) -> Row:
     return isr or elr or last_known_elr or replicas
 
 
-def awaited(down: Iterable[int]) -> str:
+def awaited(down: Collection[int]) -> str:
     """Brokers that are down, as what is waited for."""
-    return f"broker(s) {', '.join(map(str, down))} to be back"
+    return f"{named(down, 'broker')} to be back"

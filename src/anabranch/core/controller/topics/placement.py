@@ -32,6 +32,7 @@ from anabranch.core.placement.constraints import Constraints, first_unmet, place
 from anabranch.core.placement.managed import managed
 from anabranch.core.placement.placer import Ask, Loads, Placement, UsableBroker, place
 from anabranch.core.placement.placers import CHAINED, PLACERS
+from anabranch.core.sentences import number_of
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.settings.topic import TopicConfig
 from anabranch.core.types import TopicId
@@ -124,7 +125,8 @@ class TopicPlacement:
         if factor not in (NO_FACTOR, constraints.replication_factor):
             raise ClientFault(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
-                f"The placement constraints require {constraints.replication_factor} replica(s), "
+                "The placement constraints require "
+                f"{number_of(constraints.replication_factor, 'replica')}, "
                 f"and replication factor {factor} was requested: omit it. Observers do not count.",
             )
         if constraints.observers:

@@ -29,6 +29,7 @@ from anabranch.core.errors import ApiError, ClientFault, ErrorCode
 from anabranch.core.metadata.image import RESOURCE_TOPIC, MetadataImage, TopicImage
 from anabranch.core.metadata.topic_names import is_internal
 from anabranch.core.placement.constraints import SETTING, read_constraints
+from anabranch.core.sentences import number_of
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.settings.topic import TopicConfig, effective_topic_config
 from anabranch.core.settings.validation import validate_topic_configs
@@ -259,12 +260,13 @@ def _partition_count(planner: Planner, topic: CreatableTopic) -> int:
 
 def creation_reason(name: str, topic: NewTopic) -> Reason:
     """Why the topic lies where it lies."""
-    waits = f"; {topic.missing} replica(s) of each wait for a broker" if topic.missing else ""
+    missing = number_of(topic.missing, "replica")
+    waits = f"; {missing} of each to be placed on the next broker" if topic.missing else ""
     remarks = "".join(f"; {remark.rstrip('.')}" for remark in topic.remarks)
     return Reason(
         Code.TOPIC_CREATED,
-        f"topic {name} created with {len(topic.partitions)} partition(s), replication factor "
-        f"{topic.replication_factor}{waits}{remarks}",
+        f"topic {name} created with {number_of(len(topic.partitions), 'partition')}, "
+        f"replication factor {topic.replication_factor}{waits}{remarks}",
         {"topic": name, "partitions": len(topic.partitions), "missing": topic.missing},
     )
 

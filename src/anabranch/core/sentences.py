@@ -1,0 +1,18 @@
+"""How numbers are told in sentences: "1 partition", "3 partitions".
+
+Not here: the sentences, each of which stands beside the decision that it tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+
+def number_of(count: int, noun: str, plural: str = "") -> str:
+    """A number with its noun; `plural` where that is not the noun with an s."""
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def named(ids: Collection[object], noun: str) -> str:
+    """Things by their ids, in their order: "broker 3", "brokers 3, 4"."""
+    return f"{noun if len(ids) == 1 else noun + 's'} {', '.join(map(str, ids))}"

@@ -1,0 +1,43 @@
+"""Numbers in sentences agree with their nouns."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from anabranch.core.sentences import named, number_of
+
+SOURCES = Path(__file__).resolve().parents[2] / "src" / "anabranch"
+BOTH = re.compile(r"[a-z]\((?:s|es)\)")
+KAFKAS = {
+    "core/placement/placer.py",
+    "core/controller/topics/assignments.py",
+    "core/controller/topics/topics.py",
+}
+"""Some of their sentences are Kafka's, word for word, as its tools show them."""
+
+
+@pytest.mark.parametrize(
+    ("count", "said"), [(0, "0 boxes"), (1, "1 box"), (2, "2 boxes"), (1000, "1,000 boxes")]
+)
+def test_a_noun_agrees_with_its_number(count, said):
+    assert number_of(count, "box", "boxes") == said
+
+
+def test_things_are_named():
+    assert named([3], "broker") == "broker 3"
+    assert named((3, 4), "broker") == "brokers 3, 4"
+    assert number_of(1, "object") == "1 object"
+
+
+def test_no_sentence_leaves_the_plural_to_its_reader():
+    found = [
+        f"{path.relative_to(SOURCES)}:{number}"
+        for path in SOURCES.rglob("*.py")
+        if str(path.relative_to(SOURCES)) not in KAFKAS
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if BOTH.search(line)
+    ]
+    assert found == []
