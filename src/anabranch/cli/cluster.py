@@ -22,7 +22,7 @@ from anabranch.cli.cluster_command import (
 )
 from anabranch.cli.completion_names import complete_brokers
 from anabranch.cli.features import features, upgrade
-from anabranch.cli.naming import naming_option
+from anabranch.cli.name_option import naming_option
 from anabranch.cli.roll import command as roll
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from anabranch.cli.cluster_command import (
     print_table,
     timeout_option,
 )
-from anabranch.cli.naming import naming_option
+from anabranch.cli.name_option import naming_option
 
 if TYPE_CHECKING:
     from anabranch.client.explanations import Explained

@@ -25,7 +25,7 @@ from anabranch.cli.cluster_command import (
     watch_option,
 )
 from anabranch.cli.completion_names import complete_groups
-from anabranch.cli.naming import naming_option
+from anabranch.cli.name_option import naming_option
 from anabranch.core.sentences import number_of
 
 if TYPE_CHECKING:

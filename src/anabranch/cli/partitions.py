@@ -18,7 +18,7 @@ from anabranch.cli.cluster_command import (
     timeout_option,
 )
 from anabranch.cli.completion_names import complete_topics
-from anabranch.cli.naming import naming_option
+from anabranch.cli.name_option import naming_option
 
 if TYPE_CHECKING:
     from anabranch.client.cluster import Cluster

@@ -24,7 +24,7 @@ from anabranch.cli.cluster_command import (
     waiting_told,
 )
 from anabranch.cli.completion_names import complete_topics
-from anabranch.cli.naming import naming_option
+from anabranch.cli.name_option import naming_option
 from anabranch.core.sentences import number_of
 from anabranch.core.settings.setting import is_true
 

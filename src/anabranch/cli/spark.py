@@ -25,7 +25,7 @@ from anabranch.cli.cluster_command import (
     json_option,
     print_json,
 )
-from anabranch.cli.naming import naming_option
+from anabranch.cli.name_option import naming_option
 from anabranch.core.sentences import number_of
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from anabranch.cli.cluster_command import (
     watch_option,
 )
 from anabranch.cli.completion_names import complete_topics
-from anabranch.cli.naming import naming_option
+from anabranch.cli.name_option import naming_option
 from anabranch.cli.replica_placement import placement_of, placement_option
 from anabranch.core.sentences import number_of
 

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from anabranch.cli.main import SECTIONS, VERBS, main
-from anabranch.cli.naming import NamingOption
+from anabranch.cli.name_option import NamingOption
 
 NAMES = {"--topic", "--group", "--broker", "--id"}
 BY_OPTION_ONLY = {
