@@ -63,7 +63,7 @@ class Network:
     def __init__(self, nodes: Iterable[int]) -> None:
         self._rules = itertools.count(FIRST_RULE)
         self._lock = threading.Lock()
-        _run("ip", "link", "set", "lo", "up")
+        run("ip", "link", "set", "lo", "up")
         Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
         self.nodes = {each: _new_host(each) for each in nodes}
         self.store, self.objects = _new_host(STORE), _new_host(OBJECTS)
@@ -82,13 +82,13 @@ class Network:
             yield
         finally:
             for rule in rules:
-                _run("ip", "rule", "del", "pref", str(rule))
+                run("ip", "rule", "del", "pref", str(rule))
 
     def _drop(self, source: str, target: str) -> int:
         with self._lock:
             rule = next(self._rules)
         words = ("from", source, "to", target, "pref", str(rule), "blackhole")
-        _run("ip", "rule", "add", *words)
+        run("ip", "rule", "add", *words)
         return rule
 
 
@@ -96,14 +96,14 @@ def _new_host(number: int) -> Host:
     """A namespace with a link to this one, and its addresses."""
     host = Host(number, _new_namespace())
     here, there = f"host{number}", "eth0"
-    _run("ip", "link", "add", here, "type", "veth", "peer", "name", there, "netns", host.namespace)
-    _run("ip", "addr", "add", f"198.18.{number}.1/24", "dev", here)
-    _run("ip", "link", "set", here, "up")
+    run("ip", "link", "add", here, "type", "veth", "peer", "name", there, "netns", host.namespace)
+    run("ip", "addr", "add", f"198.18.{number}.1/24", "dev", here)
+    run("ip", "link", "set", here, "up")
     for address in (host.address, host.public):
-        _run(*host.prefix, "ip", "addr", "add", f"{address}/24", "dev", there)
+        run(*host.prefix, "ip", "addr", "add", f"{address}/24", "dev", there)
     for each in ("lo", there):
-        _run(*host.prefix, "ip", "link", "set", each, "up")
-    _run(*host.prefix, "ip", "route", "add", "default", "via", f"198.18.{number}.1")
+        run(*host.prefix, "ip", "link", "set", each, "up")
+    run(*host.prefix, "ip", "route", "add", "default", "via", f"198.18.{number}.1")
     return host
 
 
@@ -124,7 +124,7 @@ def _new_namespace() -> str:
     return f"/proc/{os.getpid()}/fd/{found[0]}"
 
 
-def _run(*words: str) -> None:
+def run(*words: str) -> None:
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
         raise OSError(f"{' '.join(words)}: {done.stderr.strip()}")

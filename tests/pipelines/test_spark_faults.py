@@ -12,7 +12,7 @@ import click
 import pytest
 
 from anabranch.cli.demo import story
-from anabranch.cli.spark import _sentence, _session, faults_with_remedies
+from anabranch.cli.spark import ALL_OF_IT, _sentence, _session, faults_with_remedies
 from anabranch.pipelines import session, spark_faults
 from anabranch.pipelines.java import NoJava
 from anabranch.pipelines.requirements import MissingPackage
@@ -75,12 +75,16 @@ def test_what_has_a_remedy_already_is_told_as_it_is(kind):
     ("text", "said"),
     [
         (f"{STREAM}{TRACE}anabranch.pipelines.faults.PipelineFault: Do so.\n SQLSTATE: 1", "Do so."),
+        ("[PARSE_SYNTAX_ERROR] Syntax error at 'x'. SQLSTATE: 42601 (line 1)\n\n== SQL ==\nx",
+         "[PARSE_SYNTAX_ERROR] Syntax error at 'x'. (line 1)\nCorrect --schema: names with types of "
+         "Spark SQL, such as 'id bigint, name string'."),
         (f"{STREAM}{TRACE}_internal.TableNotFoundError: gone\n SQLSTATE: 1",
-         "TableNotFoundError: gone"),
-        (f"{STREAM}{TRACE}ValueError\n\n\tat org.apache", "ValueError"),
+         f"TableNotFoundError: gone\n{ALL_OF_IT}"),
+        (f"{STREAM}{TRACE}ValueError\n\n\tat org.apache",  f"ValueError\n{ALL_OF_IT}"),
         (BUSY.format("no"), "SparkException: Job aborted due to stage failure: Task 0 in stage 0.0 "
-         "failed 1 times, most recent failure: org.apache.spark.SparkException: no"),
-        ("[MALFORMED] a log\n\tat org", "[MALFORMED] a log"),
+         "failed 1 times, most recent failure: org.apache.spark.SparkException: no"
+         f"\n{ALL_OF_IT}"),
+        ("[MALFORMED] a log\n\tat org", f"[MALFORMED] a log\n{ALL_OF_IT}"),
     ],
 )  # fmt: skip
 def test_a_fault_within_traces_is_told_in_a_sentence(text, said):

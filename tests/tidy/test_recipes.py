@@ -92,6 +92,7 @@ def test_what_the_recipes_add_works(copy: Path) -> None:
     assert run(copy, str(ROOT / "tests/tidy/forgotten.py")) == ""
 
 
+@pytest.mark.timeout(900)
 def test_what_the_recipes_add_passes_the_tests_of_all_code(copy: Path) -> None:
     """The headers, docstrings, sentences and settings that they ask of every file."""
     for place in ("pyproject.toml", "scripts", "docs", "README.md", *CONVENTIONS, *THEIR_NEEDS):

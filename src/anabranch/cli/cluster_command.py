@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from difflib import get_close_matches
+from fractions import Fraction
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -24,11 +25,18 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 V = TypeVar("V", bound=Callable[..., Any])
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+TRACEBACK_VARIABLE = "ANABRANCH_TRACEBACK"
 DEFAULT_TIMEOUT_SECONDS = 30.0
 MOST_INT16 = (1 << 15) - 1
 MOST_INT32 = (1 << 31) - 1
 MOST_INT64 = (1 << 63) - 1
 """What a field of a request can hold."""
+UNITS_MS = {
+    "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000,
+    "w": 604_800_000,
+}  # fmt: skip
+"""Units of durations, in milliseconds."""
+DURATION = re.compile(rf"(\d+(?:\.\d+)?) ?({'|'.join(UNITS_MS)})")
 SECURITY = "anabranch.security"
 """Under which name click's context keeps what --command-config says."""
 SILENCE_SECONDS = 4.0
@@ -440,6 +448,21 @@ def text_of(path: Path) -> str:
     except OSError as fault:
         why = fault.strerror or str(fault)
     raise click.ClickException(f"{path} cannot be read: {why}. Name another file.")
+
+
+def setting_pairs(texts: Sequence[str], what: str) -> dict[str, str]:
+    """As `pairs`, for settings: a duration with its unit, such as 1h, is told in milliseconds where
+    a setting takes those."""
+    return {key: in_milliseconds(key, value) for key, value in pairs(texts, what).items()}
+
+
+def in_milliseconds(key: str, value: str) -> str:
+    """The value of a setting; a duration with a unit as milliseconds, where it takes those."""
+    found = DURATION.fullmatch(value) if key.endswith(".ms") else None
+    if found is None:
+        return value
+    exact = Fraction(found[1]) * UNITS_MS[found[2]]
+    return str(exact) if exact.denominator == 1 else value
 
 
 def pairs(texts: Sequence[str], what: str, *, verbatim: bool = False) -> dict[str, str]:

@@ -13,9 +13,9 @@ from anabranch.cli.cluster_command import (
     ask,
     bootstrap_option,
     json_option,
-    pairs,
     print_json,
     print_table,
+    setting_pairs,
     tell,
     timeout_option,
 )
@@ -161,7 +161,8 @@ def resource_of(kind: str, name: str | None, default: bool) -> tuple[Any, str]:
 @entity_options
 @click.option(
     "--add-config", "added", multiple=True, metavar="KEY=VALUE[,…]",
-    help="Set these; put a value with commas in brackets: cleanup.policy=[compact,delete].",
+    help="Set these; put a value with commas in brackets: cleanup.policy=[compact,delete]. "
+        "Durations may have a unit: retention.ms=7d.",
 )  # fmt: skip
 @click.option(
     "--delete-config", "deleted", multiple=True, metavar="KEY[,…]",
@@ -179,7 +180,7 @@ def alter(
 
     kind, name, is_default = entity_of(**entity)
     resource, target = resource_of(kind, name, is_default)
-    changes = pairs(
+    changes = setting_pairs(
         [part for text in added for part in split_outside_brackets(text)], "--add-config"
     )
     operations = [

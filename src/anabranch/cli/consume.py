@@ -6,11 +6,12 @@ import asyncio
 import base64
 import contextlib
 import json
+import re
 import signal
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -29,7 +30,7 @@ from anabranch.cli.cluster_command import (
 from anabranch.cli.completion_names import complete_topics
 from anabranch.cli.name_option import naming_option
 from anabranch.cli.record_format import RecordFormat
-from anabranch.cli.record_reader import Member, Reader, named
+from anabranch.cli.record_reader import GROWTH_SECONDS, Member, Reader, named
 from anabranch.core.sentences import number_of
 from anabranch.core.settings.setting import is_true
 
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
 FLAGS = ("timestamp", "partition", "offset", "headers", "key")
 """What `--property print.…=true` puts before the value, in this order, as Kafka's console does."""
+POLL_SECONDS = 0.5
+"""How often it looks whether it is time to stop."""
 
 
 class Shape(NamedTuple):
@@ -49,10 +52,11 @@ class Shape(NamedTuple):
     separator: str
     as_json: bool
 
-    def line(self, partition: int, record: Record) -> str:
+    def line(self, topic: str, partition: int, record: Record) -> str:
         """One record as one line."""
         if self.as_json:
-            return json.dumps(as_json(partition, record), ensure_ascii=False)
+            told = {"topic": topic, **as_json(partition, record)}
+            return json.dumps(told, ensure_ascii=False) + "\n"
         said = {
             "timestamp": f"CreateTime:{record.timestamp}",
             "partition": f"Partition:{partition}",
@@ -62,7 +66,8 @@ class Shape(NamedTuple):
             "key": text(record.key),
         }
         fields = [said[part] for part in FLAGS if part in self.parts]
-        return self.separator.join([*fields, *([text(record.value)] if self.value else [])])
+        values = [text(record.value)] if self.value else []
+        return self.separator.join([*fields, *values]) + "\n"
 
 
 def text(value: bytes | None) -> str:
@@ -94,8 +99,13 @@ def _plain(value: bytes | None) -> str | dict[str, str] | None:
 @click.command(epilog="Example: anabranch consume --topic t --from-beginning --max-messages 10")
 @bootstrap_option
 @naming_option(
-    "--topic", required=True, metavar="NAME", help="The topic to read.",
-    shell_complete=complete_topics,
+    "--topic", "topics", multiple=True, metavar="NAME",
+    help="The topic to read; may be given more than once.", shell_complete=complete_topics,
+)  # fmt: skip
+@click.option(
+    "--include", metavar="REGEX",
+    help="Read all topics whose whole name matches, such as 'flights-.*'; also those created "
+        "later. Internal topics are left out.",
 )  # fmt: skip
 @click.option("--from-beginning", is_flag=True, help="Start at the oldest record.")
 @click.option(
@@ -143,18 +153,23 @@ def _plain(value: bytes | None) -> str | dict[str, str] | None:
 )  # fmt: skip
 @click.option("--json", "as_json_lines", is_flag=True, help="Print one JSON object on each line.")
 def command(
-    bootstrap: str, timeout_seconds: float | None, topic: str, from_beginning: bool,
-    partition: int | None, offset: str | None, max_messages: int | None, timeout_ms: int | None,
-    isolation_level: str, properties: tuple[str, ...], template: str | None, as_json_lines: bool,
-    group_id: str | None,
+    bootstrap: str, timeout_seconds: float | None, topics: tuple[str, ...], include: str | None,
+    from_beginning: bool, partition: int | None, offset: str | None, max_messages: int | None,
+    timeout_ms: int | None, isolation_level: str, properties: tuple[str, ...],
+    template: str | None, as_json_lines: bool, group_id: str | None,
 ) -> None:  # fmt: skip
-    """Print the records of a topic, one on each line, until Ctrl-C.
+    """Print the records of topics, one on each line, until Ctrl-C.
 
     Partitions without a leader are read as soon as they have one; if --timeout ends before, the
     exit code is 1 and standard error names them.
     """
     if sys.stdout is None:
         raise click.UsageError("Standard output is closed: no record can be printed.")
+    pattern = _pattern(topics, include)
+    if partition is not None and (pattern is not None or len(topics) > 1):
+        raise click.UsageError("--partition is of one topic: name one with --topic.")
+    if group_id is not None and (pattern is not None or len(topics) > 1):
+        raise click.UsageError("--group reads one topic: name it with --topic.")
     if group_id is not None and partition is not None:
         raise click.UsageError("--group assigns partitions: omit --partition and --offset.")
     if offset is not None and partition is None:
@@ -172,48 +187,33 @@ def command(
     form = None if template is None else RecordFormat(template)
     idle_seconds = timeout_seconds if timeout_ms is None else timeout_ms / 1000
     shape = shape_of(properties, as_json=as_json_lines)
-    seen, unread = 0, ""
+    printer = Printer(shape if form is None else form, max_messages)
+    idle = Idle(idle_seconds)
 
     async def work(cluster: Cluster) -> None:
         from anabranch.client.membership import Membership
 
-        reader = Reader(cluster, topic, 1 if isolation_level == "read_committed" else 0)
-        if group_id is None:
+        names = await _topics(cluster, topics, pattern)
+        level = 1 if isolation_level == "read_committed" else 0
+
+        async def reader_of(topic: str, begin: str) -> Reader | Member:
+            reader = Reader(cluster, topic, level)
+            if group_id is not None:
+                return Member(reader, Membership(cluster, group_id, topic), group_id, begin)
             async with waiting_told(f"the partitions of {topic}"):
-                await reader.begin(start, partition)
-            await show(reader)
-            return
-        member = Member(reader, Membership(cluster, group_id, topic), group_id, start)
-        _end_in_order_at_sigterm()
+                await reader.begin(begin, partition)
+            return reader
+
+        if group_id is not None:
+            _end_in_order_at_sigterm()
+        readers = [await reader_of(each, start) for each in names]
+        watch = None if pattern is None else NewTopics(cluster, pattern, names)
         try:
-            await show(member)
+            await printer.run(readers, idle, watch, reader_of)
         finally:
-            await member.leave()
-
-    async def show(reader: Reader | Member) -> None:
-        from anabranch.client.every_broker import PASS_OVER_SECONDS
-
-        nonlocal seen, unread
-        idle_since = time.monotonic()
-        while max_messages is None or seen < max_messages:
-            records = await reader.poll()
-            if records:
-                idle_since = time.monotonic()
-            elif idle_seconds is not None and time.monotonic() - idle_since >= idle_seconds:
-                if not reader.waiting or time.monotonic() - idle_since >= PASS_OVER_SECONDS:
-                    unread = named(topic, reader.waiting)
-                    return
-            shown = records if max_messages is None else records[: max_messages - seen]
-            try:
-                if shown and form is not None:
-                    click.echo("".join(form.line(topic, *each) for each in shown), nl=False)
-                elif shown:
-                    click.echo("\n".join(shape.line(each, record) for each, record in shown))
-            except BaseException:  # a full disk, a pipe that nobody reads: a group must get them
-                reader.shown(records, 0)
-                raise
-            seen += len(shown)
-            reader.shown(records, len(shown))
+            for each in readers:
+                if isinstance(each, Member):
+                    await each.leave()
 
     with contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError):
         ask(
@@ -222,14 +222,143 @@ def command(
             timeout_seconds=timeout_seconds or DEFAULT_TIMEOUT_SECONDS,
             tells_itself=True,
         )
-    click.echo(f"Processed a total of {number_of(seen, 'record')}.", err=True)
-    if unread:
+    click.echo(f"Processed a total of {number_of(printer.seen, 'record')}.", err=True)
+    if unread := "; ".join(idle.unread):
         code = "LEADER_NOT_AVAILABLE"
         raise Refused(
             f"No leader is ready for {unread}: records may be missing.",
             code=code,
             remedy=REMEDIES[code],
         )
+
+
+def _pattern(topics: Sequence[str], include: str | None) -> re.Pattern[str] | None:
+    """The pattern that topics have to match, if it is that. Raises UsageError."""
+    if bool(topics) == (include is not None):
+        raise click.UsageError("Give either --topic NAME or --include REGEX.")
+    try:
+        return None if include is None else re.compile(include)
+    except re.error as fault:
+        raise click.UsageError(
+            f"--include {include!r} is no regular expression: {fault}."
+        ) from None
+
+
+class Idle:
+    """Since when no record has come, and what could not be read meanwhile."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._seconds = seconds
+        self._since = time.monotonic()
+        self._unheard: set[Reader | Member] | None = None
+        self.unread: list[str] = []
+
+    def heard(self, readers: Iterable[Reader | Member], reader: Reader | Member) -> None:
+        """The reader has looked for records; time counts once each of those that there were at the
+        start has."""
+        if self._unheard is None:
+            self._unheard = set(readers)
+        if reader in self._unheard:
+            self._unheard.discard(reader)
+            self._since = time.monotonic() if self._unheard else self._since
+
+    def is_over(self, readers: Sequence[Reader | Member], *, has_records: bool) -> bool:
+        """Whether it is time to stop; partitions without a leader are waited for a while."""
+        from anabranch.client.every_broker import PASS_OVER_SECONDS
+
+        now = time.monotonic()
+        if has_records:
+            self._since = now
+        if self._seconds is None or self._unheard is None or self._unheard:
+            return False
+        if now - self._since < self._seconds:
+            return False
+        waiting = [named(each.topic, each.waiting) for each in readers if each.waiting]
+        if waiting and now - self._since < PASS_OVER_SECONDS:
+            return False
+        self.unread = waiting
+        return True
+
+
+class NewTopics:
+    """Looks now and then for topics that match a pattern."""
+
+    def __init__(self, cluster: Cluster, pattern: re.Pattern[str], known: Iterable[str]) -> None:
+        self._cluster, self._pattern, self._known = cluster, pattern, set(known)
+        self._looked_s = time.monotonic()
+
+    async def found(self) -> list[str]:
+        """Those that came since the last look."""
+        if time.monotonic() - self._looked_s < GROWTH_SECONDS:
+            return []
+        names = await _matching(self._cluster, self._pattern)
+        self._looked_s = time.monotonic()
+        news = [each for each in names if each not in self._known]
+        self._known.update(news)
+        return news
+
+
+class Printer:
+    """Prints what several readers find, each record as it comes."""
+
+    def __init__(self, form: Shape | RecordFormat, most: int | None) -> None:
+        self._form, self._most = form, most
+        self.seen = 0
+
+    async def run(
+        self, readers: list[Reader | Member], idle: Idle, news: NewTopics | None,
+        reader_of: Callable[[str, str], Awaitable[Reader | Member]],
+    ) -> None:  # fmt: skip
+        """Until enough are printed or none came for long; readers of new topics are added."""
+        polls = {asyncio.ensure_future(each.poll()): each for each in readers}
+        try:
+            while self._most is None or self.seen < self._most:
+                done, _ = await asyncio.wait(
+                    polls, timeout=POLL_SECONDS, return_when=asyncio.FIRST_COMPLETED
+                )
+                found = [(polls.pop(each), each.result()) for each in done]
+                for reader, records in found:
+                    idle.heard(readers, reader)
+                    self._show(reader, records)
+                    polls[asyncio.ensure_future(reader.poll())] = reader
+                if idle.is_over(readers, has_records=any(records for _, records in found)):
+                    return
+                for topic in () if news is None else await news.found():
+                    readers.append(await reader_of(topic, "earliest"))
+                    polls[asyncio.ensure_future(readers[-1].poll())] = readers[-1]
+        finally:
+            for poll in polls:
+                poll.cancel()
+            await asyncio.gather(*polls, return_exceptions=True)
+
+    def _show(self, reader: Reader | Member, records: Sequence[tuple[int, Record]]) -> None:
+        shown = records if self._most is None else records[: self._most - self.seen]
+        try:
+            if shown:
+                click.echo("".join(self._form.line(reader.topic, *e) for e in shown), nl=False)
+        except BaseException:  # a full disk, a pipe that nobody reads: a group must get them
+            reader.shown(records, 0)
+            raise
+        self.seen += len(shown)
+        reader.shown(records, len(shown))
+
+
+async def _topics(
+    cluster: Cluster, topics: Sequence[str], pattern: re.Pattern[str] | None
+) -> list[str]:
+    """What is to be read; raises UsageError for a pattern that no topic matches."""
+    if pattern is None:
+        return list(dict.fromkeys(topics))
+    names = await _matching(cluster, pattern)
+    if not names:
+        raise click.UsageError(f"--include {pattern.pattern!r} matches no topic.")
+    return names
+
+
+async def _matching(cluster: Cluster, pattern: re.Pattern[str]) -> list[str]:
+    found = (await cluster.metadata(None)).topics
+    names = (each.name or "" for each in found if not each.is_internal)
+    return sorted(each for each in names if pattern.fullmatch(each))
 
 
 def _end_in_order_at_sigterm() -> None:

@@ -16,7 +16,13 @@ from typing import Any
 import click
 
 from anabranch import __version__
-from anabranch.cli.cluster_command import SuggestingGroup, error_json, escaped, print_json
+from anabranch.cli.cluster_command import (
+    TRACEBACK_VARIABLE,
+    SuggestingGroup,
+    error_json,
+    escaped,
+    print_json,
+)
 
 VERBS = {
     "serve": "Run a node until SIGTERM or Ctrl-C.",
@@ -62,7 +68,6 @@ SECTIONS = {
 """Heading -> the verbs that help lists below it."""
 
 AS_JSON = "anabranch.as_json"
-TRACEBACK_VARIABLE = "ANABRANCH_TRACEBACK"
 
 
 class Verbs(SuggestingGroup):

@@ -49,27 +49,61 @@ GROWTH_SECONDS = 10.0
 """How often it looks for partitions that were added, while lines come."""
 
 
+class Line(NamedTuple):
+    """What a line says."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
 class LineFormat(NamedTuple):
-    """How a line is cut into key and value."""
+    """How a line is cut into headers, key and value; names and order are those of Kafka's console
+    producer."""
 
     parse_key: bool
     separator: bytes
     null_marker: bytes | None
+    parse_headers: bool = False
+    after_headers: bytes = b"\t"
+    between_headers: bytes = b","
+    after_name: bytes = b":"
 
-    def cut(self, line: bytes, number: int) -> tuple[bytes | None, bytes | None]:
-        """Key and value of one line; raises a usage error that names the line."""
-        key, value = None, line
+    def cut(self, line: bytes, number: int) -> Line:
+        """Headers, key and value of one line; raises a usage error that names the line."""
+        key, value, headers = None, line, b""
+        if self.parse_headers:
+            headers, value = _parted(value, self.after_headers, number, "headers")
         if self.parse_key:
-            key, found, value = line.partition(self.separator)
-            if not found:
-                raise click.ClickException(
-                    f"Line {number} has no key: no {self.separator.decode()!r} in it. What came "
-                    "before was sent. Give another --property key.separator, or no parse.key."
-                )
-        return self._null(key), self._null(value)
+            key, value = _parted(value, self.separator, number, "key")
+        named = [self._header(each, number) for each in headers.split(self.between_headers) if each]
+        return Line(self._null(key), self._null(value), tuple(named))
+
+    def _header(self, text: bytes, number: int) -> tuple[str, bytes | None]:
+        name, value = _parted(text, self.after_name, number, "headers.key")
+        return name.decode(errors="backslashreplace"), self._null(value)
 
     def _null(self, text: bytes | None) -> bytes | None:
         return None if text == self.null_marker else text
+
+
+SEPARATORS = {
+    "key": ("no key", "key.separator", ", or no parse.key"),
+    "headers": ("no headers", "headers.delimiter", ", or no parse.headers"),
+    "headers.key": ("a header without a value", "headers.key.separator", ""),
+}
+"""What a line lacks where a separator is not in it, and what to change."""
+
+
+def _parted(text: bytes, separator: bytes, number: int, what: str) -> tuple[bytes, bytes]:
+    before, found, after = text.partition(separator)
+    if not found:
+        lacks, setting, otherwise = SEPARATORS[what]
+        raise click.ClickException(
+            f"Line {number} has {lacks}: no {separator.decode()!r} in it. What came before was "
+            f"sent. Give another --property {setting}{otherwise}."
+        )
+    return before, after
 
 
 @click.command(
@@ -98,7 +132,9 @@ class LineFormat(NamedTuple):
 )  # fmt: skip
 @click.option(
     "--property", "properties", multiple=True, metavar="KEY=VALUE",
-    help="parse.key=true, key.separator=TEXT (default: a tab), null.marker=TEXT.",
+    help="parse.key=true, key.separator=TEXT (default: a tab), null.marker=TEXT; "
+        "parse.headers=true for lines like a:1,b:2, a tab, and the rest, with "
+        "headers.delimiter (tab), headers.separator (,) and headers.key.separator (:).",
 )  # fmt: skip
 @json_option
 def command(
@@ -136,7 +172,10 @@ def command(
 def format_of(properties: Iterable[str]) -> LineFormat:
     """The line format that `--property` flags describe; unknown ones are refused."""
     values = pairs(list(properties), "--property", verbatim=True)
-    known = {"parse.key", "key.separator", "null.marker"}
+    known = {
+        "parse.key", "key.separator", "null.marker", "parse.headers", "headers.delimiter",
+        "headers.separator", "headers.key.separator",
+    }  # fmt: skip
     unknown = sorted(set(values) - known)
     if unknown:
         raise click.UsageError(
@@ -147,6 +186,10 @@ def format_of(properties: Iterable[str]) -> LineFormat:
         is_true(values.get("parse.key")),
         values.get("key.separator", "\t").encode() or b"\t",
         None if marker is None else marker.encode(),
+        is_true(values.get("parse.headers")),
+        values.get("headers.delimiter", "\t").encode() or b"\t",
+        values.get("headers.separator", ",").encode() or b",",
+        values.get("headers.key.separator", ":").encode() or b":",
     )
 
 
@@ -238,13 +281,13 @@ class Sender:
                 await self._count_again()
                 for line in piece:
                     try:
-                        key, value = line_format.cut(line.rstrip(b"\r\n"), count + 1)
+                        said = line_format.cut(line.rstrip(b"\r\n"), count + 1)
                     except click.ClickException:
                         await self.flush()
                         raise
                     if not self.has_room(len(line)):
                         await self.flush()
-                    self.add(key, value)
+                    self.add(said)
                     count += 1
                     done_bytes += len(line) + 1
                 progress.show(done_bytes, count)
@@ -259,21 +302,22 @@ class Sender:
             and self._waiting_bytes + size_bytes <= BATCH_BYTES
         )
 
-    def add(self, key: bytes | None, value: bytes | None) -> None:
+    def add(self, said: Line) -> None:
         """Put a record with the others of its partition."""
         from anabranch.client.partitioner import partition_for
         from anabranch.core.wire.records import Record
 
         if self._partition is not None:
             partition = self._partition
-        elif key is not None:
-            partition = partition_for(key, self._partitions)
+        elif said.key is not None:
+            partition = partition_for(said.key, self._partitions)
         else:
             partition = self._sticky
         records = self._waiting.setdefault(partition, [])
-        records.append(Record(len(records), int(time.time() * 1000), key, value))
+        now_ms = int(time.time() * 1000)
+        records.append(Record(len(records), now_ms, said.key, said.value, said.headers))
         self._waiting_records += 1
-        self._waiting_bytes += len(key or b"") + len(value or b"")
+        self._waiting_bytes += _size_bytes(said)
 
     async def flush(self) -> None:
         """Send what is waiting and wait for the acknowledgements."""
@@ -316,6 +360,12 @@ class Sender:
             rest = [each._replace(offset=each.offset - half) for each in records[half:]]
             await self._send(partition, records[:half])
             await self._send(partition, rest)
+
+
+def _size_bytes(said: Line) -> int:
+    """What a record weighs, but for what is around it."""
+    of_headers = sum(len(name) + len(value or b"") for name, value in said.headers)
+    return len(said.key or b"") + len(said.value or b"") + of_headers
 
 
 class LineTooLong(Exception):

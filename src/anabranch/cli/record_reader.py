@@ -312,6 +312,11 @@ class Member:
         self._reader.shown(records, count)
 
     @property
+    def topic(self) -> str:
+        """What it reads."""
+        return self._reader.topic
+
+    @property
     def waiting(self) -> list[int]:
         """The partitions that cannot be read now."""
         return self._reader.waiting

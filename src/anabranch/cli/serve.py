@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from anabranch.cli.cluster_command import print_failure
+from anabranch.cli.cluster_command import in_milliseconds, print_failure
 
 if TYPE_CHECKING:
     from anabranch.core.wire.metadata_records import UserScramCredentialRecord
@@ -99,13 +99,19 @@ def first_users(texts: Sequence[str]) -> tuple[UserScramCredentialRecord, ...]:
 
 
 def configured(properties_file: str | None, settings: Sequence[str]) -> NodeConfig:
-    """The configuration of a node; what is wrong with it becomes one line."""
+    """The configuration of a node; what is wrong with it becomes one line. A duration with its
+    unit, such as 1h, is taken where a setting takes milliseconds."""
     from anabranch.server.config import ConfigError, load_config
 
     try:
-        return load_config(properties_file, settings)
+        return load_config(properties_file, list(map(_in_milliseconds, settings)))
     except ConfigError as fault:
         raise click.ClickException(str(fault)) from None
+
+
+def _in_milliseconds(setting: str) -> str:
+    key, equals, value = setting.partition("=")
+    return f"{key}{equals}{in_milliseconds(key.strip(), value.strip())}" if equals else setting
 
 
 def shorthand(folder: str | None, port: int | None) -> list[str]:

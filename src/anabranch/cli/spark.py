@@ -7,7 +7,10 @@ is, and say in one line why it ended.
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +21,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from anabranch.cli.cluster_command import (
+    SILENCE_SECONDS,
+    TRACEBACK_VARIABLE,
     Refused,
     VerbGroup,
     address_option,
@@ -32,6 +37,9 @@ if TYPE_CHECKING:
     from anabranch.client.cluster import Cluster
     from anabranch.pipelines.scrub import Report
 
+SIGNALS = {signal.SIGINT}
+"""Held back while Spark starts: one that interrupts PySpark then is told with traces, and leaves a
+Java process behind."""
 LOOK_SECONDS = 0.5
 PAUSE_SECONDS = 1.0
 """Between two lines of progress."""
@@ -46,6 +54,19 @@ PYTHONS = re.compile(
 )
 JAVAS = re.compile(r"^: (?:\w+\.)*(\w+: .+)", re.MULTILINE)
 """The fault of some library in Python or Java."""
+SQL_STATE = re.compile(r"\s*\bSQLSTATE: \w+")
+REMEDIES = (
+    (re.compile(r"PARSE_SYNTAX_ERROR|UNSUPPORTED_DATATYPE"),
+     "Correct --schema: names with types of Spark SQL, such as 'id bigint, name string'."),
+    (re.compile(r"OutOfMemoryError|GC overhead"),
+     "Read less at once: give a smaller --max-records."),
+    (re.compile(r"No space left on device"),
+     "Free space on the disk, and run the same command again."),
+    (re.compile(r"Permission denied|AccessDenied"),
+     "Let this user read and write the folder, or name another one."),
+)  # fmt: skip
+"""What helps, by words of a fault of Spark or of a library."""
+ALL_OF_IT = f"Set {TRACEBACK_VARIABLE}=1 to see all that Spark said of it."
 
 
 master_option = click.option(
@@ -118,12 +139,14 @@ def tables(
     try:
         with _session("anabranch spark tables", master) as spark:
             leave_faults_to_the_job(spark)
-            _watch(keep_table(spark, job, follow=follow))
+            with told_while(f"Reading {topic}"):
+                query = keep_table(spark, job, follow=follow)
+            _watch(query)
         done = counted(job)
     except click.ClickException:
         raise
     except Exception as fault:
-        raise click.ClickException(_sentence(fault)) from None
+        raise _told(fault) from None
     if as_json:
         print_json({"table": table, **done._asdict()})
     else:
@@ -135,10 +158,15 @@ def tables(
 
 def _watch(query: Any) -> None:
     """Show each micro-batch on standard error until the query ends or Ctrl-C stops it."""
-    shown = -1
+    shown, said_s = -1, time.monotonic()
     try:
         while query.isActive:
-            shown = _show(query.lastProgress, shown)
+            before, shown = shown, _show(query.lastProgress, shown)
+            if shown != before or not query.status["isTriggerActive"]:
+                said_s = time.monotonic()
+            elif time.monotonic() - said_s >= SILENCE_SECONDS:
+                said_s = time.monotonic()
+                click.echo(f"micro-batch {shown + 1} is under way", err=True)
             time.sleep(LOOK_SECONDS)
         query.awaitTermination()
         _show(query.lastProgress, shown)
@@ -184,7 +212,6 @@ def scrub(
     with _session("anabranch spark scrub", master) as spark:
         from anabranch.pipelines.scrub import scrub as work
         from anabranch.pipelines.session import leave_faults_to_the_job
-        from anabranch.pipelines.spark_faults import remedy
 
         leave_faults_to_the_job(spark)
         try:
@@ -192,7 +219,7 @@ def scrub(
                 spark, bootstrap, list(topics) or None, notes_path=notes_path, tell=_teller()
             )
         except Exception as fault:
-            raise click.ClickException(remedy(fault) or _sentence(fault)) from None
+            raise _told(fault) from None
     _say_scrubbed(report, as_json=as_json)
     if not report.is_clean:
         raise click.exceptions.Exit(1)
@@ -221,10 +248,17 @@ def _say_scrubbed(report: Report, *, as_json: bool) -> None:
 def _session(name: str, master: str) -> Iterator[Any]:
     """A session for one job. Raises ClickException without a Java, without what jobs need or
     without a master, and for what Spark tells without a remedy."""
-    from anabranch.pipelines.session import job_session
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        with told_while("Starting Spark") as started:
+            from anabranch.pipelines.session import job_session
 
-    with faults_with_remedies(), job_session(name, master) as spark:
-        yield spark
+            with faults_with_remedies(), job_session(name, master) as spark:
+                started()
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+                yield spark
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
 
 @contextmanager
@@ -244,6 +278,24 @@ def faults_with_remedies() -> Iterator[None]:
         if not text:
             raise
         raise click.ClickException(text) from fault
+
+
+@contextmanager
+def told_while(what: str) -> Iterator[Callable[[], object]]:
+    """Say every few seconds that something is still done; what is given ends that."""
+    over = threading.Event()
+
+    def tell() -> None:
+        begin, silence = time.monotonic(), SILENCE_SECONDS / 2
+        while not over.wait(silence):
+            silence = SILENCE_SECONDS
+            click.echo(f"{what}: {time.monotonic() - begin:.0f} s so far.", err=True)
+
+    threading.Thread(target=tell, daemon=True).start()
+    try:
+        yield over.set
+    finally:
+        over.set()
 
 
 def _teller() -> Callable[[str], None]:
@@ -279,11 +331,25 @@ def _refuse_absent(bootstrap: str, *topics: str) -> None:
     ask(bootstrap, work)
 
 
+def _told(fault: Exception) -> Exception:
+    """What a user is told of a fault: what happened, and as the last line what to do about it; the
+    fault itself where all of it is asked for."""
+    from anabranch.pipelines.spark_faults import remedy
+
+    if os.environ.get(TRACEBACK_VARIABLE):
+        return fault
+    return click.ClickException(remedy(fault) or _sentence(fault))
+
+
 def _sentence(fault: Exception) -> str:
-    """What a fault says, without the traces that Spark puts around it."""
+    """What a fault says, without the traces and the codes that Spark puts around it; then a line
+    with a remedy, unless the fault is one of ours, whose sentence has it."""
     text = str(fault)
-    for kind in (OURS, PYTHONS, JAVAS):
-        found = kind.search(text)
-        if found is not None:
-            return found[1].strip()
-    return text.strip().split("\n")[0] or type(fault).__name__
+    ours = OURS.search(text)
+    if ours is not None:
+        return ours[1].strip()
+    found = PYTHONS.search(text) or JAVAS.search(text)
+    first = found[1] if found is not None else text.strip().split("\n")[0]
+    said = SQL_STATE.sub("", first).strip() or type(fault).__name__
+    remedies = (sentence for words, sentence in REMEDIES if words.search(text))
+    return f"{said}\n{next(remedies, ALL_OF_IT)}"

@@ -16,9 +16,9 @@ from anabranch.cli.cluster_command import (
     ask,
     bootstrap_option,
     json_option,
-    pairs,
     print_json,
     print_table,
+    setting_pairs,
     tell,
     timeout_option,
     watch_option,
@@ -80,7 +80,8 @@ def command() -> None:
 )
 @click.option(
     "--config", "configs", multiple=True, metavar="KEY=VALUE",
-    help="A setting of the topic; may be given more than once.",
+    help="A setting of the topic; may be given more than once. Durations may have a unit: "
+        "retention.ms=7d.",
 )  # fmt: skip
 @click.option("--if-not-exists", is_flag=True, help="Do nothing if the topic exists.")
 @click.option("--validate-only", is_flag=True, help="Check the request without creating the topic.")
@@ -100,7 +101,7 @@ def create(
         raise click.UsageError(
             "--replica-assignment excludes --partitions and --replication-factor: omit them."
         )
-    settings = pairs(configs, "--config")
+    settings = setting_pairs(configs, "--config")
     if placer is not None:
         settings[PLACER_SETTING] = placer
     if placement is not None:
