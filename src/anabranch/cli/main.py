@@ -60,7 +60,7 @@ SECTIONS = {
     "Run": ("serve", "up", "demo"),
     "Topics and records": ("topics", "configs", "produce", "consume", "groups", "transactions"),
     "Replicas": ("partitions", "plan", "apply", "placement", "explain"),
-    "Cluster": ("cluster", "acls", "log", "diskless", "metadata"),
+    "Cluster": ("cluster", "acls", "quotas", "log", "remote", "diskless", "metadata"),
     "Spark and mirrors": ("spark", "mirror"),
     "Rehearse": ("rehearse", "sim"),
     "This command": ("completion", "version"),
@@ -86,7 +86,9 @@ class Verbs(SuggestingGroup):
 
     def format_commands(self, _context: click.Context, formatter: click.HelpFormatter) -> None:
         """The verbs by what they are for, without importing any of them."""
-        for heading, verbs in SECTIONS.items():
+        listed = {verb for verbs in SECTIONS.values() for verb in verbs}
+        others = tuple(verb for verb in VERBS if verb not in listed)
+        for heading, verbs in {**SECTIONS, **({"Others": others} if others else {})}.items():
             with formatter.section(heading):
                 formatter.write_dl([(verb, VERBS[verb]) for verb in verbs])
 

@@ -19,6 +19,7 @@ from anabranch.core.controller.result import Reason, Result
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.quotas.entities import Entity
 from anabranch.core.request import Request
+from anabranch.core.sentences import number_of
 from anabranch.core.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -42,7 +43,9 @@ def decide(
     )
     if body.validate_only or not planned.records:
         return Result((), response)
-    reason = Reason(Code.QUOTAS_CHANGED, f"{len(planned.records)} quota(s) were set or removed")
+    reason = Reason(
+        Code.QUOTAS_CHANGED, f"set or removed {number_of(len(planned.records), 'quota')}"
+    )
     return Result(tuple(planned.records), response, (reason,))
 
 
