@@ -9,7 +9,7 @@ FORGETTING_TESTS = "tests/core/log/test_forgetting_producers.py"
 LOG_ANY_ORDER = "tests/core/log/test_transactions_any_order.py"
 PRODUCERS = "anabranch.core.log.producers"
 UNREPLICATED_TESTS = "tests/core/log/test_unreplicated.py"
-REPLAYED = "anabranch.core.log.producer_replay"
+SNAPSHOTS = "anabranch.core.log.producer_snapshot"
 
 MUTANTS = (
     Mutant(
@@ -52,7 +52,7 @@ MUTANTS = (
         name="cut-keeps-the-producers-of-its-tail",
         rule="truncation forgets producers and transactions of the dropped records",
         module="anabranch.core.log.truncation",
-        old="    _find_producers(log, segment)\n    decided",
+        old="    log.producers = state_after_cut(log)\n    decided",
         new="    decided",
         seed=NO_SCHEDULE,
         caught_by=f"{DROPPED}::test_what_is_dropped_leaves_nothing_behind[wcw]",
@@ -118,28 +118,56 @@ MUTANTS = (
         name="restart-forgets-when-producers-wrote",
         rule="a snapshot contains when a producer last wrote",
         module="anabranch.core.log.producer_snapshot",
-        old="producer.last_written_ms,\n",
-        new="producer.last_timestamp,\n",
+        old="_entry(producer, last, producer.last_written_ms)",
+        new="_entry(producer, last, producer.last_timestamp)",
         seed=NO_SCHEDULE,
         caught_by=f"{FORGETTING_TESTS}::test_a_producer_is_forgotten_by_when_it_wrote",
     ),
     Mutant(
         name="retries-known-by-record-time",
         rule="a producer that wrote recently may retry, whatever timestamps its records have",
-        module=REPLAYED,
+        module=SNAPSHOTS,
         old="newest_ms = max((each.last_written_ms for each in states), default=0)",
         new="newest_ms = max((each.last_timestamp for each in states), default=0)",
         seed=NO_SCHEDULE,
         caught_by=f"{FORGETTING_TESTS}::test_a_producer_is_forgotten_by_when_it_wrote",
     ),
     Mutant(
-        name="retries-known-in-one-segment",
-        rule="batches that may be retried are looked for in earlier segments, too",
-        module=REPLAYED,
-        old="for segment in reversed(log.segments):",
-        new="for segment in log.segments[-1:]:",
+        name="snapshot-has-one-batch-of-each",
+        rule="a snapshot contains all batches that a producer may send again",
+        module=SNAPSHOTS,
+        old="            entries += _in_flight(producer)\n",
+        new="            pass\n",
         seed=NO_SCHEDULE,
         caught_by=f"{FORGETTING_TESTS}::test_a_producer_is_forgotten_by_when_it_wrote",
+    ),
+    Mutant(
+        name="snapshot-within-a-segment-outlives-a-cut",
+        rule="a cut takes the snapshots of producers behind it",
+        module="anabranch.core.log.truncation",
+        old="    _drop_snapshots(log, lambda taken: taken > end_offset)\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/log/test_producers_of_a_cut_log.py"
+        "::test_the_batches_of_each_producer_are_known",
+    ),
+    Mutant(
+        name="cut-counts-as-writing",
+        rule="a cut does not change when a producer wrote",
+        module="anabranch.core.log.producer_replay",
+        old="            producer.last_written_ms = other.last_written_ms\n",
+        new="            pass\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{FORGETTING_TESTS}::test_a_cut_does_not_begin_the_time_again",
+    ),
+    Mutant(
+        name="compacted-log-trusts-when-it-was-read",
+        rule="a compacted log that is read again goes by the records' time",
+        module="anabranch.core.log.producer_replay",
+        old="    if log.config.compacted and producer is not None:\n",
+        new="    if False:\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{FORGETTING_TESTS}::test_a_compacted_log_that_is_read_again_goes_by_its_records",
     ),
     Mutant(
         name="marker-of-a-deposed-coordinator",

@@ -131,3 +131,22 @@ def test_a_clock_that_was_wrong_keeps_nobody_for_ever() -> None:
     log = reopen(writers.log, clean=True, now_ms=NOW_MS)
     assert log.expire_producers(NOW_MS + EXPIRATION_MS - 1) == 0
     assert log.expire_producers(NOW_MS + EXPIRATION_MS) == 1
+
+
+def test_a_cut_does_not_begin_the_time_again() -> None:
+    """A cut reads again what was written since the last snapshot."""
+    writers = Writers(1)
+    writers.send(0, 0)
+    writers.now_ms += EXPIRATION_MS - 1
+    writers.send(1, 0)
+    writers.log.truncate_to(2)
+    assert writers.log.expire_producers(writers.now_ms) == 0
+    assert writers.log.expire_producers(writers.now_ms + 1) == 1
+
+
+def test_a_compacted_log_that_is_read_again_goes_by_its_records() -> None:
+    """Compaction may have taken the last batch of a producer that was forgotten."""
+    log = new_log(cleanup_policy=("compact",), producer_id_expiration_ms=EXPIRATION_MS)
+    old = batch(2, timestamp=NOW_MS - 2 * EXPIRATION_MS, producer_id=1, base_sequence=0)
+    log.append_as_leader(old, leader_epoch=0, now_ms=NOW_MS)
+    assert not len(reopen(log).producers)

@@ -7,9 +7,11 @@ from random import Random
 import pytest
 from tests.core.log.support import NOW_MS, batch, marker, new_log, reopen
 
-from anabranch.core.log import producer_replay
+from anabranch.core.log import producer_replay, side_files
 from anabranch.core.log.log import Log
-from anabranch.core.log.producers import Producer
+from anabranch.core.log.producers import BATCHES_KEPT, Producer, ProducerStates
+from anabranch.core.log.segment import Segment
+from anabranch.core.wire.batch import BatchHeader
 
 STEPS = 60
 Written = tuple[int, int, int, int, int]
@@ -61,11 +63,12 @@ class Writers:
         chosen[0]()
 
     def check(self) -> None:
-        """Each producer is known with its last batch; what is known before it is true."""
+        """Each producer is known with all batches that it may send again, and no other."""
         assert {each.producer_id for each in self.log.producers} == set(self.next)
         for producer in self.log.producers:
             wrote = [each[1:] for each in self.written if each[0] == producer.producer_id]
-            assert facts(producer) == wrote[-len(producer.batches) :]
+            wrote = [each for each in wrote if each[0] == producer.epoch]
+            assert facts(producer) == wrote[-BATCHES_KEPT:]
 
 
 def facts(producer: Producer) -> list[tuple[int, ...]]:
@@ -77,44 +80,55 @@ def facts(producer: Producer) -> list[tuple[int, ...]]:
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_the_last_batch_of_each_producer_is_known(seed: int) -> None:
+def test_the_batches_of_each_producer_are_known(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        side_files, "SNAPSHOT_EACH_BYTES", Random(seed).choice([1, 300, 1000, 32 << 20])
+    )
     writers = Writers(Random(seed))
     for _ in range(STEPS):
         writers.step()
         writers.check()
 
 
-def read_whole(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The offsets to which segments were read from a snapshot on."""
-    state_at, read = producer_replay.state_at, []
-
-    def noted(log: Log, offset: int, names: list[str] | None = None) -> object:
-        read.append(offset)
-        return state_at(log, offset, names)
-
-    monkeypatch.setattr(producer_replay, "state_at", noted)
-    return read
-
-
-def test_a_cut_of_what_was_in_flight_does_not_read_the_whole_segment(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("transactional", [False, True])
+@pytest.mark.parametrize("restart", ["no", "killed", "clean"])
+def test_a_cut_reads_from_the_last_snapshot_only(
+    monkeypatch: pytest.MonkeyPatch, restart: str, transactional: bool
 ) -> None:
     """A segment has a gigabyte, and everybody waits meanwhile."""
-    writers = Writers(Random(1))
-    for _ in range(100):
-        writers.write()
-    new = batch(1, producer_id=77, producer_epoch=0, base_sequence=0)
-    writers.log.append_as_leader(new, leader_epoch=0, now_ms=NOW_MS)
-    read = read_whole(monkeypatch)
-    writers.log.truncate_to(writers.written[-12][-1] + 1)
-    assert not read
-    del writers.written[-11:]
-    writers.next = {each[0]: (0, 0) for each in writers.written}
-    writers.check()
+    monkeypatch.setattr(side_files, "SNAPSHOT_EACH_BYTES", 4000)
+    log = new_log(index_interval_bytes=500)
+    for sequence in range(1000):
+        records = batch(
+            1,
+            producer_id=sequence % 3,
+            producer_epoch=0,
+            base_sequence=sequence // 3,
+            transactional=transactional,
+        )
+        log.append_as_leader(records, leader_epoch=0, now_ms=NOW_MS)
+    if restart != "no":
+        log = reopen(log, clean=restart == "clean")
+    noted: list[int] = []
+
+    def note(
+        log: Log, states: ProducerStates, segment: Segment, at: int, header: BatchHeader
+    ) -> None:
+        noted.append(header.size_bytes)
+        note_in_file(log, states, segment, at, header)
+
+    note_in_file = producer_replay.note_in_file
+    monkeypatch.setattr(producer_replay, "note_in_file", note)
+    log.truncate_to(990)
+    assert sum(noted) <= 4000 + 2 * batch_bytes(transactional)
+    assert [each.last_sequence for each in log.producers] == [329, 329, 329]
 
 
-def test_where_the_log_is_read_what_was_known_of_others_stays() -> None:
-    """The last batch of one is before the segment; the snapshot there has only the last of each."""
+def batch_bytes(transactional: bool) -> int:
+    return len(batch(1, transactional=transactional))
+
+
+def test_a_cut_knows_what_was_written_in_earlier_segments() -> None:
     log = new_log()
 
     def write(producer_id: int, *sequences: int) -> None:
@@ -142,8 +156,7 @@ def test_an_open_transaction_stays_open() -> None:
 
 
 @pytest.mark.parametrize("end_offset", [1, 2, 3, 4, 5])
-def test_a_log_with_transactions_is_read(monkeypatch: pytest.MonkeyPatch, end_offset: int) -> None:
-    """What a marker ended is open again when that is cut; and a marker says no sequence number."""
+def test_what_a_marker_ended_is_open_again_when_that_is_cut(end_offset: int) -> None:
     log = new_log()
     for sequence in range(2):
         records = batch(
@@ -155,9 +168,7 @@ def test_a_log_with_transactions_is_read(monkeypatch: pytest.MonkeyPatch, end_of
         records = batch(1, producer_id=3, producer_epoch=0, base_sequence=sequence)
         log.append_as_leader(records, leader_epoch=0, now_ms=NOW_MS)
     assert log.last_stable_offset(9) == 9
-    read = read_whole(monkeypatch)
     log.truncate_to(end_offset)
-    assert read == [end_offset]
     assert log.producers.open_transactions == ({3: 0} if end_offset < 3 else {})
 
 

@@ -18,6 +18,7 @@ from anabranch.core.log.indexes import INT32_MAX, NO_TIMESTAMP
 from anabranch.core.log.producer_replay import note_batch
 from anabranch.core.log.segment import Segment
 from anabranch.core.log.segment_roll import age_limit_ms, roll
+from anabranch.core.log.side_files import save_snapshot_within
 from anabranch.core.log.state import LogState
 from anabranch.core.types import Buffer
 from anabranch.core.wire.batch import BatchHeader, patch, patch_log_append_time, walk
@@ -173,6 +174,11 @@ def _write(log: LogState, view: memoryview, entries: list[Entry], now_ms: int) -
     segment = log.active
     if segment is None or _must_roll(log, segment, size, end_offset, newest, now_ms):
         segment = roll(log, now_ms, base_offset=_begins_at(log, entries[0]))
+    try:
+        save_snapshot_within(log, segment.size)
+    except StorageFault as fault:
+        log.fault = fault
+        raise
     start = segment.size
     try:
         segment.file.write(start, (view,))

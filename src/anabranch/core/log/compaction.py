@@ -38,6 +38,7 @@ from anabranch.core.log.key_map import KeyMap
 from anabranch.core.log.lookup import aborted_ranges
 from anabranch.core.log.record_walk import Place, plain_records, survivors
 from anabranch.core.log.segment import LOG, OFFSETS, TIMES, TRANSACTIONS, Segment, offset_name
+from anabranch.core.log.side_files import forget_snapshots_within
 from anabranch.core.log.state import LogState
 from anabranch.core.types import Buffer
 from anabranch.core.wire.batch import (
@@ -96,6 +97,7 @@ def job(
 ) -> Job:
     """The pass that removes some dirt, half of `io_bytes` for what is read and half for what is
     written. May raise CorruptLog from reading an index, and ColdRead without `blocking`."""
+    forget_snapshots_within(log, found.upto)  # a marker stays for as long as one needs it
     segments = [each for each in log.segments[:-1] if each.base_offset < found.upto]
     aborted = [
         entry

@@ -1,11 +1,16 @@
 """Producer state in a file, `<offset>.snapshot`: Kafka's version 1.
 
 Layout, big-endian: version int16 (1), CRC-32C uint32 of everything after it, number of entries
-int32, then for each: producer id int64, epoch int16, last sequence int32, last offset int64, offset
+int32, then entries: producer id int64, epoch int16, last sequence int32, last offset int64, offset
 delta int32, timestamp int64, coordinator epoch int32, first offset of the open transaction int64
-(-1). Only the last batch of a producer is kept, as Kafka does. The timestamp is when the producer
-last wrote; Kafka's is that of its newest record, by which it forgets the producer. A snapshot that
-fails its checksum is not used: state is then rebuilt from batch headers.
+(-1).
+
+The last entry of a producer has its last batch, and as timestamp when it last wrote; Kafka's is
+that of its newest record, by which it forgets the producer. Where the producer may have more in
+flight, entries with its batches, oldest first, and their newest timestamps come before: a client
+sends all again that were not acknowledged to a leader that was restarted. Kafka writes none of
+these, and when it reads them, the last entry of an id replaces those before. A snapshot that fails
+its checksum is not used: state is then rebuilt from batch headers.
 """
 
 from __future__ import annotations
@@ -22,27 +27,44 @@ _HEAD = struct.Struct(">hIi")
 _ENTRY = struct.Struct(">qhiqiqiq")
 _COVERED_FROM = 6
 LATEST_MS = 2**63 - 1
+NO_BATCH = ProducerBatch(-1, -1, 0, -1)
+RETRIED_MS = 15 * 60_000
+"""Who wrote nothing for so long before the log's last batch sends nothing again: clients give up
+after two (Java) or five (librdkafka) minutes."""
 
 
 def encode_snapshot(states: ProducerStates) -> bytes:
     """The file's bytes; producers in order of id."""
-    entries = []
+    newest_ms = max((each.last_written_ms for each in states), default=0)
+    entries: list[bytes] = []
     for producer in sorted(states, key=lambda one: one.producer_id):
-        last = producer.batches[-1] if producer.batches else None
-        entries.append(
-            _ENTRY.pack(
-                producer.producer_id,
-                producer.epoch,
-                last.last_sequence if last else -1,
-                last.last_offset if last else -1,
-                last.offset_delta if last else 0,
-                producer.last_written_ms,
-                producer.coordinator_epoch,
-                producer.transaction_first_offset,
-            )
-        )
+        if producer.last_written_ms >= newest_ms - RETRIED_MS:
+            entries += _in_flight(producer)
+        last = producer.batches[-1] if producer.batches else NO_BATCH
+        entries.append(_entry(producer, last, producer.last_written_ms))
     body = struct.pack(">i", len(entries)) + b"".join(entries)
     return struct.pack(">hI", VERSION, crc32c(body)) + body
+
+
+def _in_flight(producer: Producer) -> list[bytes]:
+    """The batches that a producer may send again, but for a last one that its own entry tells."""
+    batches = producer.batches
+    if batches and batches[-1].timestamp == producer.last_written_ms:
+        batches = batches[:-1]
+    return [_entry(producer, batch, batch.timestamp) for batch in batches]
+
+
+def _entry(producer: Producer, batch: ProducerBatch, timestamp: int) -> bytes:
+    return _ENTRY.pack(
+        producer.producer_id,
+        producer.epoch,
+        batch.last_sequence,
+        batch.last_offset,
+        batch.offset_delta,
+        timestamp,
+        producer.coordinator_epoch,
+        producer.transaction_first_offset,
+    )
 
 
 def decode_snapshot(encoded: bytes, now_ms: int = LATEST_MS) -> ProducerStates | None:
@@ -91,13 +113,15 @@ def _restore(
     coordinator_epoch: int,
     transaction_first_offset: int,
 ) -> None:
-    producer = Producer(producer_id, epoch)
-    if last_offset >= 0:
-        producer.batches.append(ProducerBatch(last_sequence, last_offset, offset_delta, timestamp))
-    producer.last_timestamp = timestamp
+    producer = states.producers.get(producer_id)
+    if producer is None:
+        producer = states.producers[producer_id] = Producer(producer_id, epoch)
+    batches = producer.batches
+    if last_offset >= 0 and not (batches and batches[-1].last_offset == last_offset):
+        batches.append(ProducerBatch(last_sequence, last_offset, offset_delta, timestamp))
+    producer.last_timestamp = batches[-1].timestamp if batches else timestamp
     producer.last_written_ms = min(timestamp, states.now_ms)
     producer.coordinator_epoch = coordinator_epoch
     producer.transaction_first_offset = transaction_first_offset
-    states.producers[producer_id] = producer
     if transaction_first_offset >= 0:
         states.open_transactions[producer_id] = transaction_first_offset

@@ -90,14 +90,6 @@ class Producer:
         before = (each.last_offset for each in reversed(self.batches) if each.last_offset < offset)
         return next(before, self.last_offset)
 
-    def with_batches(self, batches: list[ProducerBatch]) -> Producer:
-        """This producer when it had written no more than these, the last ones of its epoch."""
-        earlier = Producer(self.producer_id, self.epoch)
-        earlier.batches = batches
-        earlier.last_timestamp = batches[-1].timestamp if batches else self.last_timestamp
-        earlier.last_written_ms = self.last_written_ms
-        return earlier
-
     def advance_epoch(self, epoch: int) -> None:
         """Begin a newer epoch: what the older one wrote is no longer a duplicate."""
         if epoch != self.epoch:
@@ -161,36 +153,6 @@ class ProducerStates:
         if not producer.batches:
             return False
         return not is_behind(sequence, producer.last_sequence)
-
-    def before(self, end_offset: int) -> tuple[ProducerStates, set[int]] | None:
-        """The state as it was when the log ended at an offset, and the producers of which every
-        batch that is known here came later: their last one before it is not known here.
-
-        None with transactions, of which more is forgotten than batches."""
-        if self.open_transactions or self.unreplicated:
-            return None
-        states, wanted = ProducerStates(self.now_ms), set()
-        for producer_id, producer in self.producers.items():
-            if producer.coordinator_epoch >= 0:
-                return None
-            kept = [each for each in producer.batches if each.last_offset < end_offset]
-            if kept or not producer.batches:
-                states.producers[producer_id] = producer.with_batches(kept)
-            elif producer.epoch or producer.batches[0].first_sequence:
-                wanted.add(producer_id)
-        return states, wanted
-
-    def remember(self, older: ProducerStates) -> None:
-        """Take over what another state of the same log knows: when a producer wrote, and batches
-        before the first ones; of another epoch it knows none there."""
-        for producer in self.producers.values():
-            other = older.producers.get(producer.producer_id)
-            if other is not None:
-                producer.last_written_ms = other.last_written_ms
-            if other is not None and producer.batches:
-                first_offset = producer.batches[0].last_offset
-                before = [each for each in other.batches if each.last_offset < first_offset]
-                producer.batches = [*before, *producer.batches][-BATCHES_KEPT:]
 
     def next_sequence(self, producer_id: int, epoch: int) -> int:
         """Sequence number with which a producer that is known goes on, in this epoch of its."""
@@ -318,12 +280,6 @@ class ProducerStates:
         ended = self.unreplicated
         while ended and ended[0][1] < high_watermark:
             ended.popleft()
-
-    def distrust_replay(self) -> None:
-        """Go by the records' time where compaction may have taken the last batch of a producer that
-        was forgotten: what is left of it says an older sequence number."""
-        for producer in self.producers.values():
-            producer.last_written_ms = min(producer.last_written_ms, producer.last_timestamp)
 
     def expire(self, now_ms: int, expiration_ms: int, *, keeps_ended: bool = False) -> int:
         """Forget producers that wrote nothing for so long and have no open transaction.

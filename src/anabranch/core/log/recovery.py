@@ -27,7 +27,7 @@ from anabranch.core.log.epochs import LeaderEpochs
 from anabranch.core.log.failed_sync import MARK, WriteBackFile, sync_at_once
 from anabranch.core.log.indexes import INT32_MAX, AbortedRange
 from anabranch.core.log.lookup import load_aborted
-from anabranch.core.log.producer_replay import note_in_file, recall, state_at
+from anabranch.core.log.producer_replay import note_in_file, state_at
 from anabranch.core.log.scan import BadBatch, scan, sound_header
 from anabranch.core.log.segment import (
     DELETED,
@@ -40,7 +40,12 @@ from anabranch.core.log.segment import (
     offset_of,
 )
 from anabranch.core.log.segment_roll import close_segment, roll
-from anabranch.core.log.side_files import remove_stray_snapshots, save_epochs
+from anabranch.core.log.side_files import (
+    remove_stray_snapshots,
+    save_epochs,
+    save_snapshot_within,
+    snapshot_later,
+)
 from anabranch.core.log.state import NOT_NOTED, LogState
 from anabranch.core.wire.batch import BATCH_OVERHEAD, BatchHeader
 
@@ -118,8 +123,6 @@ def load(
         _write_again_beside(log, names)
     elif MARK in names:
         log.files.remove(f"{log.folder}/{MARK}")  # a round was to come, and the log was closed
-    if log.config.compacted and not clean:
-        log.producers.distrust_replay()
     log.producers.expire(now_ms, log.config.producer_id_expiration_ms, keeps_ended=True)
     return opening.scanned_bytes, opening.cut_bytes, opening.rebuilt
 
@@ -193,7 +196,6 @@ def _open_clean(log: LogState, names: list[str], opening: _Opening, epochs_known
         if not epochs_known:
             _rebuild_epochs(log, log.segments)
         log.producers = state_at(log, log.end_offset, names)
-        recall(log, log.producers)
         _load_active_aborted(log, active, names)
     except (BadBatch, CorruptLog):
         active.reset()
@@ -256,7 +258,6 @@ def _recover(log: LogState, names: list[str], opening: _Opening, *, epochs_known
     _remove_snapshots_after(log, names, base_offset)
     log.end_offset = base_offset
     _recover_segments(log, first, opening)
-    recall(log, log.producers)
 
 
 def _recover_segments(log: LogState, first: int, opening: _Opening) -> None:
@@ -290,6 +291,7 @@ def _rebuild_epochs(log: LogState, segments: list[Segment]) -> None:
 def _recover_segment(log: LogState, segment: Segment, opening: _Opening) -> bool:
     """Check one segment and make its indexes; False when it had to be cut."""
     segment.reset()
+    snapshot_later(log, 0)
     file = WriteBackFile(segment.file)
     try:
         for position, header in scan(file, segment.size, check_crc=True):
@@ -338,6 +340,7 @@ def _accept(
         raise BadBatch(position, f"offset {header.base_offset} cannot follow {log.end_offset - 1}")
     if header.next_offset > opening.recovery_point and opening.decided_offset == NOT_REACHED:
         opening.decided_offset = log.decided_before(opening.recovery_point)
+    save_snapshot_within(log, position)
     _note(log, segment, position, header)
     if segment.first_timestamp < 0:
         segment.first_timestamp = header.max_timestamp
@@ -346,7 +349,7 @@ def _accept(
     begin = start_offset if is_first else header.base_offset
     log.epochs.found(header.leader_epoch, header.base_offset, begin, log.start_offset)
     if header.producer_id >= 0:
-        entry: AbortedRange | None = note_in_file(log.producers, segment, position, header)
+        entry: AbortedRange | None = note_in_file(log, log.producers, segment, position, header)
         if entry is not None:
             log.aborted.setdefault(segment.base_offset, []).append(entry)
     log.end_offset = header.next_offset

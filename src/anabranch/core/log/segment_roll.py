@@ -11,7 +11,12 @@ from zlib import crc32
 from anabranch.core.errors import StorageFault
 from anabranch.core.log.files import DiskFull
 from anabranch.core.log.segment import Segment
-from anabranch.core.log.side_files import forget_beside, save_aborted, save_snapshot
+from anabranch.core.log.side_files import (
+    forget_beside,
+    save_aborted,
+    save_snapshot,
+    snapshot_later,
+)
 from anabranch.core.log.state import LogState
 from anabranch.core.log.sync_round import sync_names
 
@@ -38,6 +43,7 @@ def roll(log: LogState, now_ms: int, *, base_offset: int | None = None) -> Segme
         raise
     log.segments.append(segment)
     log.active = segment
+    snapshot_later(log, 0)
     log.names_unsynced = True
     return segment
 

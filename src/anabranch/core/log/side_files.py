@@ -7,6 +7,8 @@ holds for as long as recovery reads those batches (`sync_round`).
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from anabranch.core.errors import StorageFault
 from anabranch.core.log.checkpoints import LEADER_EPOCHS, format_epochs
 from anabranch.core.log.files import DiskFull
@@ -23,6 +25,10 @@ from anabranch.core.log.segment import (
 )
 from anabranch.core.log.state import LogState
 
+SNAPSHOT_EACH_BYTES = 32 << 20
+"""How far snapshots within a large segment lie apart: reading so much takes a second at most."""
+WITHIN_KEPT = 2
+"""Of these; what a follower cuts is seldom older."""
 STRAYS_KEPT = 8
 """Snapshots that may lie where no segment begins. So few cost nothing, and a start of thousands of
 logs need not remove a file of each."""
@@ -51,6 +57,34 @@ def save_snapshot(log: LogState) -> None:
         encode_snapshot(log.producers),
         sync=False,
     )
+
+
+def snapshot_later(log: LogState, position: int) -> None:
+    """Have the next snapshot within the active segment written some way behind a position."""
+    apart_bytes = min(SNAPSHOT_EACH_BYTES, log.config.segment_bytes // 4)
+    log.snapshot_due_bytes = position + apart_bytes
+
+
+def save_snapshot_within(log: LogState, position: int) -> None:
+    """Write the producer state at the log's end if that is due there, `position` bytes into the
+    segment, so that a cut need not read all of the segment. Without room, there is none."""
+    if position < log.snapshot_due_bytes:
+        return
+    snapshot_later(log, position)
+    with suppress(DiskFull):
+        save_snapshot(log)
+        log.snapshots_within.append(log.end_offset)
+    if len(log.snapshots_within) > WITHIN_KEPT:
+        forget_snapshots_within(log, log.snapshots_within[1])
+
+
+def forget_snapshots_within(log: LogState, upto: int) -> None:
+    """Remove snapshots before an offset that were written within a segment."""
+    begins = {segment.base_offset for segment in log.segments}
+    for taken in log.snapshots_within:
+        if taken < upto and taken not in begins:
+            log.files.remove(f"{log.folder}/{offset_name(taken, SNAPSHOT)}")
+    log.snapshots_within = [taken for taken in log.snapshots_within if taken >= upto]
 
 
 def remove_stray_snapshots(log: LogState, names: list[str]) -> None:

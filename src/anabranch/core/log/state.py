@@ -88,6 +88,8 @@ class LogState:
         "segments",
         "segments_syncing",
         "size_bytes",
+        "snapshot_due_bytes",
+        "snapshots_within",
         "start_offset",
         "sync_ceiling",
         "topic_id",
@@ -122,6 +124,10 @@ class LogState:
         name tells it."""
         self.decided_offset = self.decided_ceiling = 0
         self.size_bytes = 0
+        self.snapshot_due_bytes = 0
+        """The size of the active segment from which its next snapshot of producers is due."""
+        self.snapshots_within: list[int] = []
+        """Offsets of the newest snapshots of producers that were written within a segment."""
         self.replaced: list[Segment] = []
         """Segments whose records compaction has put into others, while their files are in place."""
         self.cuts = 0

@@ -15,7 +15,7 @@ from anabranch.core.errors import ApiError, Bug, ErrorCode, StorageFault
 from anabranch.core.log.failed_sync import sync_at_once
 from anabranch.core.log.files import DiskFull
 from anabranch.core.log.lookup import aborted_ranges, newest_timestamp
-from anabranch.core.log.producer_replay import state_before_cut
+from anabranch.core.log.producer_replay import state_after_cut
 from anabranch.core.log.producers import ProducerStates
 from anabranch.core.log.reader import position_of
 from anabranch.core.log.scan import BadBatch, scan
@@ -31,7 +31,7 @@ from anabranch.core.log.segment import (
     offset_of,
 )
 from anabranch.core.log.segment_roll import roll
-from anabranch.core.log.side_files import save_epochs
+from anabranch.core.log.side_files import save_epochs, snapshot_later
 from anabranch.core.log.state import NOT_NOTED, LogState
 from anabranch.core.log.sync_round import save_epochs_before, sync_names, sync_whose
 from anabranch.core.types import Offset
@@ -92,7 +92,9 @@ def _cut_end(log: LogState, offset: int) -> None:
     _note_tail(log, segment)
     log.aborted = {segment.base_offset: aborted}
     _drop_snapshots(log, lambda taken: taken > end_offset)
-    _find_producers(log, segment)
+    log.snapshots_within = [taken for taken in log.snapshots_within if taken <= end_offset]
+    snapshot_later(log, position)
+    log.producers = state_after_cut(log)
     decided = log.decided_before(end_offset)
     log.decided_offset = min(log.decided_offset, decided)
     log.decided_ceiling = min(log.decided_ceiling, decided)
@@ -103,14 +105,6 @@ def _save_epochs(log: LogState) -> None:
     recovery that finds that the batches say something else."""
     with suppress(DiskFull):
         save_epochs(log, sync=True)
-
-
-def _find_producers(log: LogState, segment: Segment) -> None:
-    """What producers wrote before a cut, behind which the log ends with this segment."""
-    try:
-        log.producers = state_before_cut(log, segment)
-    except BadBatch as bad:
-        raise log.corrupt(segment, bad.position, bad.why) from None
 
 
 def _end_before(log: LogState, segment: Segment, position: int) -> int:
@@ -185,6 +179,7 @@ def truncate_fully(log: LogState, offset: int, start_offset: int | None = None) 
     log.decided_offset = log.decided_ceiling = offset
     log.start_offset, log.local_start_offset = start_offset, offset
     log.compacted_to = 0
+    log.snapshots_within.clear()
     log.cuts += 1
     _drop_snapshots(log, lambda _taken: True)
     log.producers = ProducerStates(log.producers.now_ms)

@@ -11,10 +11,9 @@ Kafka does not look. Not here: open transactions (`producer_snapshot`, `producer
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from anabranch.core.errors import ProtocolError, StorageFault
-from anabranch.core.log.producer_replay import batch_starts
 from anabranch.core.log.reader import position_of
 from anabranch.core.log.scan import BadBatch, scan
 from anabranch.core.log.segment import Segment
@@ -102,7 +101,7 @@ def _begun_before(log: LogState, offset: int, wanted: set[int]) -> dict[int, int
         end = segment.size
         if log.end_of(segment) > offset:
             end, _ = position_of(log, segment, offset, blocking=True)
-        for start in batch_starts(log, segment):
+        for start in _batch_starts(log, segment):
             if start >= end:
                 continue
             if not wanted or left_bytes <= 0:
@@ -115,6 +114,13 @@ def _begun_before(log: LogState, offset: int, wanted: set[int]) -> dict[int, int
     if log.segments[0].base_offset > 0 or left_bytes <= 0:
         found.update((each, min(found.get(each, reached), reached)) for each in wanted)
     return found
+
+
+def _batch_starts(log: LogState, segment: Segment) -> Sequence[int]:
+    """Places where batches of a segment begin, the last one first, down to the segment's begin."""
+    if segment.size == 0:
+        return ()
+    return (*reversed(log.offset_index(segment).positions), 0)
 
 
 def _note_before(header: BatchHeader, wanted: set[int], found: dict[int, int]) -> None:
