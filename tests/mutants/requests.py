@@ -41,8 +41,8 @@ MUTANTS = (
         name="sessions-of-any-size",
         rule="the sessions of clients hold a bounded number of partitions",
         module="anabranch.core.api.fetch_sessions",
-        old="        while not self._fits(size, privileged):\n",
-        new="        while False:\n",
+        old="        if not self._fits(size, privileged):\n            alike",
+        new="        if False:\n            alike",
         seed=NO_SCHEDULE,
         caught_by="tests/core/api/test_fetch_sessions.py"
         "::test_a_client_whose_partitions_do_not_fit_has_no_session",

@@ -7,7 +7,8 @@ from random import Random
 
 import pytest
 
-from anabranch.core.api.fetch_sessions import EVICTION_MS, FetchSessions, Wanted
+from anabranch.core.api import fetch_sessions
+from anabranch.core.api.fetch_sessions import EVICTION_MS, FetchSessions, Wanted, _worth
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.types import ZERO_TOPIC_ID
 from anabranch.core.wire.messages.fetch import FetchPartition, ForgottenTopic
@@ -77,6 +78,24 @@ def test_sessions_that_were_not_used_for_long_go_for_others():
     new = begin(sessions, "new", 60, now_ms=EVICTION_MS + 1)
     assert list(sessions) == [used, new]
     assert sessions.evictions == len(old)
+
+
+def test_many_sessions_go_for_a_large_one_at_a_look_at_each(monkeypatch):
+    """With a comparison of all for each that goes, a request could keep the loop for seconds."""
+    looks = []
+
+    def worth(session):
+        looks.append(session)
+        return _worth(session)
+
+    monkeypatch.setattr(fetch_sessions, "_worth", worth)
+    sessions = FetchSessions(2000, Random(0), 1000, 0)
+    small = [begin(sessions, f"small{each}", 1) for each in range(1000)]
+    for each in small:
+        each.last_used_ms = EVICTION_MS
+    large = begin(sessions, "large", 1000, now_ms=EVICTION_MS + 1)
+    assert list(sessions) == [large]
+    assert len(looks) <= 2 * len(small)
 
 
 def test_followers_have_room_of_their_own():

@@ -345,38 +345,47 @@ class FetchSessions:
     def _make_room(self, size: int, privileged: bool, now_ms: int) -> bool:
         if size > self._most[privileged]:
             return False
-        while not self._fits(size, privileged):
+        if not self._fits(size, privileged):
             alike = [session for session in self if session.privileged == privileged]
-            if not self._evict(alike, size, privileged, now_ms):
+            for each in self._evictable(alike, size, privileged, now_ms):
+                self._evict(each)
+                if self._fits(size, privileged):
+                    break
+            else:
                 return False
-        return len(self) < self.slots or self._evict(list(self), size, privileged, now_ms)
+        if len(self) < self.slots:
+            return True
+        for each in self._evictable(list(self), size, privileged, now_ms):
+            self._evict(each)
+            return True
+        return False
 
-    def _evict(
+    def _evictable(
         self, sessions: list[FetchSession], size: int, privileged: bool, now_ms: int
-    ) -> bool:
-        """End one of these: the longest unused session if it is stale, else the least valuable one.
+    ) -> Iterator[FetchSession]:
+        """Those of these that may end for a new session: stale ones, the longest unused first, then
+        the least valuable ones.
 
         Followers' sessions are worth more, then bigger ones. A young session makes room for a
         follower's only, and only when it is not a follower's itself.
         """
-        if not sessions:
-            return False
-        oldest = sessions[0]
-        if now_ms - oldest.last_used_ms <= EVICTION_MS:
-            candidates = [
-                session
-                for session in sessions
-                if now_ms - session.created_ms > EVICTION_MS
-                or (privileged and not session.privileged)
-            ]
-            if not candidates:
-                return False
-            oldest = min(candidates, key=_worth)
-            if (privileged, size, 0) < _worth(oldest):
-                return False
-        self.close(oldest.session_id)
+        yield from (each for each in sessions if now_ms - each.last_used_ms > EVICTION_MS)
+        others = [
+            session
+            for session in sessions
+            if now_ms - session.last_used_ms <= EVICTION_MS
+            and (
+                now_ms - session.created_ms > EVICTION_MS or (privileged and not session.privileged)
+            )
+        ]
+        for each in sorted(others, key=_worth):
+            if (privileged, size, 0) < _worth(each):
+                return
+            yield each
+
+    def _evict(self, session: FetchSession) -> None:
+        self.close(session.session_id)
         self.evictions += 1
-        return True
 
 
 def _worth(session: FetchSession) -> tuple[bool, int, int]:

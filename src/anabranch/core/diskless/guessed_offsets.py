@@ -11,7 +11,7 @@ Not here: the rows of what is known (`restoration.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from anabranch.core.diskless.commit import Producer, ProducerKey, Written
@@ -20,6 +20,7 @@ from anabranch.core.diskless.manifests import NotedObject, Offsets
 from anabranch.core.diskless.restoration import Rebuilt
 from anabranch.core.diskless.rows import NO_PRODUCER, Batch, LogKey
 from anabranch.core.log.producers import SEQUENCES
+from anabranch.core.types import TopicId
 
 
 class LooseBatch(NamedTuple):
@@ -42,6 +43,7 @@ def append_unknown(rebuilt: Rebuilt, unknown: Sequence[NotedObject]) -> Appended
     taken: dict[int, list[Offsets]] = {one.object_id: [] for one in unknown}
     ends = {log.key: log.state.high_watermark for log in rebuilt.contents.logs}
     known = dict(rebuilt.contents.producers)
+    names = {log.key.topic_id: log.topic for log in rebuilt.contents.logs}
     findings: list[Finding] = []
     for key, loose in sorted(_loose(rebuilt, unknown).items()):
         end = ends.get(key, 0)
@@ -50,7 +52,7 @@ def append_unknown(rebuilt: Rebuilt, unknown: Sequence[NotedObject]) -> Appended
                 taken[object_id].append(Offsets(batch, end))
                 end += batch.record_count
             else:
-                findings.append(_left_out(rebuilt, object_id, batch))
+                findings.append(_left_out(names, object_id, batch))
     return Appended(
         [one._replace(batches=sorted(taken[one.object_id], key=_place)) for one in sorted(unknown)],
         findings,
@@ -129,8 +131,7 @@ def _follows(batch: Batch, known: dict[ProducerKey, Producer], offset: int) -> b
     return True
 
 
-def _left_out(rebuilt: Rebuilt, object_id: int, batch: Batch) -> Finding:
-    names = {log.key.topic_id: log.topic for log in rebuilt.contents.logs}
+def _left_out(names: Mapping[TopicId, str], object_id: int, batch: Batch) -> Finding:
     detail = (
         f"{batch.record_count} records of producer {batch.producer_id} in object {object_id}: "
         "records that it wrote later have offsets already"
