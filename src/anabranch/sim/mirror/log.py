@@ -130,7 +130,8 @@ class Log:
         at = next((n for n, e in enumerate(self.entries) if e.last_offset >= kept), None)
         lost = [] if at is None else self.entries[at:]
         del self.entries[len(self.entries) - len(lost) :]
-        self.end = lost[0].base_offset if lost else self.end
+        if lost:  # offsets that compaction left out before it belong to no batch, and go with it
+            self.end = self.entries[-1].last_offset + 1 if self.entries else self.start
         self.ever = {at: value for at, value in self.ever.items() if at < self.end}
         self.was_cut = self.was_cut or bool(lost)
         self.epochs = [each for each in self.epochs if each[1] <= self.end]
