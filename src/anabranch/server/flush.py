@@ -90,10 +90,7 @@ class Flusher:
         self._running.discard(future)
         if future.cancelled():
             return
-        fault = future.exception()
-        if fault is not None and not isinstance(fault, StorageFault):
-            tell_unexpected(fault, "preparing a log's move")
-            fault = StorageFault(str(fault))
+        fault = _fault_of(future, "preparing a log's move")
         self._shell.answer(MovePrepared(fault, wall_ms()))
         self._shell.run()
         self._wake()
@@ -110,12 +107,18 @@ class Flusher:
         self._running.discard(future)
         if future.cancelled():
             return
-        fault = future.exception()
-        if fault is not None and not isinstance(fault, StorageFault):
-            tell_unexpected(fault, "syncing a log")
-            fault = StorageFault(str(fault))
+        fault = _fault_of(future, "syncing a log")
         self._shell.answer(SyncEnded(asked, fault))
         self._wake()
+
+
+def _fault_of(future: asyncio.Future[None], doing: str) -> StorageFault | None:
+    """Why a thread did not do what it was asked for."""
+    fault = future.exception()
+    if fault is not None and not isinstance(fault, StorageFault):
+        tell_unexpected(fault, doing)
+        fault = StorageFault(str(fault))
+    return fault
 
 
 async def sync_logs(folder: LogFolder) -> None:
