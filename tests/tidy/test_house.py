@@ -123,3 +123,15 @@ def test_the_text_of_a_boolean_setting_is_read_in_one_place():
         if re.search(r'(==|!=|\bin) \(?"(true|false)"', path.read_text())
     }
     assert found <= TRUTH_ELSEWHERE
+
+
+def test_the_page_names_each_package_and_module_of_core() -> None:
+    page = (ROOT / "docs" / "concepts" / "architecture.md").read_text()
+    table = page.split("## Contents of core", 1)[1].split("\n## ", 1)[0]
+    cells = " ".join(line.split("|")[1] for line in table.splitlines() if line.startswith("| `"))
+    named = set(re.findall(r"`(\w+)(?:/|\.py)`", cells))
+    core = ROOT / "src" / "anabranch" / "core"
+    packages = {each.parent.name for each in core.glob("*/__init__.py")}
+    assert packages - named == set(), "describe them on the architecture page"
+    present = packages | {each.stem for each in core.glob("*.py")}
+    assert named - present == set(), "they are not there any more"
