@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from anabranch.core.coordination.groups.lags import GroupLags
     from anabranch.core.diskless.lags import Lag
     from anabranch.core.metadata.image import MetadataImage
+    from anabranch.core.quotas.client_quotas import Series
     from anabranch.core.replication.replica import Replica
     from anabranch.server.remote.remote_counts import RemoteStatistics
 
@@ -50,6 +51,8 @@ class BrokerStatistics(NamedTuple):
     remote: RemoteStatistics | None
     """None where remote logs are off, or cannot be used yet."""
     image: MetadataImage
+    quotas: Sequence[Series]
+    """What clients with a quota used."""
     zones: Zones
     """Whom clients of diskless topics were shown."""
     served: Zones

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 SIZE = Struct(">i").unpack_from
 
 LARGE_FRAME_BYTES = 64 << 10
+HELD = "held"
+"""What `admit` says of a connection that is not let in, and closed later."""
 
 READ_IN_LINE_BYTES = 16 << 10
 """What is read at once where what comes is queued: to cut frames takes time, too, and the other
@@ -59,7 +61,8 @@ class Admission(Protocol):
         stay."""
 
     def admit(self, connection: Connection) -> str:
-        """Count a new connection in; a sentence when there is no room for it."""
+        """Count a new connection in; a sentence when there is no room for it, `HELD` when it is
+        closed later."""
 
     def leave(self, connection: Connection) -> None:
         """Count a connection out."""
@@ -112,7 +115,10 @@ class Connection(asyncio.BufferedProtocol):
         )  # fmt: skip
         refusal = self._admission.admit(self)
         if refusal:
-            self.channel.drop()
+            if refusal is HELD:
+                self._transport.pause_reading()
+            else:
+                self.channel.drop()
             return
         raw = transport.get_extra_info("socket")
         if raw is not None:

@@ -255,8 +255,60 @@ TRANSACTIONS: tuple[Exported, ...] = (
     ),
 )
 
+QUOTAS: tuple[Exported, ...] = (
+    Exported(
+        "kafka_server_produce_byte_rate",
+        GAUGE,
+        "Bytes a second that a user, client id or both, which has a quota, produced.",
+        ("user", "client_id"),
+    ),
+    Exported(
+        "kafka_server_produce_throttle_time",
+        GAUGE,
+        "Mean throttle time in milliseconds of the answers that had one during the last minute.",
+        ("user", "client_id"),
+    ),
+    Exported(
+        "kafka_server_fetch_byte_rate",
+        GAUGE,
+        "Bytes a second that a user, client id or both, which has a quota, fetched.",
+        ("user", "client_id"),
+    ),
+    Exported(
+        "kafka_server_fetch_throttle_time",
+        GAUGE,
+        "Mean throttle time in milliseconds of the answers that had one during the last minute.",
+        ("user", "client_id"),
+    ),
+    Exported(
+        "kafka_server_request_request_time",
+        GAUGE,
+        "Per cent of the loop's time that requests of a user, client id or both took.",
+        ("user", "client_id"),
+    ),
+    Exported(
+        "kafka_server_request_throttle_time",
+        GAUGE,
+        "Mean throttle time in milliseconds of the answers that had one during the last minute.",
+        ("user", "client_id"),
+    ),
+    Exported(
+        "kafka_server_controllermutation_tokens",
+        GAUGE,
+        "Partitions that may still be created or deleted at once; below 0 while throttled.",
+        ("user", "client_id"),
+    ),
+    Exported(
+        "kafka_server_controllermutation_throttle_time",
+        GAUGE,
+        "Mean throttle time in milliseconds of the answers that had one during the last minute.",
+        ("user", "client_id"),
+    ),
+)
+
 METRICS: tuple[Exported, ...] = (
     *DISKLESS,
+    *QUOTAS,
     *REMOTE,
     *TRANSACTIONS,
     Exported(

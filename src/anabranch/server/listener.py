@@ -4,7 +4,8 @@ Rules kept (Kafka's settings): `max.connections` and `max.connections.per.ip` bo
 `connections.max.idle.ms` bounds how long a silent one is kept, `socket.request.max.bytes` how large
 a frame may be. A refused connection is closed and counted; the log says so once a second at most,
 and names at most `BAD_LINES_A_SECOND` that were closed for what they sent (`unsaid`: how many since
-the last line were not).
+the last line were not). The quota `connection_creation_rate` of addresses bounds how often they
+connect.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from typing import Any, Protocol
 
 from anabranch.core.access.principal import ANONYMOUS
 from anabranch.core.broker.gate import Session
+from anabranch.core.quotas.connection_rates import ConnectionRates
+from anabranch.core.quotas.entities import CONNECTION_CREATION_RATE
 from anabranch.core.settings.listeners import bind_sentence
 from anabranch.server.address_limits import AddressLimits
 from anabranch.server.clocks import steady_ms
-from anabranch.server.connection import Connection
+from anabranch.server.connection import HELD, Connection
 from anabranch.server.line_limit import LineLimit
 from anabranch.server.listener_security import ListenerSecurity
 from anabranch.server.logs import logger
@@ -40,6 +43,9 @@ LONGEST_IDLE_CHECK_SECONDS = 30.0
 RELOAD_SECONDS = 5.0
 """How often files with keys and certificates are looked at."""
 WARN_AGAIN_SECONDS = 1.0
+MOST_HELD = 1_000
+"""Connections of addresses that connect too often, which are kept for a second at most. More are
+closed at once: each has a descriptor."""
 BAD_LINES_A_SECOND = 20
 """Connections that are closed for what they sent, a line each: whoever sends rubbish in a loop may
 not fill the disk with it."""
@@ -77,9 +83,11 @@ class Acceptor:
         turns: LoopTurns | None = None,
         security: ListenerSecurity | None = None,
         handshakes: Handshakes | None = None,
+        rates: ConnectionRates | None = None,
     ) -> None:
         """`turns` and `handshakes` are those of the loop, shared by all its listeners; None: of
-        this one alone. `security`: what it asks of clients, if anything."""
+        this one alone. `security`: what it asks of clients, if anything. `rates`: how often
+        addresses may connect; None: as they like."""
         self.name = name
         self.connections: set[Connection] = set()
         self.accepted_total = 0
@@ -95,6 +103,8 @@ class Acceptor:
         self._turns = turns or LoopTurns()
         self.overrides = AddressLimits()
         self._by_host: dict[str, int] = {}
+        self._rates = rates
+        self._held: set[Connection] = set()
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None
         self._warned_at = 0.0
@@ -199,6 +209,9 @@ class Acceptor:
         """Count a new connection in; a sentence when there is no room for it."""
         limits = self._limits
         host = connection.host
+        rest_ms = 0 if self._rates is None else self._rates.rest_ms(host, steady_ms())
+        if rest_ms:
+            return self._hold(connection, rest_ms)
         count = self._by_host.get(host, 0)
         if len(self.connections) >= limits.max_connections:
             return self._refuse(connection, f"max.connections={limits.max_connections}")
@@ -216,6 +229,7 @@ class Acceptor:
 
     def leave(self, connection: Connection) -> None:
         """Count a connection out."""
+        self._held.discard(connection)
         if connection not in self.connections:
             return
         self.connections.discard(connection)
@@ -238,6 +252,16 @@ class Acceptor:
         more = self._bad_lines.take(steady_ms())
         if more is not None:
             LOG.warning(what, listener=self.name, peer=host, why=why, **more)
+
+    def _hold(self, connection: Connection, rest_ms: int) -> str:
+        """Keep a connection that came too soon, unread, until another may come (KIP-612)."""
+        refusal = self._refuse(connection, f"{CONNECTION_CREATION_RATE} of its address")
+        if len(self._held) >= MOST_HELD:
+            return refusal
+        self._held.add(connection)
+        loop = asyncio.get_running_loop()
+        loop.call_later(rest_ms / 1000, connection.channel.drop)
+        return HELD
 
     def _refuse(self, connection: Connection, limit: str) -> str:
         self.refused_total += 1

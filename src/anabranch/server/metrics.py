@@ -21,6 +21,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from anabranch.core.broker.gate import Charge
 from anabranch.core.controller.diskless.figures import Figures, figures
 from anabranch.core.coordination.groups.classic.states import GroupState
 from anabranch.core.metric import COUNTER, SUMMARY, Exported
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from anabranch.core.coordination.groups.lags import GroupLags
     from anabranch.core.diskless.lags import Lag
     from anabranch.core.node.requests import Requests
+    from anabranch.core.quotas.client_quotas import Series
     from anabranch.core.replication.replica import Replica
     from anabranch.server.broker_statistics import BrokerStatistics
     from anabranch.server.observed_node import ObservedNode
@@ -91,6 +93,9 @@ class NodeCollector(Collector):
             yield from samples_of_requests(node.controller_serving.requests)
         if node.controller is not None:
             yield from samples_of_controller(node.controller.statistics())
+            quotas = node.controller.controller.client_quotas
+            found = quotas.series(steady_ms())
+            yield from samples_of_quotas(each for each in found if each.charge is Charge.MUTATION)
         if node.broker is not None and counts is not None:
             yield from samples_of_requests(node.broker.serving.requests)
             yield "anabranch_flush_rounds_total", (), counts.flush_rounds
@@ -102,6 +107,7 @@ class NodeCollector(Collector):
             yield from samples_of_diskless(counts.diskless)
             for name, value in counts.diskless_upkeep.items():
                 yield f"anabranch_diskless_{name}", (), value
+            yield from samples_of_quotas(counts.quotas)
             yield from samples_of_remote_logs(counts.remote, counts.replicas)
             yield from samples_of_image(counts.image)
             yield from samples_of_zones(counts.zones, counts.served)
@@ -258,6 +264,24 @@ def samples_of_lags(lags: Iterable[Lag]) -> Iterator[Sample]:
         labels = each.topic, str(each.partition)
         yield "kafka_broker_diskless_coordinator_lag", labels, each.coordinator_lag
         yield "kafka_broker_diskless_cache_build_lag", labels, each.cache_build_lag
+
+
+USED = {
+    Charge.PRODUCE: ("produce", "byte_rate"),
+    Charge.FETCH: ("fetch", "byte_rate"),
+    Charge.REQUEST: ("request", "request_time"),
+    Charge.MUTATION: ("controllermutation", "tokens"),
+}
+"""Kafka's names of a quota and of what was used of it."""
+
+
+def samples_of_quotas(found: Iterable[Series]) -> Iterator[Sample]:
+    """What clients used of their quotas, and how long they were told to rest."""
+    for each in found:
+        of_type, used = USED[each.charge]
+        labels = each.user, each.client_id
+        yield f"kafka_server_{of_type}_{used}", labels, each.used
+        yield f"kafka_server_{of_type}_throttle_time", labels, each.throttle_time_ms
 
 
 def samples_of_group_lags(found: GroupLags) -> Iterator[Sample]:

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
     from anabranch.core.metadata.image import MetadataDelta
+    from anabranch.core.quotas.connection_rates import ConnectionRates
     from anabranch.core.settings.broker import BrokerConfig
     from anabranch.core.settings.listeners import Listener
     from anabranch.server.config import NodeConfig
@@ -293,11 +294,18 @@ class Node:
         acceptor = Acceptor(
             listener.name, serving, memory, partial(self._limits, serving), self._turns,
             self.security.of(listener.name), self._handshakes,
+            self._connection_rates(serving),
         )  # fmt: skip
         self.acceptors.append(acceptor)
         self._ports[listener.name] = await acceptor.bind(
             listener.host, listener.port, serving=is_open
         )
+
+    def _connection_rates(self, serving: RequestShell) -> ConnectionRates | None:
+        """A broker's; nothing keeps brokers from controllers."""
+        if self.broker is None or serving is not self.broker.serving:
+            return None
+        return self.broker.broker.connection_rates
 
     def _limits(self, serving: RequestShell) -> BrokerConfig:
         """The settings that hold now. For controllers, those of the file: a limit of connections

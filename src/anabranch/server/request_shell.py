@@ -107,6 +107,9 @@ class RequestShell(Performer):
         ended = partial(self._ended, done, STOPS_UNDECIDED)
         self._submit(proposal).add_done_callback(ended)
 
+    def now_ns(self) -> int:
+        return time.monotonic_ns()
+
     def forward(self, frame: memoryview, request: Request, done: Callable[[Any], None]) -> None:
         task = asyncio.get_running_loop().create_task(self._pass_on(frame, request))
         self._tasks.add(task)

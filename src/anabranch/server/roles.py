@@ -255,6 +255,7 @@ class BrokerRole:
         self.partitions.publish(moved)
         self.serving.begin()
         self.broker.take_image(delta, published, self.serving.requests.now_ms)
+        self.serving.requests.quotas = self.broker.quotas
         self.serving.settle()
         if self.registration is not None:
             self.registration.metadata_moved()
@@ -305,6 +306,7 @@ class BrokerRole:
             diskless_lags=broker.diskless.lags.series(),
             remote=self.remote.statistics(),
             image=broker.image,
+            quotas=tuple(broker.client_quotas.series(steady_ms())),
             zones=broker.metadata_cache.zones,
             served=broker.metadata_cache.served,
         )
@@ -410,6 +412,7 @@ class ControllerRequestShell(RequestShell):
         requests = self.requests
         requests.world.wall_ms, requests.steady_ms = both_ms()
         requests.now_ms = requests.steady_ms
+        requests.quotas = requests.world.quotas
         self._side.look_at_lease()
 
     def left(self, connection: Channel) -> None:

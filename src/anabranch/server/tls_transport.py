@@ -271,7 +271,7 @@ class TlsTransport(asyncio.BufferedProtocol):
     def pause_reading(self) -> None:
         """Leave what comes in the socket."""
         self._is_wanted = False
-        if self._state is _State.OPEN:
+        if self._state is _State.OPEN or not self._received_bytes:  # else a step is under way
             self._raw.pause_reading()
 
     def resume_reading(self) -> None:

@@ -1,9 +1,12 @@
 """Fetch: limits, waiting, sessions, epochs, isolation."""
 
+from types import SimpleNamespace
+
 import pytest
 from tests.core.api.in_memory_node import Denying, InMemoryNode, batch
 
 from anabranch.core.access.authorize import Operation, ResourceType
+from anabranch.core.api.p01_fetch import emptied
 from anabranch.core.errors import CorruptLog, ErrorCode
 from anabranch.core.log.files import ColdRead
 from anabranch.core.outcome import Cold, Wait
@@ -13,6 +16,7 @@ from anabranch.core.wire.control import build_end_marker
 from anabranch.core.wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
+    FetchResponse,
     FetchTopic,
     ForgottenTopic,
     ReplicaState,
@@ -490,3 +494,54 @@ def test_a_fetch_that_came_before_the_flush_is_woken_by_it(node):
     assert isinstance(wait, Wait)
     node.sync()
     assert offsets(only(node.poll(wait))) == [0]
+
+
+def emptied_of(node, response, **how):
+    """The answer as it is sent when it is over its quota."""
+    request = SimpleNamespace(body=fetch(**how))
+    return emptied(node.broker, request, response)
+
+
+def test_an_answer_that_is_over_its_quota_brings_nothing_and_the_next_one_all(node):
+    """Also what the session had noted as told; and the session goes on."""
+    node.topic("t", 2)
+    append(node)
+    first = node.send(fetch(part(0), part(1), session_epoch=0), 12)
+    append(node, count=3)
+    body = fetch(part(0, offset=1), session_id=first.session_id, session_epoch=1)
+    full = node.send(body, 12)
+    assert [each.partition_index for each in full.responses[0].partitions] == [0]
+    sent = emptied_of(node, full, session_id=first.session_id, session_epoch=1)
+    assert (sent.session_id, sent.responses, sent.error_code) == (first.session_id, [], 0)
+    again = node.send(fetch(session_id=first.session_id, session_epoch=2), 12)
+    (expected,) = full.responses[0].partitions
+    (answer,) = again.responses[0].partitions
+    assert (answer.partition_index, answer.high_watermark) == (0, expected.high_watermark)
+    assert bytes(answer.records) == bytes(expected.records)
+
+
+def test_a_session_does_not_begin_with_an_answer_that_is_over_its_quota(node):
+    node.topic()
+    append(node)
+    first = node.send(fetch(part(0), session_epoch=0), 12)
+    assert first.session_id and len(node.broker.fetch_sessions) == 1
+    sent = emptied_of(node, first, session_epoch=0)
+    assert (sent.session_id, sent.responses) == (0, [])
+    assert len(node.broker.fetch_sessions) == 0
+
+
+def test_an_error_stays_one_when_it_is_over_its_quota(node):
+    broken = FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+    assert emptied_of(node, broken, session_epoch=7) is broken
+
+
+def test_a_quota_bounds_what_a_fetch_brings_but_not_a_follower_s():
+    node = InMemoryNode()
+    node.topic(replicas=(1, 2))
+    for _ in range(5):
+        append(node, count=10)
+    node.broker.quotas = SimpleNamespace(most_bytes=lambda *_: 200.0)
+    followed = only(node.send(fetch(part(0), replica_id=2), 12))
+    assert len(offsets(followed)) == 5
+    node.send(fetch(part(0, offset=50), replica_id=2), 12)
+    assert len(offsets(only(node.send(fetch(part(0)), 12)))) == 1

@@ -19,10 +19,11 @@ from anabranch.core.broker.gate import (
     Session,
     SessionEvent,
     SessionState,
+    Taken,
     Verdict,
     admit,
     charge,
-    drawn,
+    mute,
 )
 from anabranch.core.errors import ApiError, Bug
 from anabranch.core.outcome import Accept, Propose
@@ -145,41 +146,50 @@ def test_time_is_over_for_an_open_session_alone(state):
 
 
 class Limits:
-    """So many milliseconds of rest a unit."""
+    """So many milliseconds of rest a unit; notes what was charged."""
 
-    def charge(self, _principal, _charge, amount, _now_ms):
+    def __init__(self, *, may_take_back=True):
+        self.charged, self.may_take_back = [], may_take_back
+
+    def charge(self, principal, client_id, kind, amount, _now_ms):
+        self.charged.append((principal, client_id, kind, amount))
         return int(amount)
 
+    def take_back(self, principal, client_id, kind, amount, _now_ms):
+        self.charged.remove((principal, client_id, kind, amount))
+        return self.may_take_back
 
-def test_a_connection_rests_as_long_as_its_quota_says():
-    session = Session(ANONYMOUS, is_restricted=True)
-    session.accept(ALICE)
-    assert charge(session, Limits(), Charge.PRODUCE, 30, now_ms=10) == 30
-    assert charge(session, Limits(), Charge.PRODUCE, 5, now_ms=12) == 5
+
+ASKED = Request(0, 9, 0, "c", None, ALICE, "L", "::1", 1)
+
+
+def test_a_connection_rests_as_long_as_it_is_told():
+    session = Session(ANONYMOUS)
+    mute(session, 0, now_ms=10)
+    assert not session.is_restricted
+    mute(session, 30, now_ms=10)
+    mute(session, 5, now_ms=12)
+    assert session.is_restricted
     told = [admit(session, opens_session=False, now_ms=now_ms) for now_ms in (39, 40)]
     assert told == [Verdict.WAIT, Verdict.ADMIT]
 
 
-def test_a_session_that_nobody_looked_at_is_looked_at_once_it_is_muted():
-    session = Session(ANONYMOUS)
-    charge(session, Limits(), Charge.FETCH, 0, now_ms=10)
-    assert not session.is_restricted
-    charge(session, Limits(), Charge.FETCH, 5, now_ms=10)
-    assert session.is_restricted
-    told = [admit(session, opens_session=False, now_ms=now_ms) for now_ms in (14, 15)]
-    assert told == [Verdict.WAIT, Verdict.ADMIT]
-
-
 @pytest.mark.parametrize("kind", Charge)
-def test_bytes_are_charged_for_records_and_requests_for_the_rest(kind):
-    expected = {Charge.PRODUCE: 300, Charge.FETCH: 7}.get(kind, 1)
-    assert drawn(kind, 300, 7) == expected
+def test_time_is_charged_and_bytes_for_records(kind):
+    limits = Limits()
+    rest = charge(limits, ASKED, kind, Taken(300, 500, 20_000_000), 0)
+    charged = [(Charge.REQUEST, 2.0)]
+    charged += {Charge.PRODUCE: [(kind, 300)]}.get(kind, [])
+    if kind is Charge.EXEMPT:
+        charged = []
+    assert limits.charged == [(ALICE, "c", *each) for each in charged]
+    assert rest.rest_ms == {Charge.PRODUCE: 300, Charge.FETCH: 500, Charge.EXEMPT: 0}.get(kind, 2)
+    assert rest.is_empty == (kind is Charge.FETCH)
 
 
-def test_what_is_exempt_never_rests():
-    session = Session(ALICE)
-    assert charge(session, Limits(), Charge.EXEMPT, 30, now_ms=0) == 0
-    assert admit(session, opens_session=False, now_ms=0) is Verdict.ADMIT
+def test_an_answer_that_must_be_sent_is_sent_and_counted():
+    rest = charge(Limits(may_take_back=False), ASKED, Charge.FETCH, Taken(1, 500, 0), 0)
+    assert (rest.rest_ms, rest.is_empty) == (500, False)
 
 
 def test_handlers_see_the_session_and_an_outcome_has_it_accept_the_peer():

@@ -196,9 +196,15 @@ class Quota:
         self.rest_ms = 0
         self.charged: list[tuple[Charge, float]] = []
 
-    def charge(self, _principal: Any, charge: Charge, amount: float, _now_ms: int) -> int:
+    def charge(
+        self, _principal: Any, _client_id: Any, charge: Charge, amount: float, _now_ms: int
+    ) -> int:
         self.charged.append((charge, amount))
         return self.rest_ms
+
+    def take_back(self, *_what: Any) -> bool:
+        self.charged.pop()
+        return True
 
 
 class World(Performer):
@@ -241,6 +247,9 @@ class World(Performer):
     def begin(self) -> None:
         self.requests.steady_ms = self.clock_ms
         self.requests.now_ms = self.clock_ms + 1_000_000
+
+    def now_ns(self) -> int:
+        return self.clock_ms * 1_000_000
 
     def wake_waiting(self, keys: Iterable[Any]) -> None:
         self.requests.purgatory.wake(keys, self.requests.now_ms)

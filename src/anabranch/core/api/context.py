@@ -28,6 +28,8 @@ from anabranch.core.log.files import Bringer
 from anabranch.core.log.sequence_gaps import SequenceGaps
 from anabranch.core.metadata.image import CLUSTER_DEFAULT, RESOURCE_BROKER
 from anabranch.core.partition.bringers import Bringers
+from anabranch.core.quotas.client_quotas import ClientQuotas
+from anabranch.core.quotas.connection_rates import ConnectionRates
 from anabranch.core.replication.replication import Replication
 from anabranch.core.step import Mailbox, Wish
 
@@ -127,6 +129,10 @@ class Broker:
     """The partitions whose records lie in object storage: every broker serves them."""
     bringers: Bringers = field(default_factory=Bringers)
     """What brings in the reads that no page cache has."""
+    client_quotas: ClientQuotas = field(init=False)
+    connection_rates: ConnectionRates = field(init=False)
+    quotas: ClientQuotas | None = None
+    """`client_quotas` while the image has quotas."""
     acks: Acks = field(default_factory=Acks)
     """Batches that wait until they are committed."""
 
@@ -142,6 +148,8 @@ class Broker:
         self.replication = Replication(self)
         self.verifier = Verifier(self, self.groups.after)
         self.diskless = self.partitions.unhosted = Diskless(self)
+        self.client_quotas = ClientQuotas(self.config)
+        self.connection_rates = ConnectionRates(self.client_quotas.window)
         self.bringers.register(Bringer.DISKLESS, self.diskless.bring)
 
     def registered(self, broker_epoch: int) -> None:
@@ -174,6 +182,8 @@ class Broker:
     ) -> None:
         """Act on `image`, once its logs follow it. `delta` is what the last batch changed,
         `published` what changed since this broker acted on an image, None for everything."""
+        self.quotas = self.client_quotas if self.client_quotas.follow(self.image.quotas) else None
+        self.connection_rates.follow(self.image.quotas)
         self.diskless.follow(self.image, published)
         self.changed[METADATA] = None
         self.groups.take_delta(delta, now_ms)

@@ -26,7 +26,12 @@ from anabranch.core.types import UNKNOWN_BROKER_EPOCH, TopicPartition
 
 if TYPE_CHECKING:
     from anabranch.core.types import TopicId
-    from anabranch.core.wire.messages.fetch import FetchPartition, ForgottenTopic, PartitionData
+    from anabranch.core.wire.messages.fetch import (
+        FetchPartition,
+        FetchResponse,
+        ForgottenTopic,
+        PartitionData,
+    )
 
 NOTHING_TO_TELL = -1
 EVICTION_MS = 120_000
@@ -255,6 +260,18 @@ class FetchSessions:
             self.close(session.session_id)
             raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         return gone
+
+    def untell(self, response: FetchResponse) -> None:
+        """What was to be told of partitions was not: tell it with the next answer."""
+        session = self._sessions.get(response.session_id)
+        if session is None:
+            return
+        for topic in response.responses:
+            name = topic.topic_id if session.uses_topic_ids else topic.topic
+            for answer in topic.partitions:
+                wanted = session.partitions.get((name, answer.partition_index))
+                if wanted is not None:
+                    wanted.told_high_watermark = wanted.told_log_start = -1
 
     def no_news(self, session: FetchSession, wanted: Wanted) -> None:
         """A follower has all of a partition and knows all of it: look again when it moves."""

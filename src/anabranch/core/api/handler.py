@@ -40,6 +40,8 @@ class Handler:
     """What the handler asks the authorizer, for a name of its request or for the cluster."""
     charge: Charge = Charge.REQUEST
     """The quota that it draws on."""
+    emptied: Callable[[Any, Request, Any], Any] | None = None
+    """Of a broker's answer that is over its quota: the same without what it brings (KIP-219)."""
     of_broker: Callable[[Any], bool] | None = None
     """Whether a request with this body is one that only brokers make: a connection that may make
     it is served before those of clients. None: clients make it, too, and in the same way."""

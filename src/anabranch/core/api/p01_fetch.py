@@ -74,6 +74,18 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
     return Fetch(broker, reading, session, partitions, now_ms).start(now_ms)
 
 
+def emptied(broker: Broker, request: Request, response: FetchResponse) -> FetchResponse:
+    """An answer without what it brings, which is fetched again (KIP-219). A session that would have
+    begun with it has not: its client would miss partitions in the answer."""
+    if response.error_code:
+        return response
+    if request.body.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+        broker.fetch_sessions.close(response.session_id)
+        return FetchResponse()
+    broker.fetch_sessions.untell(response)
+    return FetchResponse(session_id=response.session_id)
+
+
 def _reading(broker: Broker, request: Request) -> ReadOptions:
     body: FetchRequest = request.body
     version = request.version
@@ -83,6 +95,9 @@ def _reading(broker: Broker, request: Request) -> ReadOptions:
     max_bytes = min(body.max_bytes, broker.config.fetch_max_bytes)
     if replica_id >= 0:
         max_bytes = body.max_bytes
+    elif broker.quotas is not None:
+        most = broker.quotas.most_bytes(request.principal, request.client_id)
+        max_bytes = int(min(max_bytes, most))
     return ReadOptions(
         request=request,
         replica_id=replica_id,
@@ -125,6 +140,7 @@ HANDLER = Handler(
         Need(Operation.CLUSTER_ACTION, ResourceType.CLUSTER),
     ),
     charge=Charge.FETCH,
+    emptied=emptied,
     of_broker=_is_of_broker,
     kips=("KIP-74", "KIP-227", "KIP-320", "KIP-392", "KIP-516", "KIP-595", "KIP-951", "KIP-1166"),
 )

@@ -1,11 +1,12 @@
 """CreateTopics: new topics with their partitions and settings.
 
-KIP: KIP-4, KIP-525 (settings in the answer), KIP-590 (forwarded), KIP-599 (quotas)
+KIP: KIP-4, KIP-525 (settings in the answer), KIP-590 (forwarded), KIP-599 (quotas: from version 6
+    on topics over the quota are refused)
 Versions: 2-7
 Behaviour: each topic succeeds or fails by itself, in Kafka's order of checks. With `validate_only`
     everything is checked and nothing is written. The answer follows the commit of the records, so
     a metadata answer may be a moment older than it.
-Skipped: create.topic.policy.class.name; mutation quotas
+Skipped: create.topic.policy.class.name
 """
 
 from __future__ import annotations
@@ -31,13 +32,15 @@ from anabranch.core.wire.messages.create_topics import (
 from anabranch.core.wire.own_fields import ReplicaMap, ReplicaMaps, ReplicaRow, has_own, tagged
 
 CONFIGS_SINCE = 5
+STRICT_QUOTA_SINCE = 6
 
 
-def decide(controller: Controller, request: Request, _now_ms: int) -> Result[CreateTopicsResponse]:
+def decide(controller: Controller, request: Request, now_ms: int) -> Result[CreateTopicsResponse]:
     """Plan the topics and say what becomes of each."""
     body: CreateTopicsRequest = request.body
     refused, wanted = _screen(controller, request, body.topics)
-    outcomes = create_topics(controller.planner, wanted)
+    quota = controller.mutation(request, now_ms, strict_since=STRICT_QUOTA_SINCE)
+    outcomes = create_topics(controller.planner, wanted, quota.take)
     results = dict(refused)
     created: dict[str, NewTopic] = {}
     for topic in wanted:
@@ -47,7 +50,7 @@ def decide(controller: Controller, request: Request, _now_ms: int) -> Result[Cre
             results[topic.name] = _created(controller, request, topic.name, outcome)
         else:
             results[topic.name] = _failed(topic.name, outcome.code, outcome.message)
-    response = CreateTopicsResponse(topics=list(results.values()))
+    response = CreateTopicsResponse(quota.rest_ms, list(results.values()))
     if has_own(body):
         response.unknown_tagged_fields = tagged(_maps(created))
     if body.validate_only:
@@ -143,8 +146,5 @@ HANDLER = Handler(
     ),
     charge=Charge.MUTATION,
     kips=("KIP-4", "KIP-525", "KIP-590", "KIP-599"),
-    skipped=(
-        "The policy class create.topic.policy.class.name has no effect.",
-        "Mutation quotas are not applied.",
-    ),
+    skipped=("The policy class create.topic.policy.class.name has no effect.",),
 )

@@ -1,12 +1,13 @@
 """DeleteTopics: topics go with their partitions, records and settings.
 
-KIP: KIP-4, KIP-516 (by id), KIP-590 (forwarded), KIP-599 (quotas)
+KIP: KIP-4, KIP-516 (by id), KIP-590 (forwarded), KIP-599 (quotas: from version 5 on
+    deletions over the quota are refused)
 Versions: 1-6
 Behaviour: a topic is named by its name, or from version 6 by its id, not by both; whatever is named
     twice is refused. With `delete.topic.enable=false` the whole request is refused. DELETE on the
     cluster is a right to delete every topic. Nobody needs a right to be told that there is no such
     id.
-Skipped: mutation quotas
+Skipped: nothing
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from anabranch.core.controller.controller import Controller, decides
 from anabranch.core.controller.reasons import Code
 from anabranch.core.controller.result import Reason, Result
 from anabranch.core.controller.topics.topics import delete_topic
-from anabranch.core.errors import ClientFault, ErrorCode
+from anabranch.core.errors import ApiError, ClientFault, ErrorCode
 from anabranch.core.request import Request
 from anabranch.core.types import ZERO_TOPIC_ID, TopicId
 from anabranch.core.wire.messages.delete_topics import (
@@ -37,10 +38,11 @@ from anabranch.core.wire.messages.delete_topics import (
 from anabranch.core.wire.metadata_records import RemoveTopicRecord
 
 TOPIC_IDS_SINCE = 6
+STRICT_QUOTA_SINCE = 5
 DELETION_DISABLED_SINCE = 3
 
 
-def decide(controller: Controller, request: Request, _now_ms: int) -> Result[DeleteTopicsResponse]:
+def decide(controller: Controller, request: Request, now_ms: int) -> Result[DeleteTopicsResponse]:
     """Look each topic up and remove those that are found and allowed."""
     if not controller.config.delete_topic_enable:
         old = request.version < DELETION_DISABLED_SINCE
@@ -49,6 +51,7 @@ def decide(controller: Controller, request: Request, _now_ms: int) -> Result[Del
     topics = named_topics(request.body, request.version)
     names = Counter(topic.name for topic in topics if topic.name is not None)
     ids = Counter(topic.topic_id for topic in topics if topic.topic_id != ZERO_TOPIC_ID)
+    quota = controller.mutation(request, now_ms, strict_since=STRICT_QUOTA_SINCE)
     records: list[RemoveTopicRecord] = []
     results: list[DeletableTopicResult] = []
     reasons: list[Reason] = []
@@ -60,13 +63,14 @@ def decide(controller: Controller, request: Request, _now_ms: int) -> Result[Del
         try:
             _check_naming(topic, names, ids)
             record, result = _remove(controller, request, topic, {r.topic_id for r in records})
-        except ClientFault as fault:
+            quota.take(len(controller.image.topics_by_id[record.topic_id].partitions))
+        except ApiError as fault:
             results.append(_failed(topic, fault.code, fault.message))
             continue
         records.append(record)
         results.append(result)
         reasons.append(Reason(Code.TOPIC_DELETED, f"topic {result.name} deleted by request"))
-    return Result(tuple(records), DeleteTopicsResponse(responses=results), tuple(reasons))
+    return Result(tuple(records), DeleteTopicsResponse(quota.rest_ms, results), tuple(reasons))
 
 
 def named_topics(body: DeleteTopicsRequest, version: int) -> list[DeleteTopicState]:
@@ -148,5 +152,4 @@ HANDLER = Handler(
     ),
     charge=Charge.MUTATION,
     kips=("KIP-4", "KIP-516", "KIP-590", "KIP-599"),
-    skipped=("Mutation quotas are not applied.",),
 )

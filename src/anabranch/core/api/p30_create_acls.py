@@ -4,7 +4,7 @@ KIP: KIP-140, KIP-290, KIP-801.
 Versions: 1-3.
 Behaviour: needs ALTER on the cluster. Each rule is checked by itself, and one that exists succeeds.
     The controller decides. SECURITY_DISABLED for each rule without an authorizer.
-Skipped: mutation quotas.
+Skipped: nothing
 """
 
 from __future__ import annotations
@@ -89,5 +89,4 @@ HANDLER = Handler(
     needs=(Need(Operation.ALTER, ResourceType.CLUSTER),),
     forwards_some=True,
     kips=("KIP-140", "KIP-290", "KIP-801"),
-    skipped=("Mutation quotas are not applied.",),
 )

@@ -5,7 +5,7 @@ Versions: 1-3.
 Behaviour: needs ALTER on the cluster. A filter that matches nothing succeeds. A rule that two
     filters match is told for both. The controller decides. SECURITY_DISABLED for each filter
     without an authorizer.
-Skipped: mutation quotas.
+Skipped: nothing
 """
 
 from __future__ import annotations
@@ -101,5 +101,4 @@ HANDLER = Handler(
     needs=(Need(Operation.ALTER, ResourceType.CLUSTER),),
     forwards_some=True,
     kips=("KIP-140", "KIP-290", "KIP-801"),
-    skipped=("Mutation quotas are not applied.",),
 )

@@ -1,12 +1,13 @@
 """CreatePartitions: more partitions for a topic.
 
-KIP: KIP-195, KIP-590 (forwarded), KIP-599 (quotas)
+KIP: KIP-195, KIP-590 (forwarded), KIP-599 (quotas: from version 3 on partitions over the
+    quota are refused)
 Versions: 0-3
 Behaviour: `count` is the new total. Replicas are placed as for a new topic with the replication
     factor of partition 0, or taken from the request, which must then give a list a new partition.
     Internal topics do not grow, where only Kafka's own tool refuses it (INVALID_REQUEST): their
     groups and transactional ids would be looked for in other partitions.
-Skipped: mutation quotas
+Skipped: nothing
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from anabranch.core.controller.controller import Controller, decides
 from anabranch.core.controller.reasons import Code
 from anabranch.core.controller.result import Reason, Result
 from anabranch.core.controller.topics.topics import create_partitions
-from anabranch.core.errors import ClientFault, ErrorCode
+from anabranch.core.errors import ApiError, ClientFault, ErrorCode
 from anabranch.core.request import Request
 from anabranch.core.sentences import number_of
 from anabranch.core.wire.messages.create_partitions import (
@@ -29,15 +30,18 @@ from anabranch.core.wire.messages.create_partitions import (
 )
 from anabranch.core.wire.metadata_records import MetadataRecord
 
+STRICT_QUOTA_SINCE = 3
+
 
 def decide(
-    controller: Controller, request: Request, _now_ms: int
+    controller: Controller, request: Request, now_ms: int
 ) -> Result[CreatePartitionsResponse]:
     """Plan each topic by itself."""
     counts = Counter(topic.name for topic in request.body.topics)
     records: list[MetadataRecord] = []
     reasons: list[Reason] = []
     results: dict[str, CreatePartitionsTopicResult] = {}
+    quota = controller.mutation(request, now_ms, strict_since=STRICT_QUOTA_SINCE)
     placing = controller.planner.placing()
     for topic in request.body.topics:
         try:
@@ -47,7 +51,8 @@ def decide(
                 code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 raise ClientFault(code, "Topic authorization failed.")
             made = create_partitions(controller.planner, placing, topic)
-        except ClientFault as fault:
+            quota.take(len(made.partitions))
+        except ApiError as fault:
             results[topic.name] = _failed(topic.name, fault.code, fault.message)
             continue
         records += [*made.partitions, *made.more]
@@ -55,7 +60,7 @@ def decide(
         more = number_of(len(made.partitions), "partition")
         sentence = f"topic {topic.name} grows by {more} to {topic.count}"
         reasons.append(Reason(Code.PARTITIONS_ADDED, sentence))
-    response = CreatePartitionsResponse(results=list(results.values()))
+    response = CreatePartitionsResponse(quota.rest_ms, list(results.values()))
     if request.body.validate_only:
         return Result((), response)
     return Result(tuple(records), response, tuple(reasons))
@@ -83,5 +88,4 @@ HANDLER = Handler(
     needs=(Need(Operation.ALTER, ResourceType.TOPIC),),
     charge=Charge.MUTATION,
     kips=("KIP-195", "KIP-590", "KIP-599"),
-    skipped=("Mutation quotas are not applied.",),
 )

@@ -2,19 +2,19 @@
 
 What: what each API key needs (`Need`) and draws on (`Charge`), as tables in its `HANDLER`; the
 session of a connection, a machine of three states; `admit`, the one question that is asked before
-a handler runs; and `charge`, which counts its answer and mutes the connection. Why one place:
-access control, SASL and quotas then add rows and a source of limits, and no handler changes.
+a handler runs; and `charge`, which counts what its answer took, before the answer is made into
+bytes: the answer tells how long the connection rests. Why one place: access control, SASL and
+quotas then add rows and a source of limits, and no handler changes.
 
     handshake --ACCEPTED--> authenticated --TIME_OVER--> expired --ACCEPTED--> authenticated
 
 Rules kept: a session that is not authenticated gets only what opens one (ApiVersions, the SASL
 keys); an unknown pair of state and event raises; a session on a listener where all may speak is
 authenticated from the start, and only looked at once it has been muted (`is_restricted`); a request
-on a muted connection is run later, not refused. No role of a node sets a source of limits
-(`Outcomes.quotas`). Source: KIP-43 and KIP-152 (order of SASL requests), KIP-368 (expiry), KIP-219
-(muting after the answer). Not here: ACLs (`core.access.authorize`, which handlers ask for each
-topic and group by name), mechanisms of SASL, and the `throttle_time_ms` of answers, which stays 0:
-they are charged as they are.
+on a muted connection is run later, not refused; a fetch that is over its quota brings nothing, and
+what it would have brought is not counted. Source: KIP-43 and KIP-152 (order of SASL requests),
+KIP-368 (expiry), KIP-219 (muting after the answer). Not here: ACLs (`core.access.authorize`, which
+handlers ask for each topic and group by name), mechanisms of SASL, limits (`core.quotas`).
 """
 
 from __future__ import annotations
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from anabranch.core.access.authorize import Operation, ResourceType
     from anabranch.core.access.login import Login
     from anabranch.core.access.principal import Principal
+    from anabranch.core.request import Request
+
+NS_OF_A_PERCENT = 10_000_000
+"""A hundredth of a second, since quotas of time are in per cent."""
 
 
 class Need(NamedTuple):
@@ -146,8 +150,15 @@ class Session:
 class Quotas(Protocol):
     """Where limits come from."""
 
-    def charge(self, principal: Principal, charge: Charge, amount: float, now_ms: int) -> int:
+    def charge(
+        self, principal: Principal, client_id: str | None, kind: Charge, amount: float, now_ms: int
+    ) -> int:
         """Count what a request took; for how many milliseconds its connection must rest."""
+
+    def take_back(
+        self, principal: Principal, client_id: str | None, kind: Charge, amount: float, now_ms: int
+    ) -> bool:
+        """Count it no more, since it is not sent; False where it must be, now or never."""
 
 
 def admit(session: Session, *, opens_session: bool, now_ms: int) -> Verdict:
@@ -160,17 +171,47 @@ def admit(session: Session, *, opens_session: bool, now_ms: int) -> Verdict:
     return verdict
 
 
-def drawn(kind: Charge, request_bytes: int, answer_bytes: int) -> int:
-    """How much a request draws on its quota: bytes of records, with what is around them, or 1."""
-    return {Charge.PRODUCE: request_bytes, Charge.FETCH: answer_bytes}.get(kind, 1)
+class Taken(NamedTuple):
+    """What a request took."""
+
+    request_bytes: int
+    answer_bytes: int
+    time_ns: int
+    """Of the node's loop; 0 where it is not charged."""
+
+    def amount(self, kind: Charge) -> int:
+        """What bytes are charged of one kind."""
+        return {Charge.PRODUCE: self.request_bytes, Charge.FETCH: self.answer_bytes}.get(kind, 0)
 
 
-def charge(session: Session, quotas: Quotas, kind: Charge, amount: float, now_ms: int) -> int:
-    """Count what a request took, and mute its connection for as long as it must rest."""
+class Rest(NamedTuple):
+    """For how long a connection rests, and whether its answer is sent without what it brings."""
+
+    rest_ms: int
+    is_empty: bool = False
+
+
+NO_REST = Rest(0)
+
+
+def charge(quotas: Quotas, request: Request, kind: Charge, taken: Taken, now_ms: int) -> Rest:
+    """Count what a request took."""
     if kind is Charge.EXEMPT:
-        return 0
-    rest_ms = quotas.charge(session.principal, kind, amount, now_ms)
+        return NO_REST
+    who = request.principal, request.client_id
+    rest_ms = 0
+    if taken.time_ns:
+        percent = taken.time_ns / NS_OF_A_PERCENT
+        rest_ms = quotas.charge(*who, Charge.REQUEST, percent, now_ms)
+    amount = taken.amount(kind)
+    if amount:
+        rest_ms = max(rest_ms, quotas.charge(*who, kind, amount, now_ms))
+    is_empty = rest_ms > 0 and kind is Charge.FETCH and quotas.take_back(*who, kind, amount, now_ms)
+    return Rest(rest_ms, is_empty)
+
+
+def mute(session: Session, rest_ms: int, now_ms: int) -> None:
+    """Run nothing more of its connection for so long."""
     if rest_ms > 0:
         session.is_restricted = True
         session.muted_until_ms = max(session.muted_until_ms, now_ms + rest_ms)
-    return rest_ms

@@ -31,6 +31,7 @@ from anabranch.core.metadata.image import (
     MetadataImage,
 )
 from anabranch.core.outcome import Decided, Outcome, Propose
+from anabranch.core.quotas.client_quotas import UNLIMITED, ClientQuotas, MutationQuota
 from anabranch.core.request import Request
 from anabranch.core.sentences import number_of
 from anabranch.core.settings.broker import BrokerConfig
@@ -89,6 +90,7 @@ class Controller:
         self.active = False
         self.epoch = 0
         self.state = ClusterState()
+        self.client_quotas = ClientQuotas(config)
         self.sessions = Sessions(config.broker_session_timeout_ms)
         self.given_back = NOTHING_GIVEN
         """What the shell has given back last because of `gives_way`."""
@@ -119,6 +121,18 @@ class Controller:
     def known(self) -> MetadataImage:
         """The newest image that it has, active or not: for answers, never for decisions."""
         return self.image if self.active else self.followed
+
+    @property
+    def quotas(self) -> ClientQuotas | None:
+        """What clients may use, while there are quotas."""
+        return self.client_quotas if self.client_quotas.follow(self.known.quotas) else None
+
+    def mutation(self, request: Request, now_ms: int, *, strict_since: int) -> MutationQuota:
+        """What limits the partitions that a request creates or deletes (KIP-599): in versions from
+        `strict_since` on, what is over the quota is refused."""
+        quotas = self.quotas
+        found = quotas and quotas.mutation(request, now_ms, strict_since=strict_since)
+        return found or UNLIMITED
 
     @property
     def active_id(self) -> int:

@@ -20,14 +20,16 @@ from functools import partial
 from struct import Struct
 from typing import Any, Protocol
 
+from msgspec.structs import replace
+
 from anabranch.core.api.error_answers import error_answer
 from anabranch.core.api.purgatory import Purgatory
-from anabranch.core.broker.gate import Quotas, Session, charge, drawn
+from anabranch.core.broker.gate import NO_REST, Quotas, Rest, Taken, charge, mute
 from anabranch.core.due import WAITS
 from anabranch.core.errors import ErrorCode, error_code_of
 from anabranch.core.log.files import ColdRead
 from anabranch.core.node.route import Route
-from anabranch.core.node.slot import Slot
+from anabranch.core.node.slot import Asker, Slot
 from anabranch.core.outcome import (
     Accept,
     Cold,
@@ -51,6 +53,10 @@ STOPS_UNDECIDED = "the node stops before the change was committed"
 STOPS_UNASKED = "the node stops before the controller answered"
 
 RESPONSE_SIZE = Struct(">i").pack
+REST_MS = Struct(">i").unpack_from
+FORWARDED_HEAD_BYTES = 4
+"""Of the header of an answer without its size: the correlation id. A flexible one has an empty
+section of tagged fields behind it."""
 
 
 class Shell(Protocol):
@@ -77,13 +83,17 @@ class Shell(Protocol):
         """Pass a request on to the active controller; done: response header and body, or a Hangup,
         or the exception."""
 
+    def now_ns(self) -> int:
+        """A clock for how long a request keeps the loop busy; asked where quotas limit it."""
+
     def unexpected(self, route: Route, request: Request, fault: BaseException) -> None:
         """A request failed for a reason that is nobody's but the node's."""
 
 
 class Outcomes:
     """The requests of one role that are not answered yet. `world` is what its handlers look at;
-    `mailbox` has what their steps leave. Where `quotas` is set, every answer is charged."""
+    `mailbox` has what their steps leave. Where `quotas` is set, every answer is charged before it
+    is framed, and tells for how long its connection rests."""
 
     def __init__(self, world: Any, shell: Shell, mailbox: Mailbox) -> None:
         self.world = world
@@ -101,11 +111,34 @@ class Outcomes:
         """A step of a connection's turn."""
         self._shell = shell
 
-    def charge(self, session: Session, route: Route, request_bytes: int, answer_bytes: int) -> None:
-        """Count a request and its answer, and mute the connection if it took too much."""
-        if self.quotas is not None:
-            amount = drawn(route.charge, request_bytes, answer_bytes)
-            charge(session, self.quotas, route.charge, amount, self.steady_ms)
+    def framed(
+        self, asker: Asker, route: Route, request: Request, message: Any, brought_bytes: int,
+        time_ns: int,
+    ) -> list[Piece]:  # fmt: skip
+        """An answer as bytes, charged, if quotas are set: it tells how long its connection rests,
+        which begins now. What a controller has told already counts, too."""
+        answer: list[Piece] = route.frame(request.correlation_id, message)
+        if self.quotas is None:
+            return answer
+        taken = Taken(brought_bytes, sum(map(len, answer)), time_ns)
+        rest = self._charge(asker, route, request, taken)
+        told_ms = message.throttle_time_ms if route.tells_rest else 0
+        rest_ms = max(rest.rest_ms, told_ms)
+        mute(asker.session, rest_ms, self.steady_ms)
+        if rest_ms <= told_ms:
+            return answer
+        if rest.is_empty and route.emptied is not None:
+            message = route.emptied(self.world, request, message)
+        if route.tells_rest:
+            message = replace(message, throttle_time_ms=rest_ms)
+        return route.frame(request.correlation_id, message)
+
+    def _charge(self, asker: Asker, route: Route, request: Request, taken: Taken) -> Rest:
+        of_broker = route.of_broker
+        if asker.is_broker and of_broker is not None and of_broker(request.body):
+            return NO_REST
+        assert self.quotas is not None
+        return charge(self.quotas, request, route.charge, taken, self.steady_ms)
 
     # What a handler asked for.
 
@@ -142,7 +175,7 @@ class Outcomes:
             slot.hang_up = outcome.why
             self._answer(slot, outcome.answer)
         elif isinstance(outcome, NoAnswer):
-            self._finish(slot, [])
+            self._unanswered(slot)
         elif isinstance(outcome, Hangup):
             self._hang_up(slot, outcome.why)
         elif isinstance(outcome, BaseException):
@@ -156,6 +189,7 @@ class Outcomes:
 
     def _forwarded(self, slot: Slot, answer: Any) -> None:
         if isinstance(answer, bytes) and not slot.is_done:
+            mute(slot.asker.session, told_rest_ms(slot.route, answer), self.steady_ms)
             self._finish(slot, [RESPONSE_SIZE(len(answer)), answer])
         else:
             self._later(slot, answer)
@@ -164,11 +198,21 @@ class Outcomes:
         route, request = slot.route, slot.request
         assert route is not None and request is not None
         try:
-            buffers = route.frame(request.correlation_id, message)
+            buffers = self.framed(
+                slot.asker, route, request, message, slot.received_bytes, slot.time_ns
+            )
         except Exception as fault:
             self._fault(slot, fault, may_answer=False)
         else:
             self._finish(slot, buffers)
+
+    def _unanswered(self, slot: Slot) -> None:
+        """What brought records is charged for them, as in Kafka not for its time."""
+        route, request = slot.route, slot.request
+        if self.quotas is not None and route is not None and request is not None:
+            rest = self._charge(slot.asker, route, request, Taken(slot.received_bytes, 0, 0))
+            mute(slot.asker.session, rest.rest_ms, self.steady_ms)
+        self._finish(slot, [])
 
     def _finish(self, slot: Slot, buffers: list[Piece]) -> None:
         slot.hold(buffers)
@@ -181,8 +225,6 @@ class Outcomes:
     def end(self, slot: Slot) -> None:
         """Its answer is there, or there is none: it is sent once those before it were."""
         slot.is_done = True
-        if slot.route is not None:
-            self.charge(slot.asker.session, slot.route, slot.received_bytes, slot.held_bytes)
         slot.promise(0)
         slot.parked = slot.request = slot.frame = None
         if slot.is_urgent:
@@ -282,3 +324,18 @@ class Outcomes:
             self._hang_up(slot, f"{route.name} failed with {code.name}: {fault}", is_own=is_own)
         else:
             self._answer(slot, message)
+
+
+def told_rest_ms(route: Route | None, answer: bytes) -> int:
+    """For how long the controller has a client rest, whose answer is passed on as it is."""
+    if route is None or not route.tells_rest:
+        return 0
+    offset = FORWARDED_HEAD_BYTES
+    if route.is_flexible:
+        if answer[offset : offset + 1] != b"\0":
+            return 0
+        offset += 1
+    if len(answer) < offset + 4:
+        return 0
+    (rest_ms,) = REST_MS(answer, offset)
+    return int(rest_ms)

@@ -93,6 +93,7 @@ class Requests(Outcomes):
             api_key, version, correlation_id, client_id, body, session.principal,
             asker.listener, asker.host, asker.identity, session,
         )  # fmt: skip
+        began_ns = 0 if self.quotas is None else self._shell.now_ns()
         try:
             if route.of_broker is not None and route.of_broker(body) and not asker.is_broker:
                 asker.is_broker = cluster_allowed(
@@ -107,14 +108,15 @@ class Requests(Outcomes):
             self.crowd.brought(asker, is_crowded=self.mailbox.is_crowded)
         if outcome.__class__ is route.response:
             try:
-                answer = route.frame(correlation_id, outcome)
+                if self.quotas is None:
+                    return route.frame(correlation_id, outcome)
+                time_ns = self._shell.now_ns() - began_ns
+                return self.framed(asker, route, request, outcome, len(frame), time_ns)
             except Exception as fault:
                 outcome = fault
-            else:
-                if self.quotas is not None:
-                    self.charge(session, route, len(frame), sum(map(len, answer)))
-                return answer
         slot = Slot(asker, route, request, frame)
+        if self.quotas is not None:
+            slot.time_ns = self._shell.now_ns() - began_ns
         if stored_later_bytes:  # they have a bound of their own, for all connections
             slot.size_bytes = max(0, slot.size_bytes - stored_later_bytes)
         self.resolve(slot, outcome)

@@ -16,14 +16,15 @@ from anabranch.core.types import Piece
 from anabranch.core.wire.codec import decoder
 from anabranch.core.wire.frame import API_VERSIONS_KEY, frame_response, framer
 from anabranch.core.wire.messages import API_KEYS
+from anabranch.core.wire.schema import Message, active_fields
 
 
 class Route:
     """What is run for an API key in a version, with counts of what was asked."""
 
     __slots__ = (
-        "api_key", "charge", "decode", "failures", "frame", "is_flexible", "name", "of_broker",
-        "opens_session", "requests", "response", "run", "version",
+        "api_key", "charge", "decode", "emptied", "failures", "frame", "is_flexible", "name",
+        "of_broker", "opens_session", "requests", "response", "run", "tells_rest", "version",
     )  # fmt: skip
 
     def __init__(self, handler: Handler, run: Callable[..., Any], version: int) -> None:
@@ -35,9 +36,11 @@ class Route:
         self.of_broker = handler.of_broker
         self.opens_session = handler.opens_session
         self.charge = handler.charge
+        self.emptied = handler.emptied if run is handler.broker else None
         self.is_flexible = version >= spec.flexible_from
         self.decode = decoder(spec.request, version)
         self.response = spec.response
+        self.tells_rest = begins_with_rest(spec.response, version)
         self.frame = framer(spec.response, version)
         self.requests = 0
         self.failures = 0
@@ -60,6 +63,12 @@ def _bare(_correlation_id: int, answer: Any) -> list[Piece]:
     if answer.error_code:
         return []
     return [len(answer.auth_bytes).to_bytes(4, "big"), answer.auth_bytes]
+
+
+def begins_with_rest(response: type[Message], version: int) -> bool:
+    """Whether an answer tells for how long its connection rests: always as its first field."""
+    fields = active_fields(response, version)
+    return bool(fields) and fields[0].name == "throttle_time_ms"
 
 
 def find_route(

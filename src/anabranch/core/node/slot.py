@@ -67,6 +67,7 @@ class Slot:
         "request",
         "route",
         "size_bytes",
+        "time_ns",
     )  # fmt: skip
 
     def __init__(
@@ -91,6 +92,8 @@ class Slot:
         self.colds = 0
         """How many times in a row it lacked the same bytes."""
         self.last_reads: set[tuple[str, int]] = set()
+        self.time_ns = 0
+        """How long it kept the loop busy until it had to wait, where quotas limit that."""
         self.missing = 0
         """Of what it lacks, how many calls have not ended."""
 

@@ -44,6 +44,8 @@ class BrokerConfig:
     controller_listener_names: str | None
     controller_quorum_bootstrap_servers: tuple[str, ...]
     controller_quorum_voters: tuple[str, ...]
+    controller_quota_window_num: int
+    controller_quota_window_size_seconds: int
     controller_socket_timeout_ms: int
     cordoned_log_dirs: tuple[str, ...]
     default_replication_factor: int
@@ -137,6 +139,8 @@ class BrokerConfig:
     process_roles: tuple[str, ...] | None
     producer_id_expiration_ms: int
     queued_max_request_bytes: int
+    quota_window_num: int
+    quota_window_size_seconds: int
     remote_log_manager_copier_thread_pool_size: int
     remote_log_manager_copy_max_bytes_per_second: int
     remote_log_manager_task_interval_ms: int

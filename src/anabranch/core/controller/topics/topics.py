@@ -8,7 +8,7 @@ replication factor, and brokers that are down may get replicas, as in Kafka.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -87,10 +87,15 @@ class NewTopic:
 # Creating topics
 
 
+def free(_partitions: int) -> None:
+    """Without a quota."""
+
+
 def create_topics(
-    planner: Planner, topics: Sequence[CreatableTopic]
+    planner: Planner, topics: Sequence[CreatableTopic], take: Callable[[int], None] = free
 ) -> dict[str, NewTopic | ApiError]:
-    """What becomes of each topic of a request, by name. Names must differ.
+    """What becomes of each topic of a request, by name. Names must differ. `take` counts the
+    partitions of each against a quota, or raises.
 
     Raises ClientFault POLICY_VIOLATION when the request asks for too many partitions at once.
     """
@@ -100,7 +105,9 @@ def create_topics(
     for topic in topics:
         try:
             _check_name(planner, topic.name)
-            outcomes[topic.name] = _create(planner, placing, topic)
+            made = _create(planner, placing, topic)
+            take(len(made.partitions))
+            outcomes[topic.name] = made
         except ApiError as fault:
             outcomes[topic.name] = fault
     return outcomes
