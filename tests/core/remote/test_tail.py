@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 from tests.core.api.in_memory_node import START_MS
+from tests.core.log.support import batch
 from tests.core.partition.test_composite import ACTS, QUESTIONS, World
 
 from anabranch.core.diskless.objects import ObjectMissing
 from anabranch.core.diskless.rows import LogKey
 from anabranch.core.errors import ApiError, ErrorCode
-from anabranch.core.log.indexes import encode_aborted
+from anabranch.core.log.indexes import OffsetIndex, encode_aborted
 from anabranch.core.log.lookup import aborted_ranges, newest_timestamp
 from anabranch.core.log.segment import LOG, OFFSETS, TIMES, TRANSACTIONS, offset_name
 from anabranch.core.outcome import Cold
@@ -26,6 +27,7 @@ from anabranch.core.remote.keys import segment_folder
 from anabranch.core.remote.lineage import Lineage
 from anabranch.core.remote.segments import EpochStart, RemoteSegment, SegmentId, SegmentState
 from anabranch.core.remote.tail import RemoteTail
+from anabranch.core.types import TopicId
 from anabranch.core.wire.batch import walk
 
 END = 2**62
@@ -255,3 +257,40 @@ def test_a_log_that_began_in_the_middle_takes_the_epochs_of_what_was_copied() ->
     tail = tail_of(segment, table=[(3, 10)])
     assert [tail.epoch_of(each) for each in (0, 6, 9)] == [1, 3, 3]
     assert tail_of(segment, table=[(2, 10)]).end_offset == 6, "epoch 3 is of another history"
+
+
+def test_a_record_of_a_cold_segment_takes_two_reads_and_then_one() -> None:
+    """Also where a batch is as large as what is asked for: the one before it is read with it."""
+    count, size = 8, 0
+    log, index = b"", OffsetIndex()
+    for number in range(count):
+        made = batch(5, size_bytes=200)
+        if number:  # Kafka has no entry for the first batch
+            index.append(number * 5 + 4, len(log))
+        log += (number * 5).to_bytes(8) + made[8:]
+        size = len(made)
+    for offset in range(1, 5 * count):
+        cache = RemoteCache(1 << 20, 1 << 16, lambda: 0)
+        tail = RemoteTail("cluster", cache)
+        key = LogKey(TopicId(bytes(16)), 0)
+        segment = RemoteSegment(
+            SegmentId(bytes(16)), key, 0, 5 * count, 0, (EpochStart(0, 0),), len(log), 1, 0,
+            state=SegmentState.COPY_SEGMENT_FINISHED,
+        )  # fmt: skip
+        tail.take([segment], Lineage((EpochStart(0, 0),), 0), 0)
+        for most in (2, 0 if offset % 5 else 1):  # cold; then all of it is in memory, or the next
+            reads = 0
+            while True:
+                try:
+                    found = tail.read(offset, max_bytes=size, upto=END, at_least_one=True)
+                    break
+                except caches.RemoteRead as read:
+                    reads += 1
+                    held = [log] if isinstance(read.ask, PiecesOf) else [index.encode()]
+                    if isinstance(read.ask, PiecesOf):
+                        held = [log[at : at + length] for at, length in read.ask.ranges]
+                    cache.brought(read.ask, held)
+            assert reads <= most, offset
+            assert len(found) == size
+            first = int.from_bytes(found[:8])
+            assert first <= offset < first + 5

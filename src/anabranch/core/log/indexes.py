@@ -55,6 +55,14 @@ class OffsetIndex:
         found = bisect_right(self.offsets, relative_offset)
         return self.positions[found - 1] if found else 0
 
+    def bytes_before(self, relative_offset: int) -> int:
+        """How far behind `position_before` the batch that holds the offset begins, at most, as far
+        as there is a later entry; 0 where none tells."""
+        found = bisect_right(self.offsets, relative_offset)
+        if found == len(self.offsets) or (found and self.offsets[found - 1] == relative_offset):
+            return 0
+        return self.positions[found] - (self.positions[found - 1] if found else 0)
+
     def boundary_before(self, position: int) -> int:
         """The last indexed batch start at or before a position."""
         found = bisect_right(self.positions, position)

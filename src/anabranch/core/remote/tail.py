@@ -74,10 +74,10 @@ class RemoteTail(Tail):
         if stretch is None:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
         most = min(max_bytes, MOST_BYTES)
-        start = self._start(stretch.segment, offset)
+        start, before = self._start(stretch.segment, offset)
         first = None
         end = start
-        for position, header in self._headers(stretch, start, most):
+        for position, header in self._headers(stretch, start, most + before):
             if header.last_offset < offset:
                 continue
             if header.base_offset >= stretch.end or header.last_offset >= upto:
@@ -93,12 +93,14 @@ class RemoteTail(Tail):
                 break
         return b"" if first is None or end <= first else self._bytes(stretch.segment, first, end)
 
-    def _start(self, segment: RemoteSegment, offset: int) -> int:
-        """Where a batch begins, at or before the one that holds an offset."""
+    def _start(self, segment: RemoteSegment, offset: int) -> tuple[int, int]:
+        """Where a batch begins, at or before the one that holds an offset, and how many bytes
+        behind it that one may begin: they are read with it, and not before it."""
         if offset <= segment.start_offset:
-            return 0
+            return 0, 0
         index = self._cache.offset_index(self._name(segment, OFFSETS), segment.byte_size)
-        return index.position_before(offset - segment.start_offset)
+        relative = offset - segment.start_offset
+        return index.position_before(relative), min(index.bytes_before(relative), MOST_BYTES)
 
     def _headers(
         self, stretch: Stretch, position: int, most: int
@@ -186,7 +188,7 @@ class RemoteTail(Tail):
         segment = stretch.segment
         times = self._cache.time_index(self._name(segment, TIMES))
         relative = max(times.offset_before(timestamp), first - segment.start_offset)
-        start = self._start(segment, segment.start_offset + relative)
+        start, _ = self._start(segment, segment.start_offset + relative)
         for position, header in self._headers(stretch, start, PROBE_BYTES):
             if header.base_offset >= stretch.end:
                 break
