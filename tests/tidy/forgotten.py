@@ -40,7 +40,8 @@ def of_api_keys() -> Iterator[str]:
     table = import_module("anabranch.core.wire.messages").API_KEYS
     unserved = import_module("anabranch.core.api.unserved").UNSERVED  # what only our client sends
     files = {
-        int(path.stem[1:3]): path.stem for path in (PACKAGE / "core/api").glob("p[0-9][0-9]_*")
+        int(path.stem[1:].partition("_")[0]): path.stem
+        for path in (PACKAGE / "core/api").glob("p[0-9][0-9]*_*")
     }
     for key, stem in sorted(files.items()):
         if key not in table:

@@ -39,12 +39,12 @@ def test_there_are_api_files():
 
 def test_the_number_is_the_api_key(api_file):
     path, handler, _ = api_file
-    assert int(path.stem[1:3]) == handler.api_key
+    assert int(path.stem[1:].partition("_")[0]) == handler.api_key
 
 
 def test_the_name_is_the_api_s(api_file):
     path, handler, _ = api_file
-    assert path.stem[4:].replace("_", "") == handler.name.lower()
+    assert path.stem.partition("_")[2].replace("_", "") == handler.name.lower()
 
 
 def test_the_header_is_whole(api_file):

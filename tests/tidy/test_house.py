@@ -29,7 +29,7 @@ DECISIONS = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
 IGNORED = (ROOT / ".gitignore").read_text()
 REFERENCE = (ROOT / "scripts" / "reference.py").read_text()
 HALF_A_PAGE_WORDS = 320
-GIVEN_OUT = {70, 71, 72, 73, 90, 91, 92, 93}
+GIVEN_OUT = {70, 71, 72, 73, 90, 91, 92, 93, 98}
 """Numbers of decisions whose records are still being written."""
 
 

@@ -36,6 +36,7 @@ from anabranch.core.sentences import number_of
 if TYPE_CHECKING:
     from anabranch.client.cluster import Cluster
     from anabranch.pipelines.scrub import Report
+    from anabranch.pipelines.tiering import Tiered
 
 SIGNALS = {signal.SIGINT}
 """Held back while Spark starts: one that interrupts PySpark then is told with traces, and leaves a
@@ -242,6 +243,79 @@ def _say_scrubbed(report: Report, *, as_json: bool) -> None:
         click.echo("No replica that could be compared differs; some could not be compared.")
     else:
         click.echo("All replicas are equal.")
+
+
+@command.command(epilog="Example: anabranch spark tier --config server.properties")
+@address_option
+@click.option(
+    "--config", "properties_file", metavar="FILE", type=click.Path(exists=True, dir_okay=False),
+    help="A broker's properties file, for diskless.storage.url.",
+)  # fmt: skip
+@click.option("--storage-url", metavar="URL", help="The store, if there is no such file.")
+@click.option(
+    "--every", type=click.FloatRange(min=1), metavar="SECONDS",
+    help="Repeat at this interval until Ctrl-C. Default: once.",
+)  # fmt: skip
+@master_option
+@json_option
+def tier(
+    bootstrap: str, properties_file: str | None, storage_url: str | None, every: float | None,
+    master: str, as_json: bool,
+) -> None:  # fmt: skip
+    """Move aged records of diskless topics into segments and delete their database rows.
+
+    Topics decide at which age (diskless.tiering.age.ms). Exits with code 1 if some partition could
+    not be tiered. It may be interrupted at any time.
+    """
+    need_package("pyspark", "pyspark>=4.3,<4.4")
+    url = storage_url or _storage_url(properties_file)
+    _refuse_absent(bootstrap)
+    with _session("anabranch spark tier", master) as spark:
+        from anabranch.pipelines.session import leave_faults_to_the_job
+        from anabranch.pipelines.tiering import Where, told
+        from anabranch.pipelines.tiering import tier as work
+
+        leave_faults_to_the_job(spark)
+        while True:
+            try:
+                done = work(spark, Where(bootstrap, url), _teller())
+            except Exception as fault:
+                if every is None:
+                    raise click.ClickException(_sentence(fault)) from None
+                click.echo(_sentence(fault), err=True)
+            else:
+                if as_json:
+                    print_json(told(done))
+                else:
+                    _say_tiered(done)
+                if every is None and done.faults:
+                    raise click.exceptions.Exit(1)
+            if every is None:
+                return
+            time.sleep(every)
+
+
+def _storage_url(properties_file: str | None) -> str:
+    from anabranch.cli.serve import configured
+
+    url = configured(properties_file, []).broker.diskless_storage_url if properties_file else ""
+    if not url:
+        raise click.UsageError(
+            "Give the store: --config FILE with diskless.storage.url, or --storage-url URL."
+        )
+    return url
+
+
+def _say_tiered(done: Tiered) -> None:
+    rate = done.bytes_tiered / 1e6 / max(done.seconds, 1e-9)
+    click.echo(
+        f"{done.segments:,} segment(s), {done.bytes_tiered / 1e6:,.1f} MB in {done.seconds:.1f} s "
+        f"({rate:,.0f} MB/s); {done.rows_freed:,} row(s) deleted."
+    )
+    if done.given_up:
+        click.echo(f"{done.given_up:,} segment(s) were given up to another job or a deletion.")
+    for name, why in done.faults.items():
+        click.echo(f"{name}: {why}")
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import asyncio
 import os
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -42,12 +43,14 @@ from anabranch.core.replication.partitions import Partitions
 from anabranch.core.request import Request
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.step import Mailbox, Wish
+from anabranch.core.tiering.tiered_tail import tiered_tail
 from anabranch.core.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from anabranch.server.broker_statistics import BrokerStatistics, transaction_counts
 from anabranch.server.cleaner import Cleaner
 from anabranch.server.clocks import both_ms, steady_ms, wall_ms
 from anabranch.server.directory_assignments import AssignmentShell
 from anabranch.server.diskless.shell import DisklessShell
+from anabranch.server.diskless.stores import has_stores
 from anabranch.server.flush import Flusher
 from anabranch.server.group_lags import GroupLagShell
 from anabranch.server.groups import GroupShell
@@ -162,6 +165,7 @@ class BrokerRole:
         reads = RemoteReads(self.broker, self.serving.begin, self.serving.settle)
         self.remote = RemoteLogs(self.broker, self.partitions, reads)
         self._unserved = ""
+        self.broker.diskless.make_tail = partial(tiered_tail, self.broker.cluster_id, reads.cache)
         self.flusher = Flusher(self.partitions, self.serving.wake)
         self.on_registered: Callable[[int], None] = _nothing
         """Called with each epoch that the controller gave this process."""
@@ -202,7 +206,7 @@ class BrokerRole:
     def _await_stores(self, stores: StoresAtStart) -> None:
         """Begin what needs the stores once they are there; say why not until then."""
         cluster_id, config = self._node.cluster_id, self._node.config.broker
-        if config.remote_log_storage_system_enable:
+        if has_stores(config):
             stores.then(lambda opened: self.remote.start(opened, cluster_id))
         if not config.diskless_storage_system_enable:
             return

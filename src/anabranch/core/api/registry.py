@@ -14,7 +14,7 @@ from pkgutil import iter_modules
 from anabranch.core import api
 from anabranch.core.api.handler import Handler
 
-API_FILE = re.compile(r"p\d\d_\w+")
+API_FILE = re.compile(r"p\d{2,5}_\w+")
 BROKER = "broker"
 CONTROLLER = "controller"
 
@@ -26,7 +26,7 @@ def handlers() -> dict[int, Handler]:
         each.name for each in iter_modules(api.__path__) if API_FILE.fullmatch(each.name)
     )
     found: list[Handler] = [import_module(f"{api.__name__}.{name}").HANDLER for name in names]
-    return {handler.api_key: handler for handler in found}
+    return {each.api_key: each for each in sorted(found, key=lambda each: each.api_key)}
 
 
 @cache

@@ -18,7 +18,7 @@ used to say that there is nothing more. Not here: sockets, SQL, clocks.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
@@ -32,11 +32,13 @@ from anabranch.core.diskless.coordinator import Deposed, OlderCopy
 from anabranch.core.diskless.effects import (
     AskOutcome,
     AskStates,
+    CallClaims,
     CommitObject,
     DeleteBefore,
     Effect,
     FindByTime,
     FindRuns,
+    LookAtFacts,
     PrepareObjects,
     PutObject,
     ReadObject,
@@ -63,12 +65,14 @@ from anabranch.core.diskless.writer import DisklessWriter, Identity, Upload
 from anabranch.core.due import DISKLESS
 from anabranch.core.errors import ErrorCode, StorageFault
 from anabranch.core.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC
+from anabranch.core.partition.tail import NO_TAIL
 from anabranch.core.types import NEVER_MS
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from anabranch.core.metadata.image import MetadataDelta, MetadataImage, TopicImage
+    from anabranch.core.partition.tail import Tail
     from anabranch.core.settings.broker import BrokerConfig
     from anabranch.core.step import Mailbox
     from anabranch.core.types import Buffer
@@ -89,6 +93,10 @@ DAMAGED_MS = 5_000
 MOST_DELETED = 50
 """Partitions whose starts one call raises: commits wait no longer for it."""
 MOST_COMPLAINTS = 100
+MOST_TAILS = 1_000
+"""Partitions whose remote segments are remembered: those that are read far behind."""
+MOST_CLAIMED = 100
+"""Answers to tiering jobs, of which a few ask at once."""
 OFF = (
     "This broker has diskless.storage.system.enable=false, and the topic is diskless. Set it to "
     "true, with diskless.storage.url and diskless.coordinator.url, on every broker and restart."
@@ -146,6 +154,12 @@ class Diskless:
         self.writing = DisklessWriter(self._effects, self._stored, self._committed, self._settled)
         self.writing.most_bytes = config.diskless_produce_buffer_max_bytes
         self.reading = DisklessReader(self._effects, self.blocks)
+        self.claimed: OrderedDict[int, Any] = OrderedDict()
+        """What calls of tiering jobs gave, by the number of the question, until it is told."""
+        self.make_tail: Callable[[Any, int], Tail] = _no_tail
+        """What reads remote segments, from what is known of them and the partition's start."""
+        self._tails: OrderedDict[DisklessPartition, None] = OrderedDict()
+        """Partitions whose remote segments are known, the one that was told longest ago first."""
         self._bad: dict[str, tuple[str, int]] = {}
         self._rowless: dict[DisklessPartition, list[DisklessTicket]] = {}
         self._ask_rows_ms = NEVER_MS
@@ -225,6 +239,7 @@ class Diskless:
         for partition in topic.made.values():
             partition.is_leader = False  # for requests that wait and have it at hand
             self.by_key.pop(partition.key, None)
+            self._tails.pop(partition, None)
             self.coordinates.forget(partition.key)
             self._to_delete.pop(partition.key, None)
             self._missed.discard(partition.key)
@@ -551,6 +566,31 @@ class Diskless:
         pieces = zip(positions, result, strict=True)
         self.blocks.add(effect.object_key, pieces, is_far=effect.is_far)
 
+    def _looked(self, effect: LookAtFacts, result: Any, now_ms: int) -> None:
+        partition = self.by_key.get(effect.key)
+        if partition is None:
+            return
+        if isinstance(result, StorageFault):
+            self._refuse([effect.key], result, now_ms)
+            return
+        partition.older = tail = self.make_tail(result, partition.start_offset)
+        self._tails[partition] = None
+        self._tails.move_to_end(partition)
+        while len(self._tails) > MOST_TAILS:
+            self._tails.popitem(last=False)[0].older = NO_TAIL
+        if tail.end_offset < effect.upto:
+            why = (
+                f"{partition.topic_partition}: the coordinator knows of remote segments up to "
+                f"offset {tail.end_offset} without a gap, of {effect.upto}"
+            )
+            self.complaints.append((str(partition.topic_partition), why))
+            partition.refuse(ErrorCode.KAFKA_STORAGE_ERROR, why, now_ms + DAMAGED_MS)
+
+    def _claimed(self, effect: CallClaims, result: Any, _now_ms: int) -> None:
+        self.claimed[effect.number] = result
+        while len(self.claimed) > MOST_CLAIMED:
+            self.claimed.popitem(last=False)
+
     def _deleted(self, effect: DeleteBefore, result: Any, _now_ms: int) -> None:
         self._deleting = {}
         if isinstance(result, StorageFault):
@@ -638,8 +678,15 @@ _TABLE: dict[type, Callable[[Diskless, Any, Any, int], None]] = {
     FindByTime: Diskless._by_time,
     ReadObject: Diskless._read,
     DeleteBefore: Diskless._deleted,
+    LookAtFacts: Diskless._looked,
+    CallClaims: Diskless._claimed,
 }
 """What each answer does; an effect that is in neither table is a bug."""
+
+
+def _no_tail(_facts: Any, _start_offset: int) -> Tail:
+    """Nothing reads remote segments here."""
+    return NO_TAIL
 
 
 def _unnoted(*_: object) -> None:

@@ -15,13 +15,15 @@ made side by side; the machine itself keeps them in order where order counts.
     FindByTime      coordinator.by_time, or newest -> Run | None
     DeleteBefore    coordinator.delete_before -> list[LogState | None]
     ReadObject      store.read             -> list[Buffer]
+    LookAtFacts     facts.look             -> Facts | None
+    CallClaims      a call of the tiering claims -> what it gives
     ReadOn          connections that were held up are read again; it has no answer
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -111,6 +113,21 @@ class ReadObject(msgspec.Struct, frozen=True, eq=False):
     is_far: bool
 
 
+class LookAtFacts(msgspec.Struct, frozen=True, eq=False):
+    """The facts of a partition's remote segments, which should reach up to an offset."""
+
+    key: LogKey
+    upto: int
+
+
+class CallClaims(msgspec.Struct, frozen=True, eq=False):
+    """A call that a tiering job makes through this broker, by its name in `TieringClaims`."""
+
+    number: int
+    call: str
+    arguments: tuple[Any, ...]
+
+
 Effect: TypeAlias = (
     PrepareObjects
     | PutObject
@@ -124,4 +141,6 @@ Effect: TypeAlias = (
     | FindByTime
     | DeleteBefore
     | ReadObject
+    | LookAtFacts
+    | CallClaims
 )

@@ -22,13 +22,22 @@ from anabranch.core.diskless.assembly import (
     first_not_older,
 )
 from anabranch.core.diskless.buffer import DisklessTicket
-from anabranch.core.diskless.reads import Ask, BytesOf, FarRead, RunByTime, RunsOf, StateOf
+from anabranch.core.diskless.reads import (
+    Ask,
+    BytesOf,
+    FactsOf,
+    FarRead,
+    RunByTime,
+    RunsOf,
+    StateOf,
+)
 from anabranch.core.diskless.rows import LogKey, LogState, Run
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.log import validation
 from anabranch.core.log.appends import writable
 from anabranch.core.log.indexes import NO_TIMESTAMP
 from anabranch.core.partition.protocol import ACKS_ALL, Partition, Ticket
+from anabranch.core.partition.tail import NO_TAIL
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.batch import patch_log_append_time
 
@@ -39,6 +48,7 @@ if TYPE_CHECKING:
     from anabranch.core.log.config import LogConfig
     from anabranch.core.log.lookup import TimestampOffset
     from anabranch.core.log.producers import ProducerStates
+    from anabranch.core.partition.tail import Tail
     from anabranch.core.step import Mailbox
     from anabranch.core.types import Buffer, TopicId
 
@@ -100,8 +110,8 @@ class DisklessPartition(Partition):
 
     __slots__ = (
         "_diskless", "_refusal", "_refuses_until_ms", "appended_bytes", "is_leader", "key",
-        "known", "leader_epoch", "leader_id", "led_from_epoch", "state", "topic", "topic_id",
-        "topic_partition",
+        "known", "leader_epoch", "leader_id", "led_from_epoch", "older", "state", "topic",
+        "topic_id", "topic_partition",
     )  # fmt: skip
 
     knows_producers = False
@@ -120,6 +130,8 @@ class DisklessPartition(Partition):
         """None until the coordinator has said it."""
         self.known = -1
         """The number of the newest question about it that was answered."""
+        self.older: Tail = NO_TAIL
+        """Its remote segments, as far as they were asked for."""
         self._refusal: ApiError | None = None
         self._refuses_until_ms = -1
 
@@ -171,6 +183,15 @@ class DisklessPartition(Partition):
     def start_offset(self) -> int:
         """-1 while it is not known."""
         return -1 if self.state is None else self.state.start_offset
+
+    @property
+    def local_start_offset(self) -> int:
+        """Where records lie in objects of many partitions, which is as near as they get."""
+        return -1 if self.state is None else self.state.first_run_offset
+
+    @property
+    def remote_end_offset(self) -> int:
+        return self.state.tiered_end if self.state is not None and self._has_older else 0
 
     @property
     def end_offset(self) -> int:
@@ -249,8 +270,10 @@ class DisklessPartition(Partition):
     def read(
         self, offset: int, *, max_bytes: int, upto: int, at_least_one: bool
     ) -> tuple[Buffer, ...]:
-        """What is there of the wanted runs, and FarRead when nothing is. Where a
-        restore found no records up to the end, an empty batch leads past it."""
+        """What is there of the wanted runs, or of a remote segment, and FarRead when nothing is.
+        Where a restore found no records up to the end, an empty batch leads past it."""
+        if self.state is not None and offset < self.state.tiered_end:
+            return self._read_older(offset, max_bytes, upto, at_least_one)
         runs, is_far = self._diskless.coordinates.find(self.key, offset, max_bytes)
         if not runs:
             if self._diskless.coordinates.is_lost(self.key, offset, self.high_watermark):
@@ -265,6 +288,31 @@ class DisklessPartition(Partition):
             if not buffers:
                 raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(damage))
         return buffers
+
+    def _read_older(
+        self, offset: int, max_bytes: int, upto: int, at_least_one: bool
+    ) -> tuple[Buffer, ...]:
+        try:
+            found = self._tail(offset).read(
+                offset, max_bytes=max_bytes, upto=upto, at_least_one=at_least_one
+            )
+        except ApiError as error:
+            if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+                raise
+            why = f"{self.topic_partition}: no remote segment has offset {offset}"
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, why) from None
+        return (found,) if len(found) else ()
+
+    def _tail(self, offset: int) -> Tail:
+        """The remote segments, which hold an offset. Raises FarRead."""
+        if self.older.end_offset <= offset and self.state is not None:
+            self._ask(FactsOf(self.key, self.state.tiered_end))
+        return self.older
+
+    @property
+    def _has_older(self) -> bool:
+        """Whether readers find records in remote segments."""
+        return self.state is not None and self.state.start_offset < self.state.tiered_end
 
     def _pieces(self, runs: list[Run], *, is_far: bool) -> list[list[memoryview]]:
         """The bytes of the first runs, as far as they are there; the others are asked for. Raises
@@ -306,6 +354,11 @@ class DisklessPartition(Partition):
 
     def offset_for_timestamp(self, timestamp: int, since: int = 0) -> TimestampOffset | None:
         """Raises FarRead."""
+        if self._has_older:
+            older = self._tail(self.local_start_offset - 1)
+            earliest = older.offset_for_timestamp(timestamp, self.start_offset)
+            if earliest is not None and earliest.offset < self.local_start_offset:
+                return earliest
         while (run := self._run_by_time(timestamp, since)) is not None:
             found = first_not_older(self._whole(run), timestamp, self.start_offset)
             if found is not None:
@@ -317,9 +370,12 @@ class DisklessPartition(Partition):
     def max_timestamp_offset(self, since: int = 0) -> TimestampOffset | None:
         """Raises FarRead."""
         run = self._run_by_time(None, since)
-        if run is None:
-            return None
-        return first_not_older(self._whole(run), run.max_timestamp, 0)
+        newest = None if run is None else first_not_older(self._whole(run), run.max_timestamp, 0)
+        if self._has_older:
+            older = self._tail(self.local_start_offset - 1).max_timestamp_offset(self.start_offset)
+            if older is not None and (newest is None or older.timestamp >= newest.timestamp):
+                return older
+        return newest
 
     def _run_by_time(self, timestamp: int | None, since: int) -> Run | None:
         number, run = self._diskless.times.get((self.key, timestamp), (-1, None))

@@ -16,9 +16,26 @@ from itertools import islice
 from typing import Any
 
 from anabranch.core.diskless.blocks import Blocks
-from anabranch.core.diskless.effects import AskStates, Effect, FindByTime, FindRuns, ReadObject
+from anabranch.core.diskless.effects import (
+    AskStates,
+    CallClaims,
+    Effect,
+    FindByTime,
+    FindRuns,
+    LookAtFacts,
+    ReadObject,
+)
 from anabranch.core.diskless.read_lanes import MOST_FAR, MOST_NEAR, Lane, Range, joined
-from anabranch.core.diskless.reads import Ask, BytesOf, FarRead, RunByTime, RunsOf, StateOf
+from anabranch.core.diskless.reads import (
+    Ask,
+    BytesOf,
+    ClaimsOf,
+    FactsOf,
+    FarRead,
+    RunByTime,
+    RunsOf,
+    StateOf,
+)
 from anabranch.core.diskless.rows import LogKey, Wanted
 
 MOST_QUESTIONS = 4
@@ -50,6 +67,7 @@ class DisklessReader:
         self._states: dict[LogKey, list[RequestReads]] = {}
         self._runs: dict[Wanted, list[RequestReads]] = {}
         self._times: dict[tuple[LogKey, int | None, int], list[RequestReads]] = {}
+        self._others: dict[FactsOf | ClaimsOf, list[RequestReads]] = {}
         self._asked: dict[Effect, dict[Any, list[RequestReads]]] = {}
         self._under_way: dict[Any, list[RequestReads]] = {}
         self._lanes: tuple[Lane[RequestReads], ...] = (Lane(MOST_NEAR), Lane(MOST_FAR))
@@ -93,6 +111,8 @@ class DisklessReader:
         bring.left += 1
         if isinstance(ask, StateOf):
             self._states.setdefault(ask.key, []).append(bring)
+        elif isinstance(ask, FactsOf | ClaimsOf):
+            self._others.setdefault(ask, []).append(bring)
         elif isinstance(ask, RunByTime):
             self._times.setdefault((ask.key, ask.timestamp, ask.first), []).append(bring)
         else:
@@ -142,6 +162,11 @@ class DisklessReader:
             del self._times[key, timestamp, first]
             effect = FindByTime(key, timestamp, self.count(), first)
             self._asked[effect] = {key: brings}
+        elif self._others:
+            ask, brings = next(iter(self._others.items()))
+            del self._others[ask]
+            effect = LookAtFacts(*ask) if isinstance(ask, FactsOf) else CallClaims(*ask)
+            self._asked[effect] = {ask: brings}
         else:
             return False
         self._effects.append(effect)

@@ -7,7 +7,7 @@ handed to `DisklessReader.bring`, which marks the Cold as changed when all have 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from anabranch.core.log.files import Bringer, ColdRead
 
@@ -48,7 +48,22 @@ class BytesOf(NamedTuple):
     is_far: bool
 
 
-Ask: TypeAlias = StateOf | RunsOf | RunByTime | BytesOf
+class FactsOf(NamedTuple):
+    """The remote segments of a partition, which reach up to an offset at least."""
+
+    key: LogKey
+    upto: int
+
+
+class ClaimsOf(NamedTuple):
+    """What a call of `TieringClaims` gives, for a tiering job; each has a number of its own."""
+
+    number: int
+    call: str
+    arguments: tuple[Any, ...]
+
+
+Ask: TypeAlias = StateOf | RunsOf | RunByTime | BytesOf | FactsOf | ClaimsOf
 
 
 class FarRead(ColdRead):

@@ -9,7 +9,8 @@ Partitions below these that nobody noted had no record: their rows are empty. Ru
 brokers noted is rebuilt exactly; nothing is guessed (`guessed_offsets.py`); no row names an object
 that is gone. Where that is the head of a partition, retention deleted it, and the partition begins
 later. Anywhere else it is a loss, which is said: its offsets have no row, are not given again, and
-readers pass over them. Not here: I/O.
+readers pass over them. Records that were tiered are in the segments that the store has. Not here:
+I/O.
 """
 
 from __future__ import annotations
@@ -41,6 +42,18 @@ from anabranch.core.diskless.manifests import RESTORED, Manifest, NotedObject, O
 from anabranch.core.diskless.rows import NO_PRODUCER, Commit, LogKey, LogState, Run
 from anabranch.core.errors import StorageFault
 from anabranch.core.types import TopicId
+
+
+class Tiered(NamedTuple):
+    """What the store's segments hold of a partition without a gap, up to the last one."""
+
+    start_offset: int
+    end_offset: int
+    byte_size: int
+    """Of all its segments."""
+
+
+NOT_TIERED = Tiered(0, 0, 0)
 
 
 class Rebuilt(NamedTuple):
@@ -114,9 +127,10 @@ def rebuild(
     manifests: Sequence[Manifest],
     present: Mapping[str, int],
     combined: Combined | None = None,
+    tiered: Mapping[LogKey, Tiered] = {},
 ) -> Rebuilt:
     """The rows that a checkpoint and manifests tell of; `present` are the objects of the store and
-    their sizes.
+    their sizes, `tiered` the segments that it has of partitions.
 
     Raises StorageFault when they contradict one another."""
     noted, findings = _gather(manifests, combined)
@@ -143,7 +157,12 @@ def rebuild(
             continue
         runs = sorted(by_log.get(key, []), key=lambda run: run.base_offset)
         state, remaining = _rebuild_log(
-            place_of(key, names), runs, starts.get(key, 0), present, findings
+            place_of(key, names),
+            runs,
+            starts.get(key, 0),
+            present,
+            findings,
+            tiered.get(key, NOT_TIERED),
         )
         logs.append(HeldLog(key, names.get(key.topic_id, ""), state))
         kept += remaining
@@ -217,18 +236,23 @@ def _rebuild_log(
     start_offset: int,
     present: Mapping[str, int],
     findings: list[Finding],
+    tiered: Tiered,
 ) -> tuple[LogState, list[Run]]:
-    """One partition: its row, and those runs whose objects are there; `runs` are in order."""
+    """One partition: its row, and those runs whose objects are there; `runs` are in order. What
+    segments hold, runs need not: a segment of which all objects are stored has the same records,
+    whether the lost coordinator knew of its end or not."""
     _check_order(place, runs)
-    end_offset = max([start_offset, *(run.end_offset for run in runs[-1:])])
-    runs = [run for run in runs if run.end_offset > start_offset]
+    first_tiered, tiered_end, _ = tiered if tiered.end_offset > start_offset else NOT_TIERED
+    end_offset = max([start_offset, tiered_end, *(run.end_offset for run in runs[-1:])])
+    runs = [run for run in runs if run.end_offset > max(start_offset, tiered_end)]
     kept = [run for run in runs if run.object_key in present]
-    raised = max(start_offset, kept[0].base_offset if kept else end_offset)
+    first = kept[0].base_offset if kept else end_offset
+    raised = max(start_offset, first_tiered if tiered_end else first)
     if raised > start_offset:
         detail = f"from {start_offset} to {raised}: the objects before are gone or in no manifest"
         findings.append(Finding(Kind.START_RAISED, place, detail))
-    end = raised
-    for run in (run for run in runs if run.end_offset > raised):
+    end = max(raised, tiered_end)
+    for run in (run for run in runs if run.end_offset > end):
         if run.base_offset > end:
             detail = f"{end} to {run.base_offset}: no manifest has them"
             findings.append(Finding(Kind.OFFSETS_MISSING, place, detail))
@@ -236,7 +260,8 @@ def _rebuild_log(
             detail = f"offsets {run.base_offset} to {run.end_offset}: {run.object_key} is gone"
             findings.append(Finding(Kind.OBJECT_MISSING, place, detail))
         end = run.end_offset
-    return LogState(raised, end_offset, sum(run.byte_size for run in kept)), kept
+    size = sum(run.byte_size for run in kept) + tiered.byte_size
+    return LogState(raised, end_offset, size, tiered_end), kept
 
 
 def _check_order(place: str, runs: list[Run]) -> None:

@@ -78,7 +78,7 @@ class Verifier:
 
     def _compare(self, noted: Run) -> None:
         state = self._states.get(noted.key)
-        if state is None or noted.end_offset <= state.start_offset:
+        if state is None or noted.end_offset <= state.first_run_offset:
             return
         row = self._rows.get((noted.key, noted.base_offset))
         if row != noted:
@@ -104,8 +104,8 @@ class Verifier:
             self._by_object.setdefault(run.object_key, []).append(run)
         place = place_of(key, self._names)
         first = runs[0].base_offset if runs else state.high_watermark
-        if first > state.start_offset:
-            self.find(Kind.OFFSETS_MISSING, place, _missing(state.start_offset, first))
+        if first > state.first_run_offset:
+            self.find(Kind.OFFSETS_MISSING, place, _missing(state.first_run_offset, first))
         for before, after in pairwise(runs):
             if after.base_offset > before.end_offset:
                 self.find(

@@ -34,6 +34,8 @@ class Claim(NamedTuple):
     """Drawn at random by the job."""
     commit_number: int
     """Of the newest commit when the claim was taken."""
+    store_id: str = ""
+    """Of the store in which the coordinator's objects lie."""
 
 
 class Aged(NamedTuple):

@@ -226,7 +226,7 @@ class DisklessShell:
         """Once for each kind of call that fails, and once when it does not any more."""
         if isinstance(result, OlderCopy):
             self._refuse(result)
-        if isinstance(result, Deposed):
+        if isinstance(result, Deposed) or name == does.CallClaims.__name__:
             return  # nothing waits for it: `perform` says so
         if isinstance(result, StorageFault):
             if name not in self._said:
@@ -435,7 +435,9 @@ async def hedged(call: Callable[[], Awaitable[Any]], after_seconds: float, hedge
             each.cancel()
 
 
-_READS = (does.AskStates, does.FindRuns, does.FindByTime, does.ReadObject)
+_READS = (
+    does.AskStates, does.FindRuns, does.FindByTime, does.ReadObject, does.LookAtFacts,
+)  # fmt: skip
 _Call = Callable[["DisklessShell", Any, Any], Awaitable[Any]]
 _CALLS: dict[type, tuple[_Call, type[StorageFault]]] = {
     does.PrepareObjects: (DisklessShell._prepare, CoordinatorAway),
@@ -451,5 +453,10 @@ _CALLS: dict[type, tuple[_Call, type[StorageFault]]] = {
         CoordinatorAway,
     ),
     does.ReadObject: (DisklessShell._read_object, ObjectsAway),
+    does.LookAtFacts: (lambda _, on, it: on.remote.look(it.key), CoordinatorAway),
+    does.CallClaims: (
+        lambda _, on, it: getattr(on.tiering, it.call)(*it.arguments),
+        CoordinatorAway,
+    ),
 }
 """How each effect is performed, and what it is when it has no answer."""

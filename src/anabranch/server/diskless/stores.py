@@ -14,9 +14,11 @@ from anabranch.core.diskless.coordinator import Coordinator
 from anabranch.core.diskless.objects import ObjectStore
 from anabranch.core.errors import StorageFault
 from anabranch.core.remote.facts import RemoteFacts
+from anabranch.core.tiering.claims import TieringClaims
 from anabranch.stores.coordinator.engines import open_coordinator
 from anabranch.stores.coordinator.front import Front
 from anabranch.stores.coordinator.remote_front import RemoteFront
+from anabranch.stores.coordinator.tiering_front import TieringFront
 from anabranch.stores.objects.engines import open_objects
 from anabranch.stores.objects.store_check import (
     check_commits,
@@ -49,6 +51,12 @@ class Stores(NamedTuple):
         """The facts of remote segments."""
         assert isinstance(self.coordinator, Front)
         return RemoteFront(self.coordinator)
+
+    @property
+    def tiering(self) -> TieringClaims:
+        """Who makes segments of diskless batches."""
+        assert isinstance(self.coordinator, Front)
+        return TieringFront(self.coordinator)
 
     @classmethod
     async def open(cls, config: NodeConfig, cluster_id: str) -> Stores | None:

@@ -76,7 +76,7 @@ class TieringTables:
             held = on.rows("SELECT claim_id, owner, commit_number, expires_ms FROM tiering_claims")
             if held and held[0][0] == claim_id:
                 self._renew(claim_id, now_ms)
-                return Claim(claim_id, held[0][2])
+                return Claim(claim_id, held[0][2], self._store_id())
             if held and held[0][3] > now_ms:
                 raise ClaimHeld(
                     f"tiering job {held[0][1]!r} is at work; wait until it has ended, or for "
@@ -88,7 +88,7 @@ class TieringTables:
                 (claim_id, owner, newest, now_ms + LEASE_MS),
             )
             self._give_up_others(claim_id, now_ms)
-            return Claim(claim_id, newest)
+            return Claim(claim_id, newest, self._store_id())
 
     def aged(self, claim_id: int, wanted: Sequence[Eligible]) -> list[Aged | None]:
         """What may become segments."""
@@ -240,6 +240,10 @@ class TieringTables:
             "UPDATE tiering_claims SET expires_ms = ? WHERE claim_id = ?",
             (now_ms + LEASE_MS, claim_id),
         )
+
+    def _store_id(self) -> str:
+        found = self._on.rows("SELECT value FROM facts WHERE name = 'store.id'")
+        return str(found[0][0]) if found else ""
 
     def _give_up_others(self, claim_id: int, now_ms: int) -> None:
         self._on.do(

@@ -48,11 +48,17 @@ from anabranch.core.diskless.manifests import (
 )
 from anabranch.core.diskless.object_parser import parse_object
 from anabranch.core.diskless.objects import ObjectMissing, ObjectStore
-from anabranch.core.diskless.restoration import Rebuilt, rebuild
+from anabranch.core.diskless.restoration import NOT_TIERED, Rebuilt, Tiered, rebuild
 from anabranch.core.diskless.rows import LogKey, LogState, Run, Wanted
 from anabranch.core.diskless.verifier import Verifier
 from anabranch.core.errors import StorageFault
+from anabranch.core.remote.facts import HeldRemoteLog
+from anabranch.core.remote.lineage import Span, joined
+from anabranch.core.remote.restored_facts import RestoredFacts
 from anabranch.core.types import ZERO_TOPIC_ID
+from anabranch.stores.coordinator.front import Front
+from anabranch.stores.coordinator.remote_front import RemoteFront
+from anabranch.stores.objects.remote_segments import read_segments
 from anabranch.stores.objects.store_check import record_restored
 
 AT_ONCE = 16
@@ -202,6 +208,8 @@ async def verify(
     async for log, state, runs in _partitions(coordinator):
         verifier.partition(log, state, runs)
     verifier.manifests(held.manifests, held.objects, held.combined)
+    segments = await read_segments(store, held.cluster_id)
+    verifier.findings += _of_segments(segments)
     for key in sorted(verifier.wanted_objects - held.objects.keys()):
         verifier.missing(key)
 
@@ -246,9 +254,9 @@ async def _runs(
 ) -> dict[LogKey, list[Run]]:
     runs: dict[LogKey, list[Run]] = {key: [] for key in states}
     wanted = [
-        Wanted(key, state.start_offset, ALL_BYTES)
+        Wanted(key, state.first_run_offset, ALL_BYTES)
         for key, state in states.items()
-        if state is not None and state.start_offset < state.high_watermark
+        if state is not None and state.first_run_offset < state.high_watermark
     ]
     while wanted:
         found = await coordinator.find(wanted)
@@ -300,16 +308,20 @@ async def restore(
     objects that no manifest names, in an order that is a guess."""
     if await coordinator.topics(ZERO_TOPIC_ID, 1):
         raise StorageFault(NOT_EMPTY.format(await coordinator.mark()))
-    rebuilt = rebuild(held.manifests, held.objects, held.combined)
+    segments = await read_segments(store, held.cluster_id)
+    tiered = {log.key: _tiered(log) for log in segments.logs}
+    rebuilt = rebuild(held.manifests, held.objects, held.combined, tiered)
     later = sorted(held.objects.keys() - rebuilt.known)
     findings = list(held.findings)
     if later and with_unknown:
         guess, left_out = await _guess(store, held, rebuilt, later, now_ms)
         findings += left_out
-        rebuilt = rebuild([*held.manifests, guess], held.objects, held.combined)
+        rebuilt = rebuild([*held.manifests, guess], held.objects, held.combined, tiered)
         key = manifest_key(held.cluster_id, RESTORED, now_ms, 0)
         await store.put(key, [encode_manifest(guess)])
     await coordinator.load(rebuilt.contents)
+    if segments.logs and isinstance(coordinator, Front):
+        await RemoteFront(coordinator).load(segments.logs)
     await record_restored(store, held.cluster_id, await coordinator.mark())
     return Restored(
         held.cluster_id,
@@ -319,9 +331,19 @@ async def restore(
         len(held.manifests),
         later,
         bool(later and with_unknown),
-        findings + rebuilt.findings,
+        findings + rebuilt.findings + _of_segments(segments),
         held.checkpoint,
     )
+
+
+def _tiered(log: HeldRemoteLog) -> Tiered:
+    finished = [each for each in log.segments if each.is_finished]
+    spans = joined(Span(each.start_offset, each.end_offset) for each in finished)
+    return Tiered(*spans[-1], sum(each.byte_size for each in finished)) if spans else NOT_TIERED
+
+
+def _of_segments(segments: RestoredFacts) -> list[Finding]:
+    return [Finding(Kind.OBJECT_MISSING, "remote segments", each) for each in segments.findings]
 
 
 async def _guess(

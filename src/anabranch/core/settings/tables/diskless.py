@@ -71,5 +71,11 @@ TOPIC = (
     row("diskless.enable",
         "Keep records in object storage instead of on brokers; can be set only at creation.",
         BOOLEAN, "false", HIGH, OURS, IN_FORCE),
+    row("diskless.tiering.age.ms",
+        "Age at which a tiering job moves records of a diskless topic to segments; -1: never.",
+        LONG, "3600000", MEDIUM, at_least(-1), OURS, IN_FORCE),
+    row("diskless.tiering.min.segment.bytes",
+        "Least size of such a segment; a partition with many small batches does not wait for it.",
+        INT, "1048576", MEDIUM, at_least(1), OURS, IN_FORCE),
 )
 # fmt: on

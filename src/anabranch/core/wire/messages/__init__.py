@@ -2,7 +2,8 @@
 
 The rule it keeps: importing this package imports no family, so that a node pays at start only for
 the requests that somebody sends. Versions are those that Apache Kafka 4.1 serves; of
-WriteTxnMarkers, which brokers send one another, also the version that came with Kafka 4.2.
+WriteTxnMarkers, which brokers send one another, also the version that came with Kafka 4.2. Keys
+from 10,000 on are Anabranch's own.
 """
 
 from __future__ import annotations
@@ -116,7 +117,11 @@ _TABLE = (
     (73, "AssignReplicasToDirs", range(1), 0),
     (74, "ListConfigResources", range(2), 0),
     (75, "DescribeTopicPartitions", range(1), 0),
+    (10000, "PlanSegments", range(1), 0),
+    (10001, "TierSegment", range(1), 0),
 )
 
 API_KEYS = MappingProxyType({row[0]: ApiSpec(*row) for row in _TABLE})
 """Every API key whose messages Anabranch can read and write."""
+FIRST_OWN_KEY = 10_000
+"""From here on requests are Anabranch's own; Kafka has none of these keys."""

@@ -1,0 +1,38 @@
+"""What the requests of tiering jobs share: calls of the coordinator, and what their faults are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from anabranch.core.api.context import Broker
+from anabranch.core.diskless.coordinator import Deposed
+from anabranch.core.diskless.reads import ClaimsOf, FarRead
+from anabranch.core.errors import ErrorCode, StorageFault
+from anabranch.core.outcome import Cold, Outcome
+from anabranch.core.remote.facts import TryEnded
+from anabranch.core.tiering.claims import ClaimHeld
+
+LOST = StorageFault("the answer of the coordinator was lost; ask again")
+_CODES: tuple[tuple[type[StorageFault], ErrorCode], ...] = (
+    (ClaimHeld, ErrorCode.CONCURRENT_TRANSACTIONS),
+    (TryEnded, ErrorCode.FENCED_LEADER_EPOCH),
+    (Deposed, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+)
+
+
+def after_call(
+    broker: Broker, call: str, arguments: tuple[Any, ...], go_on: Callable[[Any], Outcome]
+) -> Cold:
+    """What `go_on` makes of a call of `TieringClaims`, or of the StorageFault that it raised."""
+    number = broker.diskless.reading.count()
+    read = FarRead(ClaimsOf(number, call, arguments))
+    return Cold((read,), lambda _now_ms: go_on(broker.diskless.claimed.pop(number, LOST)))
+
+
+def code_of(fault: StorageFault) -> ErrorCode:
+    """What a job is told of a fault, beside its sentence."""
+    for kind, code in _CODES:
+        if isinstance(fault, kind):
+            return code
+    return ErrorCode.KAFKA_STORAGE_ERROR

@@ -1,0 +1,312 @@
+"""A task of tiering: the segments of a range of partitions, made from a range of each object.
+
+What: reads, of each object that the task's runs lie in, what they span, once; makes the segment of
+each partition, has its leader start the try, stores the files, and has the leader finish it. Rules
+kept: the coordinator knows of a try before the store does; no put is begun a minute after the last
+word that the try stands; the sidecar comes last; a partition whose try ends, or whose object is
+damaged, holds up no other. Why in memory: a segment is bounded (`core/tiering/plan.py`), and the
+JVM sees none of its bytes. Not here: what a segment's files hold (`core/tiering`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from anabranch.client.cluster import Cluster, check
+from anabranch.client.connection import ConnectionLost
+from anabranch.core.diskless.keys import object_id as id_of_key
+from anabranch.core.diskless.objects import ObjectStore, Source
+from anabranch.core.diskless.rows import LogKey, Run
+from anabranch.core.errors import ApiError, ErrorCode, StorageFault
+from anabranch.core.log.segment import LOG, SNAPSHOT, offset_name
+from anabranch.core.remote.keys import SIDECAR, segment_folder
+from anabranch.core.remote.segments import RemoteSegment, SegmentId
+from anabranch.core.remote.sidecar import encode_sidecar
+from anabranch.core.remote.unfinished import CONFIRM_MS, may_go_on
+from anabranch.core.tiering.built_segment import BuiltSegment, build
+from anabranch.core.tiering.plan import PlannedSegment
+from anabranch.core.types import Buffer, TopicId
+from anabranch.core.wire.messages.tier_segment import (
+    FINISH,
+    STANDS,
+    START,
+    TierSegmentRequest,
+    TierSegmentResponse,
+)
+from anabranch.stores.objects.engines import open_objects
+
+READS_AT_ONCE = 8
+"""Objects of one task: a store in a cloud answers a request in tens of milliseconds."""
+MOST_GAP_BYTES = 1 << 20
+"""Between two runs of a task in one object: less is read with them, more is left out."""
+GIVEN_UP = frozenset({ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.CONCURRENT_TRANSACTIONS})
+
+PlacedRun = tuple[str, int, int, int, int, int, int]
+"""Object key, base and end offset, position and size in the object, timestamp and its type."""
+
+
+class Part(NamedTuple):
+    """The next segment of a partition."""
+
+    topic_id: bytes
+    topic: str
+    partition: int
+    leader_id: int
+    start_offset: int
+    end_offset: int
+    before_segment_id: bytes
+    before_start_offset: int
+    before_end_offset: int
+    runs: tuple[PlacedRun, ...]
+
+    @property
+    def name(self) -> str:
+        """Of the partition."""
+        return f"{self.topic}-{self.partition}"
+
+    @property
+    def byte_size(self) -> int:
+        """Of its batches."""
+        return sum(run[4] for run in self.runs)
+
+    @property
+    def key(self) -> LogKey:
+        """As the coordinator knows it."""
+        return LogKey(TopicId(self.topic_id), self.partition)
+
+
+class Task(NamedTuple):
+    """What one task makes."""
+
+    bootstrap: str
+    storage_url: str
+    cluster_id: str
+    claim_id: int
+    parts: tuple[Part, ...]
+
+
+def tier_task(task: Task) -> dict[str, Any]:
+    """A task: what was done, for the driver."""
+    return asyncio.run(_Tiering(task).run())
+
+
+class _Tiering:
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._done: dict[str, Any] = {
+            "segments": 0, "bytes_tiered": 0, "bytes_read": 0, "rows_freed": 0, "given_up": [],
+            "faults": {},
+        }  # fmt: skip
+        self._held: dict[str, list[tuple[int, Buffer]]] = {}
+        self._lost: dict[str, StorageFault] = {}
+
+    async def run(self) -> dict[str, Any]:
+        objects = await open_objects(self._task.storage_url)
+        try:
+            await self._read(objects)
+            async with Cluster(self._task.bootstrap) as cluster:
+                for part in self._task.parts:
+                    await self._tier(objects, cluster, part)
+        finally:
+            await objects.close()
+        return self._done
+
+    async def _tier(self, objects: ObjectStore, cluster: Cluster, part: Part) -> None:
+        try:
+            built = await self._built(objects, part)
+            await Try(objects, cluster, self._task, part, built).make()
+        except ApiError as fault:
+            if fault.code in GIVEN_UP:
+                self._done["given_up"].append(part.name)
+                return
+            self._done["faults"][part.name] = str(fault)
+        except (StorageFault, ConnectionLost) as fault:
+            self._done["faults"][part.name] = str(fault)
+        else:
+            self._done["segments"] += 1
+            self._done["bytes_tiered"] += built.segment.byte_size
+            self._done["rows_freed"] += len(part.runs)
+
+    async def _built(self, objects: ObjectStore, part: Part) -> BuiltSegment:
+        snapshot = await _snapshot_before(objects, self._task.cluster_id, part)
+        runs = tuple(_run(part.key, each) for each in part.runs)
+        planned = PlannedSegment(part.start_offset, part.end_offset, runs)
+        segment_id = SegmentId(uuid.uuid4().bytes)
+        return build(part.key, segment_id, planned, self._bytes_of, snapshot)
+
+    # Reading.
+
+    async def _read(self, objects: ObjectStore) -> None:
+        """What the task's runs span of each object, at once."""
+        wanted: dict[str, list[tuple[int, int]]] = {}
+        for part in self._task.parts:
+            for object_key, _, _, position, size, *_ in part.runs:
+                wanted.setdefault(object_key, []).append((position, position + size))
+        turn = asyncio.Semaphore(READS_AT_ONCE)
+
+        async def read(object_key: str, ranges: list[tuple[int, int]]) -> None:
+            spans = list(_spans(ranges))
+            async with turn:
+                try:
+                    pieces = await objects.read(object_key, spans)
+                except StorageFault as fault:
+                    self._lost[object_key] = fault
+                    return
+            self._held[object_key] = [
+                (position, piece) for (position, _), piece in zip(spans, pieces, strict=True)
+            ]
+            self._done["bytes_read"] += sum(size for _, size in spans)
+
+        await asyncio.gather(*(read(*each) for each in sorted(wanted.items())))
+
+    def _bytes_of(self, run: Run) -> Buffer:
+        if run.object_key in self._lost:
+            raise self._lost[run.object_key]
+        for position, piece in self._held[run.object_key]:
+            at = run.byte_offset - position
+            if at >= 0 and at + run.byte_size <= len(piece):
+                return memoryview(piece)[at : at + run.byte_size]
+        raise StorageFault(f"object {run.object_key}: {run.byte_size} bytes of it were not read")
+
+
+class Try:
+    """One try of a segment: its calls, in order."""
+
+    def __init__(
+        self, objects: ObjectStore, cluster: Cluster, task: Task, part: Part, built: BuiltSegment
+    ) -> None:
+        self._objects, self._cluster, self._task = objects, cluster, task
+        self._part, self._built = part, built
+        self._leader_id = part.leader_id
+        self._asked_ms = 0
+
+    async def make(self) -> None:
+        """Start, put, finish. Raises ApiError, ConnectionLost and StorageFault; what was put is
+        removed then, by a broker."""
+        self._asked_ms = _now_ms()
+        started = await self._step(START)
+        segment = self._built.segment._replace(
+            broker_id=started.broker_id, leader_epoch=started.leader_epoch
+        )
+        await self._put(segment)
+        await self._step(FINISH)
+
+    async def _put(self, segment: RemoteSegment) -> None:
+        folder = segment_folder(self._task.cluster_id, segment.key, segment.segment_id)
+        for name, buffers in self._built.files.items():
+            await self.confirm()
+            if name.endswith(LOG):
+                source = BufferSource(buffers, self.confirm)
+                await self._objects.put_large(folder + name, source)
+            else:
+                await self._objects.put(folder + name, buffers)
+        await self.confirm()
+        await self._objects.put(folder + SIDECAR, [encode_sidecar(self._part.topic, segment)])
+
+    async def confirm(self) -> None:
+        """Before each put: ask now and then whether the try stands. Raises ApiError where it does
+        not, and StorageFault where that was not to be heard for a lease."""
+        now_ms = _now_ms()
+        if now_ms - self._asked_ms >= CONFIRM_MS:
+            try:
+                await self._step(STANDS)
+                self._asked_ms = now_ms
+            except ConnectionLost:
+                pass  # the lease tells for how long
+        if not may_go_on(self._asked_ms, _now_ms()):
+            raise StorageFault("no broker has confirmed the try for a minute; it is given up")
+
+    async def _step(self, step: int) -> TierSegmentResponse:
+        part, segment = self._part, self._built.segment
+        request = TierSegmentRequest(
+            claim_id=self._task.claim_id,
+            step=step,
+            topic_id=TopicId(part.topic_id),
+            partition_index=part.partition,
+            segment_id=segment.segment_id,
+            start_offset=segment.start_offset,
+            end_offset=segment.end_offset,
+            max_timestamp=segment.max_timestamp,
+            byte_size=segment.byte_size,
+        )
+
+        async def ask() -> TierSegmentResponse:
+            answer: TierSegmentResponse
+            try:
+                answer = await self._cluster.send_to(self._leader_id, request)
+                check(answer.error_code, answer.error_message)
+            except (ApiError, ConnectionLost) as fault:
+                if isinstance(fault, ConnectionLost) or fault.code in MOVED:
+                    self._leader_id = await self._cluster.leader(part.topic, part.partition)
+                raise
+            return answer
+
+        return await self._cluster.retrying(ask)
+
+
+MOVED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.BROKER_NOT_AVAILABLE})
+
+
+class BufferSource(Source):
+    """Batches in memory; `before` is awaited before each piece."""
+
+    def __init__(self, buffers: Sequence[Buffer], before: Callable[[], Any]) -> None:
+        self.byte_size = sum(len(each) for each in buffers)
+        self._buffers, self._before = buffers, before
+
+    async def pieces(self) -> AsyncIterator[Buffer]:
+        for joined in _joined(self._buffers):
+            await self._before()
+            yield joined
+
+
+PIECE_BYTES = 4 << 20
+
+
+def _joined(buffers: Sequence[Buffer]) -> Iterable[Buffer]:
+    """In pieces that are worth a write."""
+    taken: list[Buffer] = []
+    size = 0
+    for each in buffers:
+        taken.append(each)
+        size += len(each)
+        if size >= PIECE_BYTES:
+            yield b"".join(taken)
+            taken, size = [], 0
+    if taken:
+        yield b"".join(taken)
+
+
+def _spans(ranges: Sequence[tuple[int, int]]) -> Iterable[tuple[int, int]]:
+    """(position, length) of what ranges span, in one piece unless much lies between."""
+    first, last = -1, -1
+    for begin, end in sorted(ranges):
+        if first >= 0 and begin - last > MOST_GAP_BYTES:
+            yield first, last - first
+            first = -1
+        first = begin if first < 0 else first
+        last = max(last, end)
+    if first >= 0:
+        yield first, last - first
+
+
+async def _snapshot_before(objects: ObjectStore, cluster_id: str, part: Part) -> bytes:
+    if not part.before_segment_id:
+        return b""
+    folder = segment_folder(cluster_id, part.key, SegmentId(part.before_segment_id))
+    name = folder + offset_name(part.before_end_offset, SNAPSHOT)
+    (held,) = await objects.read(name, [(0, await objects.size(name))])
+    return bytes(held)
+
+
+def _run(key: LogKey, placed: PlacedRun) -> Run:
+    object_key, base, end, position, size, timestamp, clock = placed
+    return Run(key, base, end, id_of_key(object_key), object_key, position, size, timestamp, clock)
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
