@@ -1,6 +1,6 @@
 # Each verb is one script and works on a fresh clone by itself. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help demo up test test-rest check fuzz sim mutants rehearsals chaos bench compat extras docs clean
+.PHONY: help demo up test test-rest check fuzz sim mutants rehearsals chaos bench compat extras docs release clean
 .NOTPARALLEL:
 
 help: ## list the verbs
@@ -47,6 +47,9 @@ extras: ## each extra alone in a new environment, with the commands of its page
 
 docs: ## build the documentation into site/
 	@scripts/docs
+
+release: ## sdist, wheel, checks, a new environment of each Python; DRY=1 tries it at any commit
+	@scripts/release
 
 clean: ## remove everything that the other verbs made
 	@scripts/clean

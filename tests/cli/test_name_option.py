@@ -14,7 +14,7 @@ BY_OPTION_ONLY = {
     "configs describe", "configs alter",  # one of two kinds of things
     "acls list", "acls add", "acls remove",
     "transactions find-hanging", "transactions abort", "transactions producers",
-    "cluster roll", "mirror translate", "groups reset-offsets",
+    "cluster roll", "mirror translate", "remote list", "remote export", "groups reset-offsets",
 }  # fmt: skip
 """Verbs whose options select, or name one thing among others."""
 

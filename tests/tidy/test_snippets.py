@@ -1,29 +1,50 @@
-"""What pages show of a file in sections is the whole file, so that a reader has all that it needs."""
+"""What pages show of files is what the files contain, whole, so that a reader has all of it."""
 
 from __future__ import annotations
 
 import re
+import runpy
 from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-SHOWN = re.compile(r'^ *--8<-- "([^":]+):([^"]+)"$', re.MULTILINE)
-MARKER = re.compile(r"^.*--8<-- \[(start|end):(\w+)\]\n", re.MULTILINE)
+SNIPPETS = runpy.run_path(str(ROOT / "scripts" / "snippets.py"))
+FEWEST = 25
 
 
-def section(text: str, name: str) -> str:
-    """The lines of a file between the two markers of a section."""
-    begun = text.split(f"--8<-- [start:{name}]\n")[1]
-    return begun.split(f"# --8<-- [end:{name}]")[0]
+def blocks():
+    """Path and section of each block that shows a file."""
+    for page in SNIPPETS["pages"]():
+        for found in SNIPPETS["SHOWS"].finditer(page.read_text()):
+            yield found["path"], found["section"]
+
+
+def test_each_block_is_what_its_file_contains():
+    assert SNIPPETS["stale"]() == [], "write them again: scripts/snippets.py"
+    assert len(list(blocks())) >= FEWEST
+
+
+def test_each_comment_that_names_a_file_stands_before_a_block():
+    named = sum(page.read_text().count("<!-- shows ") for page in SNIPPETS["pages"]())
+    assert named == len(list(blocks()))
+    assert not [
+        str(page) for page in SNIPPETS["pages"]() if re.search(r"^ *--8<--", page.read_text(), re.M)
+    ]
+
+
+def test_a_changed_block_is_noticed():
+    page = "<!-- shows LICENSE -->\n```text\nold\n```"
+    assert "Apache License" in SNIPPETS["renewed"](page)
+    indented = SNIPPETS["renewed"]("    <!-- shows LICENSE -->\n    ```text\n    ```")
+    assert all(line.startswith("    ") for line in indented.splitlines() if line)
 
 
 def test_the_sections_that_pages_show_are_the_whole_file():
     sections: dict[str, list[str]] = defaultdict(list)
-    for page in sorted((ROOT / "docs").rglob("*.md")):
-        for path, name in SHOWN.findall(page.read_text()):
-            sections[path].append(name)
+    for path, section in blocks():
+        if section is not None:
+            sections[path].append(section)
     assert sections
     for path, names in sections.items():
-        text = (ROOT / path).read_text()
-        shown = "\n".join(section(text, name) for name in names)
-        assert shown.split() == MARKER.sub("", text).split(), path
+        whole = SNIPPETS["MARKER"].sub("", (ROOT / path).read_text())
+        assert "\n".join(SNIPPETS["shown"](path, name) for name in names).split() == whole.split()

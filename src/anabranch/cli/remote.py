@@ -26,7 +26,6 @@ from anabranch.cli.diskless import (
     exit_with,
     say,
 )
-from anabranch.cli.name_option import naming_option
 
 if TYPE_CHECKING:
     from anabranch.core.diskless.coordinator import Coordinator
@@ -39,7 +38,7 @@ T = TypeVar("T")
 storage_option = click.option(
     "--storage-url", metavar="URL", help="The store; overrides remote.storage.url."
 )
-topic_option = naming_option("--topic", metavar="TOPIC", help="Only this topic.")
+topic_option = click.option("--topic", metavar="TOPIC", help="Only this topic.")
 
 
 @click.group(cls=VerbGroup, epilog="Example: anabranch remote list --config server.properties")

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from anabranch.server.logs import logger
+from anabranch.server.service_manager import READY, STOPPING, notify
 
 if TYPE_CHECKING:
     from anabranch.server.config import NodeConfig
@@ -115,8 +116,10 @@ async def serve(
     giving_back = loop.create_task(give_back())
     if on_ready is not None:
         on_ready(node)
+    notify(READY, f"Node {config.node_id} serves at {node.bootstrap_servers}.")
     await asyncio.wait((stopping, node.stopped), return_when=asyncio.FIRST_COMPLETED)
     giving_back.cancel()
+    notify(STOPPING, "Handing over leaderships, then flushing logs.")
     why = node.stopped.result() if node.stopped.done() else ""
     try:
         await node.stop()
