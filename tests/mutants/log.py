@@ -134,9 +134,8 @@ MUTANTS = (
         module="anabranch.core.log.logs",
         old="        if log is not None and log.config.has_remote and key not in self._log_starts:\n",
         new="        if False:\n",
-        seed=NO_SCHEDULE,
-        caught_by=f"{LOCAL_START_TESTS}"
-        "::test_a_copy_that_begins_in_the_middle_knows_after_a_crash_where_the_log_does",
+        seed=777,
+        caught_by="L1",
     ),
     Mutant(
         name="start-that-was-never-noted-counts-as-noted",

@@ -1,4 +1,4 @@
-"""Broken rules of remote logs: schedules of `tests/core/remote`, or tests."""
+"""Broken rules of remote logs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TABLES = "anabranch.stores.coordinator.remote_tables"
 
 
 def mutant(name: str, rule: str, module: str, old: str, new: str, caught_by: int | str) -> Mutant:
-    """One that the schedule of a seed catches, or a test."""
+    """One that a test catches, or those of a seed in the random world of rounds."""
     test = caught_by if isinstance(caught_by, str) else f"{SCHEDULES}[{caught_by}]"
     return Mutant(name, rule, module, old, new, NO_SCHEDULE, test)
 
@@ -53,13 +53,14 @@ MUTANTS = (
         f"{TESTS}/test_log_retention.py"
         "::test_segments_that_were_cut_are_removed_and_others_are_not",
     ),
-    mutant(
-        "remote-tries-count",
-        "a local segment goes only where finished segments have its offsets",
-        f"{ROOM}.local_log",
-        "(each for each in segments if each.is_finished)",
-        "iter(segments)",
-        0,
+    Mutant(
+        name="remote-tries-count",
+        rule="a local segment goes only where finished segments have its offsets",
+        module=f"{ROOM}.local_log",
+        old="(each for each in segments if each.is_finished)",
+        new="iter(segments)",
+        seed=105,
+        caught_by="RL3",
     ),
     mutant(
         "remote-unstable-copied",
@@ -110,13 +111,14 @@ MUTANTS = (
         "",
         f"{TESTS}/test_log_retention.py::test_nothing_above_the_high_watermark_goes",
     ),
-    mutant(
-        "remote-removal-over-at-once",
-        "a removal is over once any put of the try has ended",
-        f"{ROOM}.unfinished",
-        "        return now_ms - self._since_ms.get(segment_id, now_ms) >= PUTS_END_MS\n",
-        "        return True\n",
-        0,
+    Mutant(
+        name="remote-removal-over-at-once",
+        rule="a removal is over once any put of the try has ended",
+        module=f"{ROOM}.unfinished",
+        old="        return now_ms - self._since_ms.get(segment_id, now_ms) >= PUTS_END_MS\n",
+        new="        return True\n",
+        seed=121,
+        caught_by="RL1",
     ),
     mutant(
         "remote-try-without-lease",
@@ -150,25 +152,27 @@ MUTANTS = (
         "    return [SIDECAR, *file_names(segment, has_aborted=segment.has_aborted)]\n",
         f"{TESTS}/test_sidecar.py::test_the_sidecar_is_put_last_and_deleted_first",
     ),
-    mutant(
-        "remote-upload-before-fact",
-        "the coordinator knows of a try before the store does",
-        f"{ROOM}.segment_copy",
-        "        asked_ms: int = yield StartSegment(segment)\n"
+    Mutant(
+        name="remote-upload-before-fact",
+        rule="the coordinator knows of a try before the store does",
+        module=f"{ROOM}.segment_copy",
+        old="        asked_ms: int = yield StartSegment(segment)\n"
         "        yield UploadFiles(segment, asked_ms)\n",
-        "        yield UploadFiles(segment, 1 << 60)\n        yield StartSegment(segment)\n",
-        0,
+        new="        yield UploadFiles(segment, 1 << 60)\n        yield StartSegment(segment)\n",
+        seed=105,
+        caught_by="RL1",
     ),
-    mutant(
-        "remote-deletes-before-fact",
-        "a log start is recorded, with what it removes, before an object is deleted",
-        f"{ROOM}.rounds",
-        "        yield BeginRemoval(of.key, of.leader_epoch, log_start, gone, left)\n",
-        "        doomed = [each for each in facts.segments if each.segment_id in gone]\n"
+    Mutant(
+        name="remote-deletes-before-fact",
+        rule="a log start is recorded, with what it removes, before an object is deleted",
+        module=f"{ROOM}.rounds",
+        old="        yield BeginRemoval(of.key, of.leader_epoch, log_start, gone, left)\n",
+        new="        doomed = [each for each in facts.segments if each.segment_id in gone]\n"
         "        for each in doomed:\n"
         '            yield DeleteObjects(tuple(object_keys(of.cluster_id, each)), "none")\n'
         "        yield BeginRemoval(of.key, of.leader_epoch, log_start, gone, left)\n",
-        0,
+        seed=153,
+        caught_by="RL1",
     ),
     mutant(
         "remote-older-leader-finishes",
@@ -182,8 +186,8 @@ MUTANTS = (
         "remote-given-up-finishes",
         "a try that was given up is never finished",
         TABLES,
-        "            if state not in (STARTED, FINISHED):\n",
-        "            if False:\n",
+        "        if found is None or found.state not in (STARTED, FINISHED):\n",
+        "        if found is None:\n",
         f"{FACTS}::test_a_try_that_was_given_up_is_never_finished[sqlite]",
     ),
     mutant(
@@ -288,22 +292,22 @@ MUTANTS = (
         "tests/server/remote/test_round_performer.py"
         "::test_a_follower_drops_what_segments_of_its_own_epochs_hold",
     ),
-    mutant(
-        "remote-local-start-within-a-transaction",
-        "a local log does not begin within a transaction that was aborted later",
-        f"{ROOM}.local_log",
-        "        if is_before or all(other.aborts_since >= each.end_offset for other in stays):\n",
-        "        if True:\n",
-        f"{TESTS}/test_local_log.py"
-        "::test_the_local_log_does_not_begin_within_a_transaction_that_was_aborted_later",
+    Mutant(
+        name="remote-local-start-within-a-transaction",
+        rule="a local log does not begin within a transaction that was aborted later",
+        module=f"{ROOM}.local_log",
+        old="        if is_before or all(other.aborts_since >= each.end_offset for other in stays):\n",
+        new="        if True:\n",
+        seed=219,
+        caught_by="fractured",
     ),
-    mutant(
-        "remote-start-above-the-high-watermark",
-        "a local log begins no later than what its leader knows to be committed",
-        f"{ROOM}.rounds",
-        "    committed_start = min(facts.log_start, view.high_watermark)\n",
-        "    committed_start = facts.log_start\n",
-        f"{TESTS}/test_rounds.py"
-        "::test_the_local_log_begins_no_later_than_what_its_leader_knows_to_be_committed[12-12]",
+    Mutant(
+        name="remote-start-above-the-high-watermark",
+        rule="a local log begins no later than what its leader knows to be committed",
+        module=f"{ROOM}.rounds",
+        old="    committed_start = min(facts.log_start, view.high_watermark)\n",
+        new="    committed_start = facts.log_start\n",
+        seed=1401,
+        caught_by="L1",
     ),
 )
