@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import kafka
 import msgspec
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, ElectionType, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -35,7 +35,7 @@ from tests.server.three_kit import (
 )
 
 from anabranch.core.api.p02_list_offsets import EARLIEST_LOCAL, LATEST_TIERED
-from anabranch.core.errors import StorageFault
+from anabranch.core.errors import ErrorCode, StorageFault
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -85,6 +85,11 @@ def facts_of(node):
     return asyncio.run_coroutine_threadsafe(call, node._loop).result(20)
 
 
+def states_of(node):
+    facts = facts_of(node)
+    return set() if facts is None else {each.state for each in facts.segments}
+
+
 def copied(node):
     """The finished segments that the partition's readers would use, by offset."""
     facts = facts_of(node)
@@ -97,6 +102,11 @@ def remote_bytes(tmp_path, segment):
         f"*/{segment.segment_id.hex()}/{segment.start_offset:020d}.log"
     )
     return found.read_bytes()
+
+
+def objects(tmp_path):
+    """Files of remote segments in the store."""
+    return [each for each in (tmp_path / "objects").rglob("*.*") if "/remote/" in str(each)]
 
 
 def local_files(tmp_path, node_id):
@@ -180,8 +190,13 @@ def test_leaders_copy_each_segment_and_then_all_brokers_drop_theirs(nodes, tmp_p
 
     assert sorted(consumed(bootstrap, len(values + more))) == sorted(values + more)
     assert offsets(admin, OffsetSpec.earliest()) == 0
+    shutil.rmtree(tmp_path / str(first) / "t-0")
     nodes[first] = ThreadNode.again(nodes[first]).start()
     until(lambda: first in partitions_of(admin)[0].isrs)
+    admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition("t", 0)]).result(20)
+    until(lambda: replica_of(nodes[first]).is_leader)
+    assert replica_of(nodes[first]).log.epochs.earliest > 0  # the older ones are remote alone
+    until(lambda: epoch_end(nodes[first], 0) == (0, 0, len(values)))
     nodes[leader].stop()
     until(lambda: partitions_of(admin)[0].leader not in (leader, -1))
     assert sorted(consumed(bootstrap, len(values + more))) == sorted(values + more)
@@ -221,14 +236,14 @@ def raw(node):
     return Raw(SimpleNamespace(port=int(node.node.bootstrap_servers.rpartition(":")[2])))
 
 
-def ask(node, timestamp):
+def ask(node, timestamp, version=9):
     """(error code, offset) for a special timestamp."""
     part = ListOffsetsPartition(partition_index=0, current_leader_epoch=-1, timestamp=timestamp)
     topics = [ListOffsetsTopic(name="t", partitions=[part])]
     with raw(node) as client:
         request = ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=topics)
-        [answer] = client.ask(request, 9).topics[0].partitions
-    return answer.error_code, answer.offset
+        [answer] = client.ask(request, version).topics[0].partitions
+    return ErrorCode(answer.error_code), answer.offset
 
 
 def epoch_end(node, epoch):
@@ -292,6 +307,60 @@ def filled(nodes, tmp_path):
     alter(admin, local_retention_bytes="1")
     until(lambda: all(replica_of(each).log.local_start_offset > 100 for each in nodes.values()))
     return admin, bootstrap, values
+
+
+def test_offsets_are_told_in_each_version_and_records_deleted_in_each_part(nodes, tmp_path):
+    admin, bootstrap, values = filled(nodes, tmp_path)
+    leader = partitions_of(admin)[0].leader
+    log = replica_of(nodes[leader]).log
+    local_start, end = log.local_start_offset, log.end_offset
+    specials = {-1: (1, end), -2: (1, 0), EARLIEST_LOCAL: (8, local_start)}
+    specials[LATEST_TIERED] = 9, max(each.end_offset for each in copied(nodes[leader]).values()) - 1
+    for version in range(1, 11):
+        for timestamp, (since, offset) in specials.items():
+            told = (ErrorCode.NONE, offset) if version >= since else (35, -1)
+            assert ask(nodes[leader], timestamp, version) == told, (timestamp, version)
+
+    for offset in (1, 70, local_start - 1, local_start, end - 1, end):
+        admin.delete_records([TopicPartition("t", 0, offset)])[TopicPartition("t", 0)].result(20)
+        until(
+            lambda o=offset: all(replica_of(each).log.start_offset == o for each in nodes.values())
+        )
+        assert consumed(bootstrap, end - offset, first=offset) == values[offset:]
+        assert ask(nodes[leader], -2) == (0, offset)
+        until(
+            lambda o=offset: all(each.end_offset > o for each in facts_of(nodes[leader]).segments)
+        )
+        held = {each.segment_id.hex() for each in facts_of(nodes[leader]).segments}
+        until(lambda h=held: {each.parent.name for each in objects(tmp_path)} <= h)
+    assert not objects(tmp_path)
+
+
+def test_a_topic_is_deleted_while_it_is_copied(nodes, tmp_path):
+    bootstrap = bootstrap_of(nodes)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    slow = ConfigEntry(
+        "remote.log.manager.copy.max.bytes.per.second", "5000",
+        incremental_operation=AlterConfigOpType.SET,
+    )  # fmt: skip
+    brokers = [
+        ConfigResource(ConfigResource.Type.BROKER, str(each), incremental_configs=[slow])
+        for each in IDS
+    ]
+    for each in brokers:
+        admin.incremental_alter_configs([each])[each].result(20)
+    admin.create_topics([NewTopic("t", 1, 3, config=TOPIC)])["t"].result(20)
+    values = [b"%d-%d-" % (turn, each) * 60 for turn in range(6) for each in range(30)]
+    for at in range(0, len(values), 30):
+        produce(bootstrap, values[at : at + 30])
+    leader = partitions_of(admin)[0].leader
+    until(lambda: len(states_of(nodes[leader])) == 2)
+    remote = nodes[leader].node.stores.stores.remote
+    admin.delete_topics(["t"])["t"].result(20)
+    until(lambda: not objects(tmp_path), 40)
+    call = asyncio.run_coroutine_threadsafe
+    until(lambda: not call(remote.orphans(100), nodes[leader]._loop).result(20))
+    assert not objects(tmp_path)
 
 
 def test_a_remote_log_is_switched_off_and_on_again(nodes, tmp_path):

@@ -24,7 +24,7 @@ from anabranch.core.api.fetch_sessions import FetchSession, Wanted
 from anabranch.core.api.leader_hints import tell_leaders
 from anabranch.core.api.near_clients import count_given
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
-from anabranch.core.log.files import ColdRead
+from anabranch.core.log.files import Bringer, ColdRead
 from anabranch.core.outcome import MOST_READS, Cold, Outcome, Wait
 from anabranch.core.partition.protocol import READ_COMMITTED, Partition
 from anabranch.core.replication.partitions import exists
@@ -85,6 +85,7 @@ class Fetch:
     """One fetch request from its first reading to its answer."""
 
     __slots__ = (
+        "began_ms",
         "broker",
         "deadline_ms",
         "doubts",
@@ -112,6 +113,7 @@ class Fetch:
         self.is_follower = reading.replica_id >= 0
         self.session = session
         self.partitions = partitions
+        self.began_ms = now_ms
         self.deadline_ms = now_ms + max(0, reading.request.body.max_wait_ms)
         self.since = broker.partitions.unhosted.count()
         """Answers to later questions are newer than this request."""
@@ -126,7 +128,7 @@ class Fetch:
         """Read: an answer, or a Wait, or the ranges that have to be brought in first."""
         found = self.read()
         if found.missing:
-            if not self.may_leave_out(found, now_ms):
+            if not (self.may_leave_out(found, now_ms) or self.has_waited(found, now_ms)):
                 return self.bring(found)
             found = self.without_missing(found)
         self.is_noted = True  # a later pass says nothing new about a follower
@@ -151,6 +153,13 @@ class Fetch:
         if self.is_follower or not (self.has_brought and found.size_bytes):
             return False
         return self.is_enough(found) or now_ms >= self.deadline_ms
+
+    def has_waited(self, found: Round, now_ms: int) -> bool:
+        """Whether all that is missing lies in remote segments, and was waited for long enough: it
+        goes on being read, and the consumer asks again."""
+        if self.is_follower or any(each.bringer is not Bringer.REMOTE for each in found.missing):
+            return False
+        return now_ms - self.began_ms >= self.broker.config.remote_fetch_max_wait_ms
 
     def without_missing(self, found: Round) -> Round:
         """What is there; the others have no records this time."""

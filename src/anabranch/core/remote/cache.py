@@ -1,11 +1,11 @@
 """What is in memory of remote segments, and what is asked for.
 
 What: pieces of their batches on a grid of `PIECE_BYTES`, so that a reader that goes on reads no
-byte twice, and whole indexes, decoded. A call that lacks something raises RemoteRead, which names
-what, and its answer is told by `brought`. Rules kept: both caches are bounded, and what was used
-longest ago goes first; nothing here is needed, so that all of it may be lost; what could not be
-read, or is damaged, is refused for `REFUSING_MS` instead of being asked for again at once. Not
-here: the store, and how many calls it gets.
+byte twice, with some that it will want next, and whole indexes, decoded. A call that lacks
+something raises RemoteRead, which names what, and its answer is told by `brought`. Rules kept: both
+caches are bounded, and what was used longest ago goes first; nothing here is needed, so that all of
+it may be lost; what could not be read, or is damaged, is refused for `REFUSING_MS` instead of being
+asked for again at once. Not here: the store, and how many calls it gets.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from anabranch.core.types import Buffer
 
 PIECE_BYTES = 1 << 20
 """Read at a time: large enough that a call of a store is not mostly waiting."""
+AHEAD_PIECES = 3
+"""Asked for in the same call by a reader that goes on where another piece ended."""
 REFUSING_MS = 500
 """As for diskless partitions: a client that is refused asks again soon."""
 MOST_TROUBLES = 1_000
@@ -66,7 +68,8 @@ class RemoteCache:
 
     def __init__(self, most_bytes: int, most_index_bytes: int, now_ms: Callable[[], int]) -> None:
         self._blocks = Blocks(most_bytes)
-        self._most_index_bytes = most_index_bytes
+        self.most_index_bytes = most_index_bytes
+        """May change."""
         self._index_bytes = 0
         self._indexes: OrderedDict[str, tuple[Any, int]] = OrderedDict()
         """Decoded, and the size of their bytes."""
@@ -93,10 +96,17 @@ class RemoteCache:
             self._blocks.used(object_key)
             return parts[0] if len(parts) == 1 else b"".join(parts)
         first = position // PIECE_BYTES * PIECE_BYTES
-        grid = range(first, position + length, PIECE_BYTES)
-        ranges = [(each, min(PIECE_BYTES, byte_size - each)) for each in grid]
-        missing = tuple(each for each in ranges if not self._blocks.has(object_key, *each))
+        end = position + length
+        missing = self._missing(object_key, range(first, end, PIECE_BYTES), byte_size)
+        begin = missing[0][0]
+        if begin > 0 and self._blocks.has(object_key, begin - 1, 1):
+            end = min(end + AHEAD_PIECES * PIECE_BYTES, byte_size)
+            missing = self._missing(object_key, range(begin, end, PIECE_BYTES), byte_size)
         raise RemoteRead(PiecesOf(object_key, missing), sum(size for _, size in missing))
+
+    def _missing(self, object_key: str, grid: range, byte_size: int) -> tuple[tuple[int, int], ...]:
+        ranges = [(each, min(PIECE_BYTES, byte_size - each)) for each in grid]
+        return tuple(each for each in ranges if not self._blocks.has(object_key, *each))
 
     def offset_index(self, object_key: str, segment_bytes: int) -> OffsetIndex:
         """A segment's offset index."""
@@ -130,7 +140,7 @@ class RemoteCache:
             raise self.damaged(object_key, f"object {object_key} is damaged: {problem}") from None
         self._indexes[object_key] = found, len(encoded)
         self._index_bytes += len(encoded)
-        while self._index_bytes > self._most_index_bytes and len(self._indexes) > 1:
+        while self._index_bytes > self.most_index_bytes and len(self._indexes) > 1:
             self._index_bytes -= self._indexes.popitem(last=False)[1][1]
         return found
 

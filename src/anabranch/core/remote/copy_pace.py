@@ -1,9 +1,9 @@
-"""How fast a broker copies: `remote.log.manager.copy.max.bytes.per.second`.
+"""How fast a broker copies and reads: `remote.log.manager.{copy,fetch}.max.bytes.per.second`.
 
-What: one pace for all copies of a broker; each piece is told how long it has to wait. Rule kept:
-over any time the bytes are at most the rate times that time, and those of a second, which is how
-long Kafka's quota looks back at least; a rate that changes counts from the next piece on. Source:
-KIP-956. Not here: waiting.
+What: one pace for all copies of a broker, and one for all reads; each piece is told how long it has
+to wait. Rule kept: over any time the bytes are at most the rate times that time, and those of a
+second, which is how long Kafka's quota looks back at least; a rate that changes counts from the
+next piece on. Source: KIP-956. Not here: waiting.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ UNLIMITED = 2**63 - 1
 
 
 class CopyPace:
-    """All copies of one broker, by its steady clock."""
+    """All copies, or all remote reads, of one broker, by its steady clock."""
 
     def __init__(self, bytes_per_second: int = UNLIMITED) -> None:
         self.bytes_per_second = bytes_per_second

@@ -1,8 +1,10 @@
 """Brings what readers of remote segments lack from the store.
 
 What: the calls for `RemoteCache`, each in a task; what came, or the fault, is told in a step of its
-own, in which all that wait for it go on. Rules kept: what several lack is asked for once; a broker
-has so many calls under way at once, and those of all partitions take turns. Not here: what is
+own, in which all that wait for it go on; who has waited for `remote.fetch.max.wait.ms` goes on
+before. Rules kept: what several lack is asked for once; a broker has so many calls under way at
+once, those of all partitions take turns, and together they keep to
+`remote.log.manager.fetch.max.bytes.per.second`. Not here: what is
 lacking (`core/remote/tail.py`), what stays in memory (`core/remote/cache.py`).
 """
 
@@ -23,6 +25,7 @@ from anabranch.core.remote.cache import (
     RemoteCache,
     RemoteRead,
 )
+from anabranch.core.remote.copy_pace import CopyPace
 from anabranch.core.remote.keys import place_of
 from anabranch.server.clocks import steady_ms
 from anabranch.server.logs import logger
@@ -37,7 +40,7 @@ if TYPE_CHECKING:
 LOG = logger("remote")
 MOST_BYTES, MOST_INDEX_BYTES = 64 << 20, 32 << 20
 """In memory, of batches and of decoded indexes: some fifty readers' pieces, and the indexes of some
-hundred segments of a gigabyte."""
+hundred segments of a gigabyte. `remote.log.index.file.cache.total.size.bytes` may be less."""
 AGAIN = "the broker asks again; check that it reaches the store"
 MEND = (
     "put the object back from a copy of the store; `anabranch remote verify` names all that are "
@@ -62,6 +65,8 @@ class RemoteReads:
         self.cache.on_damaged = self._damaged
         self._said: OrderedDict[str, str] = OrderedDict()
         self._running = 0
+        self._pace = CopyPace()
+        self._is_stopped = False
         self._ended = asyncio.Condition()
         self._waiting: dict[RemoteAsk, list[Callable[[], None]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -82,6 +87,7 @@ class RemoteReads:
 
     async def stop(self) -> None:
         """Make no more calls; those who wait are answered when the node stops its requests."""
+        self._is_stopped = True
         tasks = tuple(self._tasks)
         for each in tasks:
             each.cancel()
@@ -97,7 +103,20 @@ class RemoteReads:
             nonlocal left
             left -= 1
             if left == 0:
+                waited.cancel()
                 done()
+
+        def has_waited() -> None:
+            nonlocal left
+            left = -1
+            if self._is_stopped:
+                return
+            self._begin()
+            done()
+            self._settle()
+
+        wait_s = self._broker.config.remote_fetch_max_wait_ms / 1000
+        waited = asyncio.get_running_loop().call_later(wait_s, has_waited)
 
         for ask in asks:
             if ask not in self._waiting:
@@ -118,6 +137,8 @@ class RemoteReads:
             tell_unexpected(fault, "reading a remote segment")
             LOG.error("reading a remote segment failed", fault=repr(fault))
             result = StorageFault(f"{type(fault).__name__}: {fault}")
+        own_bytes = self._broker.config.remote_log_index_file_cache_total_size_bytes
+        self.cache.most_index_bytes = min(MOST_INDEX_BYTES, own_bytes)
         self._begin()
         self.cache.brought(ask, result)
         for ended in self._waiting.pop(ask):
@@ -167,5 +188,15 @@ class RemoteReads:
         if objects is None:
             raise StorageFault(NOT_YET)
         if isinstance(ask, PiecesOf):
+            await self._paced(sum(size for _, size in ask.ranges))
             return await objects.read(ask.object_key, ask.ranges)
-        return await objects.read(ask.object_key, [(0, await objects.size(ask.object_key))])
+        size = await objects.size(ask.object_key)
+        await self._paced(size)
+        return await objects.read(ask.object_key, [(0, size)])
+
+    async def _paced(self, byte_size: int) -> None:
+        limit = self._broker.config.remote_log_manager_fetch_max_bytes_per_second
+        self._pace.bytes_per_second = limit
+        wait_ms = self._pace.wait_ms(byte_size, steady_ms())
+        if wait_ms > 0:
+            await asyncio.sleep(wait_ms / 1000)
