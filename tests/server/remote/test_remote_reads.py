@@ -31,7 +31,9 @@ async def came(condition):
 
 
 def config(**values):
-    return BrokerConfig.of({name.replace("_", "."): str(value) for name, value in values.items()})
+    return BrokerConfig.of(
+        {name.replace("_", "."): str(value) for name, value in {**PATIENT, **values}.items()}
+    )
 
 
 def broker_of(**values):
