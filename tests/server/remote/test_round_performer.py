@@ -16,14 +16,21 @@ from anabranch.core.log.config import LogConfig
 from anabranch.core.log.log import Log
 from anabranch.core.remote.copy_pace import CopyPace
 from anabranch.core.remote.facts import Facts
-from anabranch.core.remote.keys import object_keys, segment_folder, upload_names
+from anabranch.core.remote.keys import SIDECAR, object_keys, segment_folder, upload_names
+from anabranch.core.remote.leftovers import Leftovers
 from anabranch.core.remote.local_log import CopyLag, Limits
 from anabranch.core.remote.rounds import Leading
-from anabranch.core.remote.segments import SegmentState
+from anabranch.core.remote.segments import SegmentId, SegmentState
 from anabranch.core.remote.unfinished import PUTS_END_MS, Removals
 from anabranch.server.files import RealFiles
 from anabranch.server.remote.remote_counts import RemoteCounts
-from anabranch.server.remote.round_performer import World, perform_follower_round, perform_round
+from anabranch.server.remote.round_performer import (
+    World,
+    perform_ending_round,
+    perform_follower_round,
+    perform_round,
+    remove_leftovers,
+)
 from anabranch.stores.coordinator.remote_front import RemoteFront
 from anabranch.stores.coordinator.sqlite import SqliteCoordinator
 from anabranch.stores.objects.engines import open_objects
@@ -262,3 +269,41 @@ async def test_a_segment_that_is_cut_while_it_is_copied_is_not_finished(world, l
     done = await one_round(world, led)
     assert "truncated while it was copied" in str(done.fault)
     assert not any(each.is_finished for each in (await facts(world)).segments)
+
+
+async def test_what_no_fact_names_is_removed_after_a_while_but_for_whole_segments(
+    world, led, clocks
+):
+    await one_round(world, led)
+    kept = set(await listed(world))
+    partial, whole = (
+        segment_folder(CLUSTER, REMOTE, SegmentId(bytes([99, each]) * 8)) for each in (1, 2)
+    )
+    await world.objects.put(partial + "00000000000000000000.log", [b"late"])
+    for name in ("00000000000000000000.log", SIDECAR):
+        await world.objects.put(whole + name, [b"late"])
+    leftovers = Leftovers()
+    found = await remove_leftovers(world, leftovers)
+    assert (found.gone, found.next_look_ms) == ([], PUTS_END_MS)
+    clocks.steady += PUTS_END_MS
+    found = await remove_leftovers(world, leftovers)
+    assert found.gone == [[partial + "00000000000000000000.log"]]
+    assert found.whole == [SegmentId(bytes([99, 2]) * 8)]
+    left = {each for each in await listed(world) if not each.startswith(whole)}
+    assert left == kept
+
+
+async def test_a_remote_log_that_is_over_is_removed_and_its_log_start_recorded(world, led, clocks):
+    await one_round(world, led)
+    led.log.drop_local(10, NOW_MS, led.high_watermark)
+    led.log.config = LogConfig(file_delete_delay_ms=0)
+    led.log.forget_remote()
+    leading = Leading(CLUSTER, REMOTE, led.epoch, led.removals, set())
+    await perform_ending_round(world, leading, led)
+    assert not await listed(world)
+    assert (await facts(world)).log_start == led.log.start_offset == 10
+    assert await world.facts.copied_topics() == [TOPIC_ID]
+    clocks.steady += PUTS_END_MS
+    await perform_ending_round(world, leading, led)
+    assert (await facts(world)).segments == ()
+    assert await world.facts.copied_topics() == []

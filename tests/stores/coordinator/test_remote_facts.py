@@ -165,3 +165,16 @@ async def test_facts_are_loaded_into_a_coordinator_that_has_none(facts, engine: 
         await anew.lead(CREEK, "creek", 1)
     with pytest.raises(StorageFault, match="needs an empty one"):
         await anew.load([held])
+
+
+async def test_tries_and_topics_are_known_by_their_segments(facts):
+    await facts.lead(CREEK, "creek", 2)
+    assert await facts.copied_topics() == []
+    many = [segment(each, each * 100, each * 100 + 100) for each in range(1, 4)]
+    await finished(facts, *many[:2])
+    await facts.start(many[2])
+    ids = [SegmentId(bytes([each % 256, each // 256]) * 8) for each in range(1_200)]
+    there = {each.segment_id for each in many}
+    assert await facts.known([*ids, *there]) == there
+    assert await facts.known([]) == set()
+    assert await facts.copied_topics() == [CREEK.topic_id]

@@ -83,6 +83,9 @@ class RemoteFacts(Protocol):
     async def copied_topics(self) -> list[TopicId]:
         """Topics that have remote segments, whatever their settings are now."""
 
+    async def known(self, segment_ids: Sequence[SegmentId]) -> set[SegmentId]:
+        """Those of which there is a fact, in any state."""
+
     async def orphans(self, limit: int) -> list[RemoteSegment]:
         """Removals of deleted topics, which have no leader; the oldest first."""
 

@@ -141,8 +141,11 @@ class BrokerConfig:
     queued_max_request_bytes: int
     quota_window_num: int
     quota_window_size_seconds: int
+    remote_fetch_max_wait_ms: int
+    remote_log_index_file_cache_total_size_bytes: int
     remote_log_manager_copier_thread_pool_size: int
     remote_log_manager_copy_max_bytes_per_second: int
+    remote_log_manager_fetch_max_bytes_per_second: int
     remote_log_manager_task_interval_ms: int
     remote_log_reader_threads: int
     remote_log_storage_system_enable: bool

@@ -20,6 +20,7 @@ from anabranch.core.diskless.garbage import turn_of
 from anabranch.core.diskless.rows import LogKey
 from anabranch.core.errors import StorageFault
 from anabranch.core.remote.copy_pace import CopyPace
+from anabranch.core.remote.leftovers import Leftovers
 from anabranch.core.remote.local_log import Limits
 from anabranch.core.remote.rounds import Done, Leading
 from anabranch.core.remote.segment_files import lineage_of
@@ -36,6 +37,7 @@ from anabranch.server.remote.round_performer import (
     perform_ending_round,
     perform_follower_round,
     perform_round,
+    remove_leftovers,
     remove_orphans,
 )
 from anabranch.server.restarts import restarted
@@ -78,6 +80,7 @@ class RemoteLogs:
         self._logs: dict[LogKey, RemoteLog] = {}
         self._orphans = RemoteLog()
         self._copies = RemoteLog()
+        self._left, self._leftovers = RemoteLog(), Leftovers()
         self._copied: frozenset[TopicId] = frozenset()
         """Topics that had segments when that was last asked."""
         self._idle = IdleShare()
@@ -97,7 +100,7 @@ class RemoteLogs:
     async def stop(self) -> None:
         """Begin no round, and end those that run: what they began is given up by the next leader,
         or the next life of this broker."""
-        others = (self._orphans, self._copies)
+        others = (self._orphans, self._copies, self._left)
         running = [each.task for each in (*self._logs.values(), *others)]
         tasks = [each for each in (self._ticking, *running) if each is not None]
         for each in tasks:
@@ -139,8 +142,10 @@ class RemoteLogs:
         if self._copies.task is None and self._copies.due_ms <= now_ms:
             self._begin(self._copies, self._ask_for_copies(world))
         turn, _ = turn_of(self.broker.image, self.broker.broker_id)
-        if turn == 0 and self._orphans.task is None and self._orphans.due_ms <= now_ms:
-            self._begin(self._orphans, self._remove_orphans(world))
+        if turn == 0:
+            for of, work in ((self._orphans, self._remove_orphans), (self._left, self._clear_up)):
+                if of.task is None and of.due_ms <= now_ms:
+                    self._begin(of, work(world))
 
     def _sample(self) -> None:
         running = sum(each.task is not None for each in self._logs.values())
@@ -234,6 +239,22 @@ class RemoteLogs:
         except StorageFault as fault:
             why = str(fault)
         self._say(self._orphans, why, "deleted topics")
+
+    async def _clear_up(self, world: World) -> None:
+        why = ""
+        try:
+            found = await remove_leftovers(world, self._leftovers)
+            self._left.due_ms = steady_ms() + found.next_look_ms
+            if found.gone:
+                LOG.info("objects without a fact were removed", segments=len(found.gone))
+            if found.whole:
+                why = (
+                    f"{len(found.whole)} segments in the store are not known to the coordinator, "
+                    "and are kept; `anabranch remote verify` names them"
+                )
+        except StorageFault as fault:
+            why = str(fault)
+        self._say(self._left, why, "objects without a fact")
 
     def _say(self, of: RemoteLog, why: str, what: object) -> None:
         if why and why != of.said:

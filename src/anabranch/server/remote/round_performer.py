@@ -21,6 +21,8 @@ from anabranch.core.log.log import Log
 from anabranch.core.remote import rounds, segment_copy
 from anabranch.core.remote.copy_pace import CopyPace
 from anabranch.core.remote.facts import Facts, RemoteFacts, TryEnded
+from anabranch.core.remote.keys import remote_prefix
+from anabranch.core.remote.leftovers import Folders, Found, Leftovers
 from anabranch.core.remote.local_log import Limits
 from anabranch.core.remote.segment_files import (
     SegmentFiles,
@@ -126,6 +128,17 @@ async def remove_orphans(world: World, removals: Removals) -> None:
             await world.facts.forget(asked.segment_ids)
 
     await carried_out(steps, perform)
+
+
+async def remove_leftovers(world: World, leftovers: Leftovers) -> Found:
+    """Remove what no fact names and may go. Raises StorageFault."""
+    pages = world.objects.list(remote_prefix(world.cluster_id))
+    folders = Folders([each.key async for page in pages for each in page])
+    known = await world.facts.known(list(folders.by_id))
+    found = leftovers.look(folders, known, world.steady_ms())
+    for keys in found.gone:
+        await world.objects.delete(keys)
+    return found
 
 
 async def delete_objects(objects: ObjectStore, asked: rounds.DeleteObjects) -> None:

@@ -68,6 +68,9 @@ class RemoteFront(RemoteFacts):
     async def copied_topics(self) -> list[TopicId]:
         return await self._front.call(Lane.UPKEEP, lambda on: on.remote.copied_topics())
 
+    async def known(self, segment_ids: Sequence[SegmentId]) -> set[SegmentId]:
+        return await self._front.call(Lane.UPKEEP, lambda on: on.remote.known(segment_ids))
+
     async def orphans(self, limit: int) -> list[RemoteSegment]:
         return await self._front.call(Lane.UPKEEP, lambda on: on.remote.orphans(limit))
 

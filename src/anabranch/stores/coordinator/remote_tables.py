@@ -31,6 +31,8 @@ INSERT = (
 )
 NO_CLAIM, RESTORED_CLAIM = -1, 0
 """Of a segment that a leader copies, and of one that some job had made."""
+PAGE = 500
+"""Values of one statement: fewer than any database takes."""
 OF_LOG = "topic_id = ? AND partition = ?"
 STARTED, FINISHED, REMOVED = (
     int(SegmentState.COPY_SEGMENT_STARTED),
@@ -208,6 +210,16 @@ class RemoteTables:
             "(SELECT 1 FROM remote_segments s WHERE s.topic_id = l.topic_id) ORDER BY topic_id"
         )
         return [TopicId(topic_id) for (topic_id,) in rows]
+
+    def known(self, segment_ids: Sequence[SegmentId]) -> set[SegmentId]:
+        """Those of which there is a fact."""
+        found: set[SegmentId] = set()
+        for at in range(0, len(segment_ids), PAGE):
+            page = segment_ids[at : at + PAGE]
+            marks = ", ".join("?" * len(page))
+            query = f"SELECT segment_id FROM remote_segments WHERE segment_id IN ({marks})"
+            found.update(SegmentId(bytes(each)) for (each,) in self._on.rows(query, page))
+        return found
 
     def delete_topic(self, topic_id: TopicId, now_ms: int) -> None:
         """Within the transaction that deletes a topic: its segments are removed, and no leader of
