@@ -56,6 +56,17 @@ def test_a_month_of_clean_restarts_leaves_few_snapshots_beside_those_of_segments
     assert len(kept - begins(log)) <= STRAYS_KEPT
 
 
+@pytest.mark.parametrize("clean", [False, True])
+def test_the_first_batch_after_a_start_costs_no_snapshot(clean: bool) -> None:
+    """A broker that starts is sent batches for thousands of logs at once."""
+    log = new_log()
+    send(log, 7)
+    log = reopen(log, clean=clean)
+    before = snapshots(log)
+    send(log, 7)
+    assert snapshots(log) == before
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_what_a_log_goes_through_leaves_no_stray_and_takes_no_snapshot_away(seed: int) -> None:
     """Producers are as without any snapshot, and so few files are there after each opening."""

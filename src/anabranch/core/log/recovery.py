@@ -196,6 +196,7 @@ def _open_clean(log: LogState, names: list[str], opening: _Opening, epochs_known
         if not epochs_known:
             _rebuild_epochs(log, log.segments)
         log.producers = state_at(log, log.end_offset, names)
+        snapshot_later(log, active.size)  # the clean stop has left one
         _load_active_aborted(log, active, names)
     except (BadBatch, CorruptLog):
         active.reset()
