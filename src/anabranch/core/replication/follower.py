@@ -292,13 +292,7 @@ class FollowedPartition:
                 return Next.LATER
             raise ApiError(code, f"the leader refuses it with {code.name}")
         local_start = untagged(LocalStart, answer.unknown_tagged_fields).offset
-        is_remote = answer.error_code == ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
-        self.replica.began_remotely += is_remote
-        try:
-            self._begin_at(max(local_start, answer.log_start_offset), answer.log_start_offset)
-        except StorageFault:
-            self.replica.failed_remotely += is_remote
-            raise
+        self._begin_at(max(local_start, answer.log_start_offset), answer.log_start_offset)
         return Next.FETCH
 
     def _has_no_history(self) -> bool:
@@ -317,8 +311,13 @@ class FollowedPartition:
         """Drop what lies here and go on at an offset; the whole log begins at `start_offset`, if
         that is earlier."""
         self.knows_start = True
+        has_remote = start_offset < offset
+        self.replica.began_remotely += has_remote
         try:
             self.replica.log.truncate_fully(offset, start_offset)
+        except StorageFault:
+            self.replica.failed_remotely += has_remote
+            raise
         finally:
             self.replica.truncated()
 
