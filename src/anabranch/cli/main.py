@@ -36,6 +36,7 @@ VERBS = {
     "explain": "Explain why a partition's replicas are where they are.",
     "configs": "Describe and alter the settings of topics and brokers.",
     "users": "List, set and remove users that log in with SCRAM.",
+    "security": "Say what the settings of a node leave open.",
     "acls": "List, add and remove access rules (ACLs).",
     "quotas": "List, set and remove quotas of users, clients and addresses.",
     "produce": "Write records from standard input or a file.",
