@@ -6,11 +6,12 @@ from dataclasses import replace
 
 from fuzz import seeds
 from fuzz.target import Target
-from fuzz.targets import config, decode, folder, log, stream
+from fuzz.targets import config, decode, folder, log, login, stream
 
 STREAM = replace(stream.TARGET, seeds=lambda: list(seeds.stream()))
 
 TARGETS: dict[str, Target] = {
-    each.name: each for each in (STREAM, log.TARGET, folder.TARGET, decode.TARGET, config.TARGET)
+    each.name: each
+    for each in (STREAM, log.TARGET, folder.TARGET, decode.TARGET, config.TARGET, login.TARGET)
 }
 """By name; the stream of frames has most of the inputs."""

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from anabranch.client import scram
 from anabranch.client.scram import ScramClient, ScramFault
 from anabranch.core.access.login import LoginRefused
 from anabranch.core.access.scram_server import (
@@ -19,6 +20,17 @@ from anabranch.core.access.scram_server import (
 
 KEY = b"k" * 32
 NAMES = ("alice", "a,b", "x=y", "=2C", "名前", "o'neil")
+
+
+class Other(ScramClient):
+    """A client that proves the password with a last message about another header."""
+
+    def _proved(self, server_first, nonce, salt, iterations):
+        before, scram.CHANNEL = scram.CHANNEL, "eSws"
+        try:
+            return super()._proved(server_first, nonce, salt, iterations)
+        finally:
+            scram.CHANNEL = before
 
 
 def credential(mechanism, password, salt=b"salt", iterations=4096):
@@ -132,6 +144,18 @@ def test_a_changed_last_message_is_refused(seed):
     except LoginRefused:
         return
     assert is_same
+
+
+def test_the_last_message_repeats_how_the_first_began():
+    """Else one who changes it on its way could take channel binding away."""
+    users = {"alice": credential("SCRAM-SHA-256", "right")}
+    server, client = (
+        server_of("SCRAM-SHA-256", users),
+        Other("SCRAM-SHA-256", "alice", "right", "c"),
+    )
+    first = server.respond(client.first(), 0)
+    with pytest.raises(LoginRefused, match="final message"):
+        server.respond(client.final(first.answer), 0)
 
 
 def test_nothing_follows_the_end():

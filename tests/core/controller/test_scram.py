@@ -48,7 +48,7 @@ def test_what_is_answered(deletions, upsertions, code):
 
 
 def test_one_change_that_cannot_be_made_leaves_the_others_of_the_user():
-    found = faults_of(KNOWN, [], [up("bob", 1), up("bob", 2, 1), up("carol")])
+    found = faults_of(KNOWN, [], [up("bob", 1, 1), up("bob", 2), up("carol")])
     assert found["bob"][0] == ErrorCode.UNACCEPTABLE_CREDENTIAL and found["carol"] is None
 
 
