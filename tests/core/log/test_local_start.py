@@ -244,4 +244,6 @@ def test_a_log_whose_older_part_may_leave_from_now_on_begins_where_it_did() -> N
     world.log.apply_retention(world.now_ms, END)
     world.checkpoint()
     again = LogFolder(world.files, "/logs").open_log(KEY, TOPIC_ID, TIERED, now_ms=NOW_MS)
+    assert (again.start_offset, again.start_is_assumed) == (0, True)  # some may have left before
+    again.settle_start(again.local_start_offset)  # nothing is remote
     assert 0 < world.log.start_offset == again.start_offset == again.local_start_offset

@@ -307,3 +307,33 @@ async def test_a_remote_log_that_is_over_is_removed_and_its_log_start_recorded(w
     await perform_ending_round(world, leading, led)
     assert (await facts(world)).segments == ()
     assert await world.facts.copied_topics() == []
+
+
+async def test_a_lost_checkpoint_of_log_starts_removes_no_remote_segment(world, led, tmp_path):
+    await one_round(world, led)
+    led.log.drop_local(10, NOW_MS, led.high_watermark)
+    led.log.close(clean=True)
+    found = Log.open(
+        RealFiles(), led.log.folder, KEY, TOPIC_ID, led.log.config, now_ms=NOW_MS, clean=True
+    )
+    led.log = found
+    assert (found.start_offset, found.local_start_offset, found.start_is_assumed) == (0, 10, True)
+    before = set(await listed(world))
+    led.epoch += 1
+    await one_round(world, led)
+    assert not found.start_is_assumed
+    assert set(await listed(world)) == before
+    assert (await facts(world)).log_start == found.start_offset == 0
+
+    leading = Leading(CLUSTER, REMOTE, led.epoch, led.removals, set())
+    start, removed = 7, (await facts(world)).segments[:1]
+    await world.facts.begin_removal(
+        REMOTE, led.epoch, start, [each.segment_id for each in removed], []
+    )
+    found.close(clean=True)
+    led.log = Log.open(
+        RealFiles(), found.folder, KEY, TOPIC_ID, found.config, now_ms=NOW_MS, clean=True
+    )
+    await perform_round(world, leading, led)  # what was deleted stays so
+    assert led.log.start_offset == start
+    assert len((await facts(world)).segments) == 4

@@ -242,8 +242,16 @@ class Log(LogState):
     def forget_remote(self) -> None:
         """What lies before the local part is in no other store any more: the log begins there for
         its readers, too."""
+        self.start_is_assumed = False
         self.start_offset = self.local_start_offset
         self.epochs.cut_start(self.start_offset)
+
+    def settle_start(self, offset: int) -> None:
+        """The other store tells where a log begins of which no checkpoint told it."""
+        if self.start_is_assumed:
+            self.start_is_assumed = False
+            self.start_offset = max(self.start_offset, min(offset, self.local_start_offset))
+            self.epochs.cut_start(self.start_offset)
 
     def take_due(self, now_ms: int) -> list[str]:
         """Files whose delay (`file.delete.delay.ms`) is over: the caller removes them."""

@@ -369,6 +369,7 @@ class LogFolder:
             (key, log.start_offset)
             for key, log in self.logs.items()
             if log.segments
+            and not log.start_is_assumed
             and (log.config.has_remote or log.start_offset > log.segments[0].base_offset)
         )
         if points != self._recovery_points:
@@ -470,7 +471,8 @@ class LogFolder:
         self._distrust(key, end_offset)
         self._lower_high_watermark(key, end_offset)
         log = self.logs.get(key)
-        if log is not None and log.config.has_remote and key not in self._log_starts:
+        is_known = log is not None and log.config.has_remote and not log.start_is_assumed
+        if log is not None and is_known and key not in self._log_starts:
             self._note_start(key, min(log.start_offset, end_offset))
         for name, offsets in (
             (LOG_STARTS, self._log_starts),

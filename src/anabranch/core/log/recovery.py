@@ -99,8 +99,11 @@ def load(
     log.start_offset = log.local_start_offset = max(log_start_offset, 0)
     if log.segments:
         log.local_start_offset = max(log_start_offset, log.segments[0].base_offset)
-        if log_start_offset == NOT_NOTED or not log.config.has_remote:
+        if not log.config.has_remote:
             log.start_offset = log.local_start_offset
+        log.start_is_assumed = log_start_offset == NOT_NOTED and log.start_offset != (
+            log.local_start_offset
+        )
         if not (clean and _open_clean(log, names, opening, epochs_known)):
             _recover(log, names, opening, epochs_known=epochs_known)
         remove_stray_snapshots(log, names)

@@ -90,6 +90,7 @@ class LogState:
         "size_bytes",
         "snapshot_due_bytes",
         "snapshots_within",
+        "start_is_assumed",
         "start_offset",
         "sync_ceiling",
         "topic_id",
@@ -122,6 +123,9 @@ class LogState:
         self.noted_start_offset = NOT_NOTED
         """The log start that a checkpoint has. Where another store holds the older part, no file's
         name tells it."""
+        self.start_is_assumed = False
+        """No checkpoint told the log start, and another store may hold an older part: it is taken
+        for 0 until that store's facts are known."""
         self.decided_offset = self.decided_ceiling = 0
         self.size_bytes = 0
         self.snapshot_due_bytes = 0

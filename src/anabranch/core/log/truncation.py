@@ -178,6 +178,7 @@ def truncate_fully(log: LogState, offset: int, start_offset: int | None = None) 
     log.flushed_offset = log.sync_ceiling = offset
     log.decided_offset = log.decided_ceiling = offset
     log.start_offset, log.local_start_offset = start_offset, offset
+    log.start_is_assumed = False
     log.compacted_to = 0
     log.snapshots_within.clear()
     log.cuts += 1

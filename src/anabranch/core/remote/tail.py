@@ -220,6 +220,15 @@ class RemoteTail(Tail):
         return folder + offset_name(segment.start_offset, suffix)
 
 
+def first_offset(
+    segments: Iterable[RemoteSegment], lineage: Lineage, log_start: int, local_start: int
+) -> int:
+    """Where a log begins of which no checkpoint told it: with what is remote, or, where nothing is,
+    with the local part."""
+    first = next(_covering(segments, lineage, log_start), None)
+    return local_start if first is None else min(first.first, local_start)
+
+
 def _covering(
     segments: Iterable[RemoteSegment], lineage: Lineage, log_start: int
 ) -> Iterator[Stretch]:

@@ -32,6 +32,7 @@ from anabranch.core.remote.segment_files import (
     local_segments,
 )
 from anabranch.core.remote.segments import RemoteSegment, SegmentId
+from anabranch.core.remote.tail import first_offset
 from anabranch.core.remote.unfinished import Removals
 from anabranch.server.chains import carried_out
 from anabranch.server.remote.remote_counts import DELETED, RemoteCounts
@@ -182,13 +183,21 @@ class _Round:
         world, topic, began_ms = self._world, self._led.topic, self._world.steady_ms()
         facts = await world.facts.lead(asked.key, topic, asked.leader_epoch)
         world.counts.computation_ms[topic] = world.steady_ms() - began_ms
-        self._led.knows(facts)
+        self._knows(facts)
         return facts
 
     async def _look_at_facts(self, asked: rounds.LookAtFacts) -> Facts | None:
         facts = await self._world.facts.look(asked.key)
-        self._led.knows(facts or NO_FACTS)
+        self._knows(facts or NO_FACTS)
         return facts
+
+    def _knows(self, facts: Facts) -> None:
+        log = self._led.log
+        if log.start_is_assumed:
+            lineage = lineage_of(log, self._leader_epoch)
+            local_start = log.local_start_offset
+            log.settle_start(first_offset(facts.segments, lineage, facts.log_start, local_start))
+        self._led.knows(facts)
 
     async def _look(self, asked: rounds.LookAtLog) -> rounds.LocalView:
         led, epoch = self._led, self._leader_epoch
