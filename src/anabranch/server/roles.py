@@ -490,7 +490,9 @@ def authorizer_of(config: NodeConfig, image: Callable[[], MetadataImage]) -> Aut
             trusted=config.trusted_listener_names,
         )
     if len(config.broker_listeners) > 1:
-        return BrokersApart(config.inter_broker_listener_name)
+        return BrokersApart(
+            config.inter_broker_listener_name, super_users_of(config.broker.super_users)
+        )
     return AllowAll()
 
 

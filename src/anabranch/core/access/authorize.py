@@ -107,14 +107,23 @@ class BrokersApart:
 
     allows_all = False
 
-    def __init__(self, inter_broker_listener: str) -> None:
+    def __init__(
+        self, inter_broker_listener: str, super_users: frozenset[str] = frozenset()
+    ) -> None:
+        """`super_users` may ask on any listener: while brokers move to another listener one after
+        the other, some still use the old one."""
         self._listener = inter_broker_listener
+        self._super_users = super_users
 
     def authorize(
         self, request: Request, operation: Operation, _resource: ResourceType, _name: str
     ) -> bool:
         """Yes, but for CLUSTER_ACTION on a clients' listener."""
-        return operation is not Operation.CLUSTER_ACTION or request.listener == self._listener
+        return (
+            operation is not Operation.CLUSTER_ACTION
+            or request.listener == self._listener
+            or (bool(self._super_users) and str(request.principal) in self._super_users)
+        )
 
     def authorize_by_type(
         self, _request: Request, _operation: Operation, _resource: ResourceType
