@@ -484,6 +484,24 @@ METRICS: tuple[Exported, ...] = (
         ("listener",),
     ),
     Exported(
+        "kafka_network_socketserver_failedhandshakes_total",
+        COUNTER,
+        "TLS handshakes that failed; the log says why.",
+        ("listener",),
+    ),
+    Exported(
+        "kafka_network_socketserver_successfulauthentication_total",
+        COUNTER,
+        "Logins over SASL that were accepted.",
+        ("listener",),
+    ),
+    Exported(
+        "kafka_network_socketserver_failedauthentication_total",
+        COUNTER,
+        "Logins over SASL that were refused; the log says why.",
+        ("listener",),
+    ),
+    Exported(
         "kafka_network_socketserver_hungup_total",
         COUNTER,
         "Connections that the node closed because of invalid input.",

@@ -307,5 +307,7 @@ class Acceptor:
             "refused_total": self.refused_total,
             "bad_total": self.bad_total,
             "failed_handshakes_total": self.failed_handshakes_total,
+            "logins_total": self._serving.requests.logins[self.name, True],
+            "failed_logins_total": self._serving.requests.logins[self.name, False],
             "unsent_bytes": sum(each.link.unsent_bytes for each in self.connections),
         }

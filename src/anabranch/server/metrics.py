@@ -357,6 +357,9 @@ def samples_of_listener(name: str, counts: dict[str, Any]) -> Iterator[Sample]:
     yield prefix + "accepted_total", (name,), counts["accepted_total"]
     yield prefix + "refused_total", (name,), counts["refused_total"]
     yield prefix + "hungup_total", (name,), counts["bad_total"]
+    yield prefix + "failedhandshakes_total", (name,), counts["failed_handshakes_total"]
+    yield prefix + "successfulauthentication_total", (name,), counts["logins_total"]
+    yield prefix + "failedauthentication_total", (name,), counts["failed_logins_total"]
     yield prefix + "unsentbytes", (name,), counts["unsent_bytes"]
 
 
