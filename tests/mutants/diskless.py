@@ -75,7 +75,7 @@ MUTANTS = (
         name="fetch-waits-until-all-is-there",
         rule="a fetch answers with what it has before the cache drops it again",
         module="anabranch.core.api.fetch_pass",
-        old="            if not self.may_leave_out(found, now_ms):\n",
+        old="            if not (self.may_leave_out(found, now_ms) or self.has_waited(found, now_ms)):\n",
         new="            if True:\n",
         seed=NO_SCHEDULE,
         caught_by=f"{DATA_PATH_TESTS}::test_a_fetch_ends_however_little_stays_in_memory",
@@ -319,9 +319,9 @@ MUTANTS = (
         name="diskless-lost-offsets-given-again",
         rule="offsets of objects that are gone are not assigned again by a restored coordinator",
         module=f"{DISKLESS}.restoration",
-        old="    end_offset = max([start_offset, *(run.end_offset for run in runs[-1:])])\n",
+        old="    end_offset = max([start_offset, tiered_end, *(run.end_offset for run in runs[-1:])])\n",
         new="    runs = [run for run in runs if run.object_key in present]\n"
-        "    end_offset = max([start_offset, *(run.end_offset for run in runs[-1:])])\n",
+        "    end_offset = max([start_offset, tiered_end, *(run.end_offset for run in runs[-1:])])\n",
         seed=NO_SCHEDULE,
         caught_by="tests/core/diskless/test_restoration.py"
         "::test_an_object_that_is_gone_from_the_head_moves_the_start_and_elsewhere_is_a_loss",

@@ -203,7 +203,7 @@ MUTANTS = (
         module="anabranch.core.log.logs",
         old="        self._distrust(key, end_offset)\n"
         "        self._lower_high_watermark(key, end_offset)\n"
-        "        for name, offsets in (\n",
+        "        log = self.logs.get(key)\n",
         new="        for offsets in (self._recovery_points, self.clean_points):\n"
         "            if offsets.get(key, 0) > end_offset:\n"
         "                is_clean = offsets is self.clean_points\n"
@@ -211,7 +211,7 @@ MUTANTS = (
         "                self._write(CLEAN_POINTS if is_clean else RECOVERY_POINTS, offsets)\n"
         "        self._distrust(key, end_offset)\n"
         "        self._lower_high_watermark(key, end_offset)\n"
-        "        for name, offsets in (\n",
+        "        log = self.logs.get(key)\n",
         seed=NO_SCHEDULE,
         caught_by="tests/core/log/test_truncation_without_room.py"
         "::test_a_log_that_could_not_be_cut_is_whole_after_a_kill",

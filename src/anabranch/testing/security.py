@@ -50,7 +50,7 @@ class ClusterSecurity:
         except ImportError:
             raise ClusterError(
                 "A cluster with TLS makes its own certificates, which needs the package "
-                "cryptography: pip install 'anabranch[tls]'."
+                "cryptography: pip install cryptography"
             ) from None
         self._authority = authority = Authority(self._folder.name)
         self._node, self._client = authority.issue(NODE), authority.issue(USER)

@@ -3,7 +3,8 @@
 KIP: KIP-554.
 Versions: 0.
 Behaviour: needs DESCRIBE on the cluster. A node tells what its image has, never a key or a salt. No
-users named: all. Skipped: nothing.
+users named: all.
+Skipped: nothing.
 """
 
 from __future__ import annotations
