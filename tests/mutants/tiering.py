@@ -9,6 +9,8 @@ ANY = f"{CLAIMS}::test_any_row_of_calls_keeps_each_record_in_one_place"
 PLAN = "tests/core/tiering/test_plan.py"
 TABLES = "anabranch.stores.coordinator.tiering_tables"
 ROOM = "anabranch.core.tiering"
+BUILT = "tests/core/tiering/test_built_segment.py"
+SAME = f"{BUILT}::test_segments_are_those_of_a_log_with_the_same_batches"
 
 
 def mutant(name: str, rule: str, module: str, old: str, new: str, caught_by: str) -> Mutant:
@@ -96,5 +98,29 @@ MUTANTS = (
         "        if committed_ms + wanted.age_ms > now_ms:\n            break\n",
         "        if committed_ms + wanted.age_ms > now_ms:\n            continue\n",
         f"{PLAN}::test_a_young_run_ends_a_segment_and_what_comes_after_it_waits",
+    ),
+    mutant(
+        "tiering-producers-begin-anew",
+        "the snapshot of producers goes on with that of the segment before",
+        f"{ROOM}.built_segment",
+        "    producers = _producers(snapshot_before)\n",
+        "    producers = ProducerStates()\n",
+        f"{SAME}[3]",
+    ),
+    mutant(
+        "tiering-positions-of-runs",
+        "the offset index has positions in the segment",
+        f"{ROOM}.built_segment",
+        "            position += header.size_bytes\n            if",
+        "            position = header.size_bytes\n            if",
+        f"{SAME}[3]",
+    ),
+    mutant(
+        "tiering-silent-producers-stay",
+        "producers that wrote nothing for a day are left out",
+        f"{ROOM}.built_segment",
+        "    producers.expire(index.max_timestamp, PRODUCERS_KEPT_MS)\n",
+        "",
+        f"{BUILT}::test_a_producer_that_was_silent_for_a_day_is_left_out",
     ),
 )

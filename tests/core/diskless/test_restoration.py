@@ -241,11 +241,11 @@ def test_an_object_that_is_gone_from_the_head_moves_the_start_and_elsewhere_is_a
     rebuilt = rebuild(cluster.manifests(), {keys[0]: 900, keys[2]: 900})
     [finding] = rebuilt.findings
     assert finding.kind is Kind.OBJECT_MISSING and "offsets 10 to 20" in finding.detail
-    assert rebuilt.contents.logs[0].state == (0, 30, 200)
+    assert rebuilt.contents.logs[0].state == LogState(0, 30, 200)
     assert [run.base_offset for run in rebuilt.contents.runs] == [0, 20]
     rebuilt = rebuild(cluster.manifests(), {keys[0]: 900})
     assert [each.kind for each in rebuilt.findings] == [Kind.OBJECT_MISSING] * 2
-    assert rebuilt.contents.logs[0].state == (0, 30, 100)  # offsets are not given again
+    assert rebuilt.contents.logs[0].state == LogState(0, 30, 100)  # offsets are not given again
 
 
 def test_two_coordinators_of_one_cluster_cannot_be_merged():

@@ -73,6 +73,3 @@ class TieringClaims(Protocol):
 
     async def release(self, claim_id: int) -> None:
         """The job is done: another one may begin."""
-
-    async def lag(self, keys: Sequence[LogKey]) -> list[int]:
-        """When the oldest run of each partition was committed, -1 where there is none."""

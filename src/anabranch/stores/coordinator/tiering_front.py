@@ -48,6 +48,3 @@ class TieringFront(TieringClaims):
 
     async def release(self, claim_id: int) -> None:
         await self._front.call(Lane.UPKEEP, lambda on: on.tiering.release(claim_id))
-
-    async def lag(self, keys: Sequence[LogKey]) -> list[int]:
-        return await self._front.call(Lane.READ, lambda on: on.tiering.lag(keys))

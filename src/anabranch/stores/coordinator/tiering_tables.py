@@ -176,15 +176,6 @@ class TieringTables:
         with self._on.transaction():
             self._on.do("DELETE FROM tiering_claims WHERE claim_id = ?", (claim_id,))
 
-    def lag(self, keys: Sequence[LogKey]) -> list[int]:
-        """When the oldest run of each partition was committed."""
-        query = (
-            "SELECT committed_ms FROM runs JOIN wal_objects USING (object_id) "
-            f"WHERE {OF_LOG} ORDER BY base_offset LIMIT 1"
-        )
-        found = (self._on.rows(query, key) for key in keys)
-        return [int(rows[0][0]) if rows else -1 for rows in found]
-
     # Retention.
 
     def oldest(self, key: LogKey) -> list[Oldest]:
