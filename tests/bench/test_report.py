@@ -85,8 +85,9 @@ def test_every_target_names_a_metric_of_its_workload(bench):
     transactions = {"transactions/s", "commit p50 ms", "commit p99 ms", "failover s"}
     hours = {"last quarter over the one before", "MiB over idle"}
     mirror = {"read again", "skipped"}
+    remote = {"of a local read", "reads, cold", "reads, index cached"}
     named = {metric for row in rows.ROWS for metric in row.targets}
-    known |= crowd | three | placement | spark | diskless | transactions | hours | mirror
+    known |= crowd | three | placement | spark | diskless | transactions | hours | mirror | remote
     assert named <= known
 
 
