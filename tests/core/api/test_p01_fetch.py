@@ -545,3 +545,16 @@ def test_a_quota_bounds_what_a_fetch_brings_but_not_a_follower_s():
     assert len(offsets(followed)) == 5
     node.send(fetch(part(0, offset=50), replica_id=2), 12)
     assert len(offsets(only(node.send(fetch(part(0)), 12)))) == 1
+
+
+def test_a_high_watermark_that_was_not_told_is_told_next(node):
+    """A partition that brings nothing this time, since another one does, is named for its marks."""
+    node.topic(partitions=2)
+    session = begin(node, part(0), part(1))
+    append(node)
+    append(node, index=1)
+    full = node.send(fetch(session_id=session, session_epoch=1, max_bytes=1), 12)
+    emptied_of(node, full, session_id=session, session_epoch=1)
+    again = node.send(fetch(session_id=session, session_epoch=2, max_bytes=1), 12)
+    told = {each.partition_index: each.high_watermark for each in again.responses[0].partitions}
+    assert told == {0: 1, 1: 1}

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from anabranch.core.access.acls import Acl
 from anabranch.core.access.authorize import Operation, ResourceType
-from anabranch.core.api.acls import Authorizing, has_acls, refusal
+from anabranch.core.api.acls import Authorizing, controller_decides, refusal
 from anabranch.core.api.handler import Handler
 from anabranch.core.broker.gate import Need
 from anabranch.core.controller.acls import check_new, exists, new_id
@@ -20,7 +20,7 @@ from anabranch.core.controller.reasons import Code
 from anabranch.core.controller.result import Reason, Result
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.metadata.concerns.acls import entry
-from anabranch.core.outcome import Decided, Forward, Outcome
+from anabranch.core.outcome import Decided, Outcome
 from anabranch.core.request import Request
 from anabranch.core.sentences import number_of
 from anabranch.core.wire.messages.create_acls import (
@@ -73,11 +73,7 @@ def _same(request: Request, code: ErrorCode, sentence: str | None) -> CreateAcls
 
 def run(broker: Authorizing, request: Request, _now_ms: int) -> Outcome:
     """Leave it to the controller, if access rules decide here."""
-    if has_acls(broker):
-        return Forward()
-    refused = refusal(broker, request, Operation.ALTER)
-    assert refused is not None
-    return _same(request, *refused)
+    return controller_decides(broker, request, _same)
 
 
 HANDLER = Handler(
