@@ -45,6 +45,7 @@ from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.step import Mailbox, Wish
 from anabranch.core.tiering.tiered_tail import tiered_tail
 from anabranch.core.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
+from anabranch.server.audit_log import audit
 from anabranch.server.broker_statistics import BrokerStatistics, transaction_counts
 from anabranch.server.cleaner import Cleaner
 from anabranch.server.clocks import both_ms, steady_ms, wall_ms
@@ -488,6 +489,7 @@ def authorizer_of(config: NodeConfig, image: Callable[[], MetadataImage]) -> Aut
             super_users_of(config.broker.super_users),
             open_without_acl=config.broker.allow_everyone_if_no_acl_found,
             trusted=config.trusted_listener_names,
+            audit=audit,
         )
     if len(config.broker_listeners) > 1:
         return BrokersApart(

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from ipaddress import IPv6Address, ip_address
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from immutables import Map
 
@@ -57,6 +57,9 @@ ALLOWED_BY: dict[int, frozenset[int]] = {
     ),
 }  # fmt: skip
 """Operation -> those whose ALLOW allows it, where these are more than ALL and itself."""
+Audit: TypeAlias = "Callable[[Request, Operation, ResourceType, str | None, bool], None]"
+"""Told who asked for what operation, on which resource (None: on any of its type), and whether it
+is allowed."""
 NO_RULES: Map[str, Map[bytes, Acl]] = Map()
 NONE: Map[bytes, Acl] = Map()
 
@@ -128,7 +131,8 @@ class StandardAuthorizer:
 
     `rules` gives the rules as the node knows them now, None while it has not loaded them.
     On `trusted` listeners, which are the nodes' own, everything is allowed: as long as nobody is
-    authenticated, another node cannot be told from a client by its name.
+    authenticated, another node cannot be told from a client by its name. `audit` is told of each
+    decision.
     """
 
     allows_all = False
@@ -136,11 +140,13 @@ class StandardAuthorizer:
     def __init__(
         self, rules: Callable[[], Acls | None], super_users: frozenset[str] = frozenset(),
         *, open_without_acl: bool = False, trusted: frozenset[str] = frozenset(),
+        audit: Audit | None = None,
     ) -> None:  # fmt: skip
         self._rules = rules
         self._super_users = super_users
         self._open_without_acl = open_without_acl
         self._trusted = trusted
+        self._audit = audit
         self._decided_by: Acls | None = None
         self._decisions: dict[Hashable, bool] = {}
 
@@ -162,6 +168,14 @@ class StandardAuthorizer:
         return self._ask(request, operation, resource, None)
 
     def _ask(
+        self, request: Request, operation: Operation, resource: ResourceType, name: str | None
+    ) -> bool:
+        is_allowed = self._decide(request, operation, resource, name)
+        if self._audit is not None:
+            self._audit(request, operation, resource, name, is_allowed)
+        return is_allowed
+
+    def _decide(
         self, request: Request, operation: Operation, resource: ResourceType, name: str | None
     ) -> bool:
         if request.listener in self._trusted:
