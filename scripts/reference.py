@@ -53,7 +53,7 @@ def is_public(setting: Any) -> bool:
     return not setting.internal
 
 
-def setting_rows(settings: Mapping[str, Any]) -> Iterable[Sequence[object]]:
+def setting_rows(level: str, settings: Mapping[str, Any]) -> Iterable[Sequence[object]]:
     """One row a public setting."""
     for name, setting in sorted(settings.items()):
         if not is_public(setting):
@@ -62,7 +62,9 @@ def setting_rows(settings: Mapping[str, Any]) -> Iterable[Sequence[object]]:
         own = "; *own*" if setting.ours else ""
         force = "" if setting.in_force else "; *accepted*"
         kind = f"{setting.type.name.lower()}, {setting.scope.value}, {setting.importance.value}"
-        yield f"`{name}`", default, f"{setting.sentence} ({kind}{own}{force})"
+        anchor = f"{level}-{name}"
+        named = f'<a id="{anchor}"></a>[`{name}`](#{anchor})'
+        yield named, default, f"{setting.sentence} ({kind}{own}{force})"
 
 
 def settings_page() -> str:
@@ -70,7 +72,7 @@ def settings_page() -> str:
     headings = ("name", "default", "meaning (type, scope, importance)")
     parts = []
     for kind, title in (("broker", "Broker settings"), ("topic", "Topic settings")):
-        parts += [f"## {title}", "", names_table(headings, setting_rows(settings_of(kind)))]
+        parts += [f"## {title}", "", names_table(headings, setting_rows(kind, settings_of(kind)))]
     return page(
         "Settings",
         "This page lists every setting. Names, types, defaults and limits are those of Kafka 4.1, "

@@ -111,3 +111,28 @@ def test_every_skipped_feature_is_in_the_ledger(reference):
 def test_every_page_can_be_made(reference, tmp_path):
     reference.write(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(reference.PAGES)
+
+
+def test_each_generated_page_is_what_the_code_says(reference):
+    """They lie in the repository, so that each link of a checkout leads somewhere."""
+    stale = [
+        name
+        for name, make in reference.PAGES.items()
+        if (reference.REFERENCE / name).read_text(encoding="utf-8") != make()
+    ]
+    assert stale == [], "write them again: .venv/bin/python scripts/reference.py"
+
+
+LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
+
+
+def test_each_link_of_a_page_leads_to_a_file_of_the_checkout():
+    pages = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md",
+             *sorted((ROOT / "docs").rglob("*.md"))]  # fmt: skip
+    dead = [
+        f"{page.relative_to(ROOT)}: {target}"
+        for page in pages
+        for target in LINK.findall(page.read_text())
+        if not (page.parent / target).exists()
+    ]
+    assert dead == []
