@@ -132,10 +132,11 @@ MUTANTS = (
         name="start-of-a-copy-from-the-middle-forgotten",
         rule="a copy that begins in the middle of a log has noted where the log begins",
         module="anabranch.core.log.logs",
-        old="        if log is not None and log.config.has_remote and key not in self._log_starts:\n",
+        old="        if log is not None and is_known and key not in self._log_starts:\n",
         new="        if False:\n",
-        seed=777,
-        caught_by="L1",
+        seed=NO_SCHEDULE,
+        caught_by=f"{LOCAL_START_TESTS}"
+        "::test_the_first_segments_go_when_a_checkpoint_has_where_the_log_begins",
     ),
     Mutant(
         name="start-that-was-never-noted-counts-as-noted",

@@ -6,6 +6,7 @@ from tests.mutants.mutant import NO_SCHEDULE, Mutant
 
 TESTS = "tests/core/remote"
 SCHEDULES = f"{TESTS}/test_rounds.py::test_no_record_is_lost_and_no_garbage_stays"
+PERFORMED = "tests/server/remote/test_round_performer.py"
 FACTS = "tests/stores/coordinator/test_remote_facts.py"
 ROOM = "anabranch.core.remote"
 ROWS = "anabranch.core.controller.diskless.rows"
@@ -349,5 +350,55 @@ MUTANTS = (
         "        self.on_damaged(object_key, why)\n",
         "",
         "tests/bad_input/test_bad_remote.py::test_a_remote_segment_that_is_cut_changed_or_gone",
+    ),
+    mutant(
+        "remote-log-disabled-without-leave",
+        "what is remote is deleted only if the topic's owner says so",
+        f"{ROOM}.topics",
+        " and not is_true(values.get(DELETES)):",
+        " and False:",
+        f"{TESTS}/test_topics.py::test_a_remote_log_is_given_up_only_with_leave_to_delete_it",
+    ),
+    mutant(
+        "remote-topics-without-a-store-served",
+        "a node without a remote store serves no topic that needs one",
+        f"{ROOM}.topics",
+        "    if broker.remote_log_storage_system_enable:\n",
+        "    if True:\n",
+        f"{TESTS}/test_topics.py"
+        "::test_a_node_without_a_remote_store_names_the_topics_that_need_one",
+    ),
+    mutant(
+        "remote-log-that-is-over-stays",
+        "the leader removes a remote log that was switched off",
+        f"{ROOM}.rounds",
+        "    finished = tuple(each.segment_id for each in facts.segments if each.is_finished)\n",
+        "    finished = ()\n",
+        f"{PERFORMED}::test_a_remote_log_that_is_over_is_removed_and_its_log_start_recorded",
+    ),
+    mutant(
+        "remote-log-start-guessed",
+        "a log start that no checkpoint has is told by the facts",
+        "anabranch.core.log.recovery",
+        "        log.start_is_assumed = log_start_offset == NOT_NOTED and ",
+        "        log.start_is_assumed = False and ",
+        f"{PERFORMED}::test_a_lost_checkpoint_of_log_starts_removes_no_remote_segment",
+    ),
+    mutant(
+        "remote-whole-segments-cleared-up",
+        "a whole segment that no fact names is kept",
+        f"{ROOM}.leftovers",
+        "        parts = [each for each in unknown if each not in folders.whole]\n",
+        "        parts = unknown\n",
+        f"{TESTS}/test_leftovers.py::test_any_listings",
+    ),
+    mutant(
+        "remote-reads-at-any-rate",
+        "remote reads keep to their quota",
+        "anabranch.server.remote.remote_reads",
+        "        if wait_ms > 0:\n",
+        "        if False:\n",
+        "tests/server/remote/test_remote_reads.py"
+        "::test_reads_keep_to_the_brokers_rate_which_may_change",
     ),
 )
