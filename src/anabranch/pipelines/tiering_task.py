@@ -41,6 +41,8 @@ from anabranch.stores.objects.engines import open_objects
 
 READS_AT_ONCE = 8
 """Objects of one task: a store in a cloud answers a request in tens of milliseconds."""
+TRIES_AT_ONCE = 4
+"""Of one task: most of a try is waiting for the store to have synced what was put."""
 MOST_GAP_BYTES = 1 << 20
 """Between two runs of a task in one object: less is read with them, more is left out."""
 GIVEN_UP = frozenset({ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.CONCURRENT_TRANSACTIONS})
@@ -109,8 +111,13 @@ class _Tiering:
         try:
             await self._read(objects)
             async with Cluster(self._task.bootstrap) as cluster:
-                for part in self._task.parts:
-                    await self._tier(objects, cluster, part)
+                turn = asyncio.Semaphore(TRIES_AT_ONCE)
+
+                async def tier(part: Part) -> None:
+                    async with turn:
+                        await self._tier(objects, cluster, part)
+
+                await asyncio.gather(*map(tier, self._task.parts))
         finally:
             await objects.close()
         return self._done
@@ -197,15 +204,16 @@ class Try:
 
     async def _put(self, segment: RemoteSegment) -> None:
         folder = segment_folder(self._task.cluster_id, segment.key, segment.segment_id)
-        for name, buffers in self._built.files.items():
-            await self.confirm()
-            if name.endswith(LOG):
-                source = BufferSource(buffers, self.confirm)
-                await self._objects.put_large(folder + name, source)
-            else:
-                await self._objects.put(folder + name, buffers)
+        await self.confirm()
+        await asyncio.gather(*(self._put_file(folder, *each) for each in self._built.files.items()))
         await self.confirm()
         await self._objects.put(folder + SIDECAR, [encode_sidecar(self._part.topic, segment)])
+
+    async def _put_file(self, folder: str, name: str, buffers: list[Buffer]) -> None:
+        if name.endswith(LOG):
+            await self._objects.put_large(folder + name, BufferSource(buffers, self.confirm))
+        else:
+            await self._objects.put(folder + name, buffers)
 
     async def confirm(self) -> None:
         """Before each put: ask now and then whether the try stands. Raises ApiError where it does
