@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
 
 from anabranch.core.diskless.garbage import turn_of
 from anabranch.core.diskless.rows import LogKey
@@ -69,6 +70,9 @@ class RemoteLog:
         self.done: Done | None = None
         """Of the last round that came to its end while this broker led."""
         self.said = ""
+
+
+Work: TypeAlias = Callable[[RemoteLog], Awaitable[None]]
 
 
 class RemoteLogs:
@@ -138,14 +142,14 @@ class RemoteLogs:
         due = [key for key in there if key not in running and self._logs[key].due_ms <= now_ms]
         due.sort(key=lambda key: (self._logs[key].due_ms, key))
         for key in due[: max(0, room)]:
-            self._begin(self._logs[key], self._round(world, there[key], self._logs[key]))
+            self._begin(self._logs[key], partial(self._round, world, there[key]))
         if self._copies.task is None and self._copies.due_ms <= now_ms:
-            self._begin(self._copies, self._ask_for_copies(world))
+            self._begin(self._copies, partial(self._ask_for_copies, world))
         turn, _ = turn_of(self.broker.image, self.broker.broker_id)
         if turn == 0:
             for of, work in ((self._orphans, self._remove_orphans), (self._left, self._clear_up)):
                 if of.task is None and of.due_ms <= now_ms:
-                    self._begin(of, work(world))
+                    self._begin(of, partial(work, world))
 
     def _sample(self) -> None:
         running = sum(each.task is not None for each in self._logs.values())
@@ -180,13 +184,13 @@ class RemoteLogs:
             found[topic] = found.get(topic, TopicSizes(computation_ms=took_ms)).with_(of.done)
         return found
 
-    def _begin(self, of: RemoteLog, work: Coroutine[Any, Any, None]) -> None:
+    def _begin(self, of: RemoteLog, work: Work) -> None:
         of.task = asyncio.get_running_loop().create_task(self._ended(of, work))
 
-    async def _ended(self, of: RemoteLog, work: Coroutine[Any, Any, None]) -> None:
+    async def _ended(self, of: RemoteLog, work: Work) -> None:
         of.due_ms = steady_ms() + self.broker.config.remote_log_manager_task_interval_ms
         try:
-            await work
+            await work(of)
         except Exception as fault:
             tell_unexpected(fault, "a round of a remote log")
             LOG.error("a round of a remote log failed", fault=repr(fault))
@@ -223,7 +227,7 @@ class RemoteLogs:
             of.due_ms = steady_ms()  # the others have their turn first
         return of.done.fault
 
-    async def _ask_for_copies(self, world: World) -> None:
+    async def _ask_for_copies(self, world: World, _of: RemoteLog) -> None:
         """A leader whose topic's remote log is over ends it, whoever has copied."""
         why = ""
         try:
@@ -232,7 +236,7 @@ class RemoteLogs:
             why = str(fault)
         self._say(self._copies, why, "topics with remote segments")
 
-    async def _remove_orphans(self, world: World) -> None:
+    async def _remove_orphans(self, world: World, _of: RemoteLog) -> None:
         why = ""
         try:
             await remove_orphans(world, self._orphans.removals)
@@ -240,7 +244,7 @@ class RemoteLogs:
             why = str(fault)
         self._say(self._orphans, why, "deleted topics")
 
-    async def _clear_up(self, world: World) -> None:
+    async def _clear_up(self, world: World, _of: RemoteLog) -> None:
         why = ""
         try:
             found = await remove_leftovers(world, self._leftovers)
