@@ -143,9 +143,8 @@ def what_waits_for_it_is_told(verb, tmp_path):
     until(lambda: status(verb)["moving"] == 1)
     assert status(verb)["moves_held_up"] == 1
     assert (
-        "1 partition, waits-0 first, cannot move on without broker 3: start "
-        "them; where they will not come back, `anabranch explain waits-0` says how a move is taken "
-        "back."
+        "1 partition, waits-0 first, cannot move on without broker 3: start what is down; where "
+        "that is not possible, `anabranch explain waits-0` says how a move is taken back."
     ) in verb("cluster", "status").stdout
     assert "cancel the move with" in verb("explain", "waits-0").stdout
 
