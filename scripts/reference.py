@@ -290,4 +290,5 @@ def write(folder: Path = REFERENCE) -> None:
 
 
 if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))  # mutants lie in tests/
     write()

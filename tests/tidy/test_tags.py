@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 CODE = re.compile(r"^ *```.*?^ *```|`[^`]*`|<!--.*?-->", re.MULTILINE | re.DOTALL)
 TAG = re.compile(r"</?[A-Za-z][^>\n]*>")
-MEANT = re.compile(r"</?div\b")
+MEANT = re.compile(r"</?(?:div|a)\b")
 
 
 def hidden(text: str) -> list[str]:
