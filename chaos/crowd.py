@@ -28,7 +28,7 @@ BEGIN_SECONDS = 60.0
 """One that has just taken a killed one's place may still be loading its library."""
 END_SECONDS = 150.0
 READ_SECONDS = 900.0
-KEPT = "plain,wide,rolling,compacted,moving,diskless"
+KEPT = "plain,wide,rolling,compacted,moving,diskless,tiered"
 EVERY = f"{KEPT},aging,bounded,reborn,{LINES}"
 
 
@@ -45,16 +45,16 @@ class Part:
 
 PARTS = (
     Part("p1", "confluent", "producer", "plain,wide", ("--rate", "400")),
-    Part("p2", "confluent", "producer", "wide,rolling,moving", ("--rate", "400")),
+    Part("p2", "confluent", "producer", "wide,rolling,moving,tiered", ("--rate", "400")),
     Part("p3", "confluent", "producer", "compacted,rolling", ("--rate", "200")),
-    Part("p4", "kafka-python", "producer", "wide,plain,compacted,moving", ("--rate", "150")),
+    Part("p4", "kafka-python", "producer", "wide,plain,compacted,moving,tiered", ("--rate", "150")),
     Part("p5", "confluent", "producer", "aging,bounded", ("--rate", "300")),
     Part("p6", "confluent", "producer", "reborn", ("--rate", "100", "--stuck-seconds", "6")),
     Part("p7", "confluent", "producer", "diskless", ("--rate", "300")),
     Part("p8", "kafka-python", "producer", "diskless", ("--rate", "100")),
     Part("p9", "confluent", "producer", LINES, ("--rate", "60")),
     Part("r1", "confluent", "reader", KEPT, ("--rack", "b")),
-    Part("r2", "kafka-python", "reader", "wide,moving,compacted,diskless"),
+    Part("r2", "kafka-python", "reader", "wide,moving,compacted,diskless,tiered"),
     Part("r3", "confluent", "reader", "aging,bounded"),
     Part("k1", "anabranch", "keeper", "aging,bounded", ("--group", "reborn")),
     Part("t1", "confluent", "transfer", "accounts,orders"),

@@ -1,4 +1,4 @@
-"""The diskless topics of a run: objects, a coordinator, how that fails, and what must be left.
+"""The store of a run: objects, a coordinator, how that fails, and what must be left.
 
 What: `hold` keeps everybody from the coordinator, by its lock or by a lock of its tables;
 `outlive_leases` has it forget what a broker has prepared, as it does after ten minutes; `settle`
@@ -29,6 +29,7 @@ from anabranch.server.one_machine import COORDINATOR
 from anabranch.stores.coordinator.engines import open_coordinator
 from anabranch.stores.coordinator.postgres import SCHEMA
 from anabranch.stores.objects.engines import open_objects
+from anabranch.stores.objects.remote_verification import verify as verify_remote
 from anabranch.stores.objects.verification import owner_of, read_store
 from anabranch.stores.objects.verification import verify as verify_store
 from chaos.objects import FolderObjects, S3Objects
@@ -38,7 +39,7 @@ LOCK_SECONDS = 2.0
 """How long the coordinator's lock is waited for: its holder may be a paused broker."""
 AT_ONCE = Pace(round_ms=0, grace_ms=0, retry_ms=0, list_ms=0, orphan_ms=0)
 """For a stopped cluster: nothing is put and nothing is read any more."""
-LEFT_BEHIND = (Kind.OBJECT_UNKNOWN, Kind.OBJECT_UNUSED)
+LEFT_BEHIND = (Kind.OBJECT_UNKNOWN, Kind.OBJECT_UNUSED, Kind.SEGMENT_UNKNOWN)
 
 
 class Settled(NamedTuple):
@@ -54,13 +55,17 @@ class Settled(NamedTuple):
     """Objects that only a listing found."""
     findings: tuple[str, ...] = ()
     """What must not be."""
+    segments: int = 0
+    """Finished segments of remote logs, which were read as a whole."""
+    segment_bytes: int = 0
 
     def line(self) -> str:
         """For people."""
         return (
             f"diskless: {self.objects:,} objects of {self.byte_size:,} bytes, {self.rows:,} rows, "
             f"{self.manifests:,} manifests agree; {self.collected:,} objects and {self.orphans:,} "
-            f"orphans collected: {len(self.findings)} findings"
+            f"orphans collected; {self.segments:,} remote segments of {self.segment_bytes:,} "
+            f"bytes are whole: {len(self.findings)} findings"
         )
 
 
@@ -83,6 +88,7 @@ class DisklessStorage:
         """What the nodes are told."""
         return {
             "diskless.storage.system.enable": "true",
+            "remote.log.storage.system.enable": "true",
             "diskless.storage.url": self.objects.url,
             "diskless.coordinator.url": self.coordinator_url,
         }
@@ -178,14 +184,16 @@ class DisklessStorage:
             await collector.sweep()
             held = await read_store(store)
             found = await verify_store(store, coordinator, held, is_whole=True)
+            remote = await verify_remote(store, coordinator, cluster_id, is_whole=True)
         wrong = tuple(
             f"{each.kind.value}: {each.place}: {each.detail}"
-            for each in found.findings
+            for each in (*found.findings, *remote.findings)
             if each.kind.is_damage or each.kind in LEFT_BEHIND
         )
         collected = rounds.deleted_objects
         return Settled(*found[1:3], found.rows, found.manifests, collected,
-                       rounds.deleted_orphans, wrong)  # fmt: skip
+                       rounds.deleted_orphans, wrong, remote.segments,
+                       remote.byte_size)  # fmt: skip
 
 
 def _is_taken(handle: int) -> bool:

@@ -38,7 +38,16 @@ from chaos.scene import Scene
 from chaos.stores import PostgresDatabase, SqliteFile, wait_at_most
 from chaos.streams import ROLE as STREAMS
 from chaos.streams import Program, StreamsClient
-from chaos.topics import AGED, BOUNDED, DISKLESS, MOVABLE, PLACES, REBORN, create_topics
+from chaos.topics import (
+    AGED,
+    BOUNDED,
+    DISKLESS,
+    MOVABLE,
+    PLACES,
+    REBORN,
+    TIERED,
+    create_topics,
+)
 from chaos.transfers import APPLICATION, PARTITIONS
 from chaos.volume import is_possible
 from chaos.watch import Watch
@@ -57,6 +66,7 @@ CONFIG: dict[str, object] = {
     "offsets.topic.num.partitions": 4,
     "group.initial.rebalance.delay.ms": 0,
     "log.segment.delete.delay.ms": 1000,
+    "remote.log.manager.task.interval.ms": 2000,
     "transaction.state.log.num.partitions": 4,
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 2000,
 }
@@ -245,7 +255,7 @@ class Part:
         if self.streams is not None:
             report.streams = self.streams.figures(report.verdict.counted)
         report.compared = replicas.compare(
-            self.nodes.folders, self._placed(), expiring={*AGED, *BOUNDED}
+            self.nodes.folders, self._placed(), expiring={*AGED, *BOUNDED, *TIERED}
         )
         try:
             report.diskless = self.diskless.settle()

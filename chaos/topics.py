@@ -13,7 +13,7 @@ from typing import NamedTuple
 from anabranch.client import admin
 from anabranch.client.cluster import Cluster
 from chaos.nodes import IDS
-from chaos.transfers import PARTITIONS
+from chaos.transfers import ACCOUNTS, ORDERS, PARTITIONS
 
 
 class Topic(NamedTuple):
@@ -37,6 +37,13 @@ KEPT_BYTES = 512 << 10
 DISKLESS = "diskless"
 """Its records lie in objects; the controller places one replica in each rack."""
 
+REMOTE = {
+    **SMALL, "segment.ms": "5000", "remote.storage.enable": "true", "local.retention.ms": "1",
+}  # fmt: skip
+"""Closed segments are copied to the store, and leave the disk as soon as they are there."""
+TIERED = ("tiered", ACCOUNTS, ORDERS)
+"""Most of what is read of them lies in the store: of transactions too."""
+
 TOPICS = {
     "plain": Topic(1, {}),
     "wide": Topic(12, {}),
@@ -53,7 +60,8 @@ TOPICS = {
     "reborn": Topic(2, {**SMALL}),
     "moving": Topic(4, {**SMALL, "min.insync.replicas": "1"}, factor=2),
     DISKLESS: Topic(3, {"diskless.enable": "true"}, factor=-1),
-    **{name: Topic(count, {}) for name, count in PARTITIONS.items()},
+    "tiered": Topic(2, REMOTE),
+    **{name: Topic(n, REMOTE if name in TIERED else {}) for name, n in PARTITIONS.items()},
 }  # fmt: skip
 """`moving` has two replicas, so that there is a broker to move to; one that is in sync will do, as
 all of its writers ask for all that are."""

@@ -87,6 +87,16 @@ async def test_what_the_collector_leaves_behind_is_a_finding(storage):
     await store.close()
 
 
+async def test_an_object_of_no_remote_segment_is_a_finding(storage):
+    store, coordinator, _ = await prepared(storage, ())
+    await store.put(f"{CLUSTER}/remote/00/{bytes(16).hex()}-0/{bytes(16).hex()}/x.log", [b"x"])
+    await coordinator.close()
+    settled = await asyncio.to_thread(storage.settle)
+    assert len(settled.findings) == 1 and "segment unknown" in settled.findings[0]
+    assert "0 remote segments" in settled.line()
+    await store.close()
+
+
 def test_a_coordinator_whose_turn_a_paused_broker_has_holds_up_no_fault(storage, tmp_path):
     async def prepare():
         store, coordinator, _ = await prepared(storage, (1,))
