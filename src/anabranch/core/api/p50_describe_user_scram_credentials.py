@@ -15,7 +15,7 @@ from typing import Any
 from anabranch.core.access.authorize import Operation, ResourceType, cluster_allowed
 from anabranch.core.api.handler import Handler
 from anabranch.core.broker.gate import Need
-from anabranch.core.errors import ErrorCode
+from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.metadata.image import MetadataImage
 from anabranch.core.request import Request
 from anabranch.core.wire.messages.describe_user_scram_credentials import (
@@ -61,13 +61,13 @@ def _result(
     name: str, known: dict[str, list[CredentialInfo]], times: int
 ) -> DescribeUserScramCredentialsResult:
     if times > 1:
-        code, sentence = (
+        fault = ClientFault(
             ErrorCode.DUPLICATE_RESOURCE,
             "Cannot describe SCRAM credentials for the same user twice in a single request: "
             f"{name}",
         )
     elif name not in known:
-        code, sentence = (
+        fault = ClientFault(
             ErrorCode.RESOURCE_NOT_FOUND,
             f"Attempt to describe a user credential that does not exist: {name}",
         )
@@ -75,7 +75,9 @@ def _result(
         return DescribeUserScramCredentialsResult(
             user=name, error_message=None, credential_infos=known[name]
         )
-    return DescribeUserScramCredentialsResult(user=name, error_code=code, error_message=sentence)
+    return DescribeUserScramCredentialsResult(
+        user=name, error_code=fault.code, error_message=fault.message
+    )
 
 
 HANDLER = Handler(
