@@ -136,6 +136,24 @@ def test_a_refusal_is_answered_after_a_while_and_then_the_connection_is_closed()
     assert world.requests.logins[channel.listener, False] == 1
 
 
+@pytest.mark.parametrize("delay_ms", [0, 100])
+@pytest.mark.parametrize("wrong", ["password", "mechanism", "order"])
+def test_nothing_that_came_with_a_refused_login_is_run(delay_ms, wrong):
+    """One read of the socket may bring many guesses: a connection has one."""
+    world = SaslWorld(delay_ms=delay_ms)
+    channel, link, said = world.secure()
+    begin = {
+        "password": [shake(1), token(2, "alice", "x")], "mechanism": [shake(1, "GSSAPI")],
+        "order": [token(1, "alice", "a")],
+    }[wrong]  # fmt: skip
+    guesses = [shake(3), token(4, "alice", "y"), token(5, "alice", "a"), frame_of(6, Asked("now"))]
+    world.receive(channel, *begin, *guesses)
+    world.pass_time(101)
+    assert link.closed == "in order" and not world.seen and len(said) == 1
+    assert not channel.session.is_begun and channel.received_requests == len(begin)
+    assert world.requests.logins.total() == (wrong != "order")
+
+
 def test_another_mechanism_is_answered_with_those_there_are():
     world = SaslWorld()
     channel, link, _ = world.secure()

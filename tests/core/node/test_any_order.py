@@ -86,6 +86,8 @@ class Watched:
         channel, session = self.channel, self.channel.session
         self.ran.append(number)
         assert not self.ended, "nothing of a connection that has ended is run"
+        waits = [each for each in channel._slots if each.hang_up]
+        assert not waits, "nothing is run behind what ends the connection"
         requests = self.world.requests
         if not requests.is_stopping:
             assert session.muted_until_ms <= requests.steady_ms, "a mute is kept"

@@ -6,12 +6,12 @@ for all that one step produced.
 
 Rules kept: a request that must be alone (a change of metadata, a read that went to the disk, a wait
 that says so) holds up the ones behind it, as every request does in Kafka, and so does the mute of a
-connection that took more than its quota; what is queued in and out is bounded in bytes, above which
-no more is read. Requests are run while the turn of the loop has time left, and queued for the
-connection's own turn afterwards. What a client sent before it left is run, too, since it may want
-no answers. A connection that is closed sends what is ready, and takes nothing more. Not here: whose
-turn it is (`turns.py`), bytes, sockets, memory for what is not whole (`server.connection`), TLS,
-SASL, meaning.
+connection that took more than its quota; behind a request that ends the connection nothing is run;
+what is queued in and out is bounded in bytes, above which no more is read. Requests are run while
+the turn of the loop has time left, and queued for the connection's own turn afterwards. What a
+client sent before it left is run, too, since it may want no answers. A connection that is closed
+sends what is ready, and takes nothing more. Not here: whose turn it is (`turns.py`), bytes,
+sockets, memory for what is not whole (`server.connection`), TLS, SASL, meaning.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ class Channel:
         else:
             self._queued_bytes += answer.size_bytes
             self._owe(answer)
-            if answer.is_alone and not answer.is_done:
+            if answer.hang_up or (answer.is_alone and not answer.is_done):
                 self._blocked_by = answer
                 self._memory.held_bytes += answer.size_bytes
 
