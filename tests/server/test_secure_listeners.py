@@ -20,7 +20,9 @@ from anabranch.client.security import security_of
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.running_nodes import NodeAddress
 from anabranch.core.wire.messages.describe_cluster import DescribeClusterRequest
-from anabranch.server import listener, tls_transport
+from anabranch.core.wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from anabranch.core.wire.messages.sasl_handshake import SaslHandshakeRequest
+from anabranch.server import listener, logs, tls_transport
 from anabranch.server.running_nodes import answering
 from anabranch.testing.certificates import Authority
 
@@ -211,6 +213,31 @@ def test_a_large_frame_before_the_login_closes(node):
     with socket.create_connection((host, int(port)), SECONDS) as raw:
         raw.sendall((600_000).to_bytes(4, "big") + b"\0\x12\0\0")
         assert raw.recv(1) == b""
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "M" * 30_000])
+def test_what_the_log_repeats_of_a_login_is_short(node, mechanism, monkeypatch):
+    """Who has not logged in may not fill the disk with long names."""
+    lines = []
+    monkeypatch.setattr(logs, "WATCHERS", [lambda event: lines.append(getattr(event, logs.FIELDS))])
+    name = "\x01" * 400_000
+    if mechanism == "PLAIN":
+        said = [f"\0{name}\0x".encode()]
+    else:
+        said = [f"n,,n={name},r=x".encode(), b"c=biws,r=x,p=x"]
+
+    async def work():
+        host, _, port = node.address("SASL").partition(":")
+        connection = await Connection.open(host, int(port), timeout_seconds=SECONDS)
+        await connection.send(SaslHandshakeRequest(mechanism=mechanism))
+        for each in said:
+            await connection.send(SaslAuthenticateRequest(auth_bytes=each))
+        await connection.close()
+
+    with contextlib.suppress(ConnectionLost):
+        asyncio.run(work())
+    eventually(lambda: any("why" in each for each in lines))
+    assert max(len(str(each)) for each in lines) < 2_000
 
 
 @pytest.mark.parametrize("name", KINDS)

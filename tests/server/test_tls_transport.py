@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import ssl
 from random import Random
 
@@ -50,6 +51,7 @@ class Above:
 
     def __init__(self, random, refusal=""):
         self.random, self.refusal = random, refusal
+        self.goes_on_after_the_end = False
         self.taken, self.has_ended, self.is_secured = bytearray(), False, False
 
     def connection_made(self, transport):
@@ -57,6 +59,8 @@ class Above:
 
     def secured(self, _tls):
         self.is_secured = True
+        if isinstance(self.refusal, Exception):
+            raise self.refusal
         return self.refusal
 
     def get_buffer(self, _hint):
@@ -71,7 +75,7 @@ class Above:
 
     def eof_received(self):
         self.has_ended = True
-        return False
+        return self.goes_on_after_the_end
 
     def connection_lost(self, _fault):
         """The test looks at the socket."""
@@ -226,4 +230,57 @@ async def test_changed_bytes_end_the_connection(authority):
     transport.get_buffer(-1)[: len(data)] = data
     transport.buffer_updated(len(data))
     assert not raw.is_open and not above.taken and "cannot be decrypted" in guard.failed[0]
+    handshakes.stop()
+
+
+def watched():
+    """What no code of the loop has caught."""
+    found = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: found.append(context))
+    return found
+
+
+@pytest.mark.parametrize("said", [b"\x16\x03\x01\x02", b"GET / HTTP/1.1\r\n\r\n", bytes(5_000)])
+@pytest.mark.parametrize("end", ["connection_lost", "abort", "close"])
+async def test_the_end_during_a_step_of_the_handshake_is_no_fault(authority, said, end):
+    faults = watched()
+    _guard, _above, _raw, transport, handshakes = made(authority, Random(1))
+    transport.get_buffer(-1)[: len(said)] = said
+    transport.buffer_updated(len(said))
+    getattr(transport, end)(*[None][: end == "connection_lost"])
+    await asyncio.sleep(0.1)
+    del transport
+    gc.collect()
+    await asyncio.sleep(0)
+    assert not faults
+    handshakes.stop()
+
+
+async def test_what_comes_after_the_end_is_not_kept(authority):
+    """A connection may run what it was sent before it closes; its peer could fill the memory."""
+    random = Random(1)
+    _guard, above, raw, transport, handshakes = made(authority, random)
+    above.goes_on_after_the_end = True
+    peer = Peer(authority, raw, transport)
+    await asyncio.wait_for(peer.shake(random, above), 20)
+    with pytest.raises(ssl.SSLWantReadError):
+        peer.tls.unwrap()
+    async with asyncio.timeout(20):
+        while not above.has_ended:
+            peer.give(1 << 18)
+            await asyncio.sleep(0.001)
+    for _ in range(50):
+        transport.get_buffer(-1)[:100_000] = bytes(100_000)
+        transport.buffer_updated(100_000)
+        await asyncio.sleep(0)
+    assert raw.is_open and transport._incoming.pending < 1 << 18
+    handshakes.stop()
+
+
+async def test_a_client_that_cannot_be_told_by_its_certificate_does_not_stay(authority):
+    random, faults = Random(1), watched()
+    _guard, above, raw, transport, handshakes = made(authority, random, ValueError("no name"))
+    peer = Peer(authority, raw, transport)
+    await asyncio.wait_for(peer.shake(random, above), 20)
+    assert not raw.is_open and len(faults) == 1 and not above.taken
     handshakes.stop()

@@ -1,4 +1,4 @@
-"""How numbers are told in sentences: "1 partition", "3 partitions".
+"""How numbers and texts of clients are told in sentences: "1 partition", "3 partitions".
 
 Not here: the sentences, each of which stands beside the decision that it tells.
 """
@@ -6,6 +6,14 @@ Not here: the sentences, each of which stands beside the decision that it tells.
 from __future__ import annotations
 
 from collections.abc import Collection
+
+LONGEST_TEXT = 200
+"""Characters of a name that a client has chosen: it may have 32,767, and in a login more."""
+
+
+def shortened(text: str, most: int = LONGEST_TEXT) -> str:
+    """A text that a line of the log can hold."""
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def number_of(count: int, noun: str, plural: str = "") -> str:

@@ -21,6 +21,7 @@ from anabranch.core.access.principal import ANONYMOUS
 from anabranch.core.broker.gate import Session
 from anabranch.core.quotas.connection_rates import ConnectionRates
 from anabranch.core.quotas.entities import CONNECTION_CREATION_RATE
+from anabranch.core.sentences import shortened
 from anabranch.core.settings.listeners import bind_sentence
 from anabranch.server.address_limits import AddressLimits
 from anabranch.server.clocks import steady_ms
@@ -49,6 +50,9 @@ closed at once: each has a descriptor."""
 BAD_LINES_A_SECOND = 20
 """Connections that are closed for what they sent, a line each: whoever sends rubbish in a loop may
 not fill the disk with it."""
+
+LONGEST_WHY = 1_000
+"""Characters of why a connection is closed: it may quote what its client sent, half a megabyte."""
 
 
 class Limits(Protocol):
@@ -203,7 +207,7 @@ class Acceptor:
     def handshake_failed(self, host: str, why: str) -> None:
         """A client is not let in."""
         self.failed_handshakes_total += 1
-        self._say_bad("a TLS handshake failed", host, why)
+        self._say_bad("a TLS handshake failed", host, shortened(why, LONGEST_WHY))
 
     def admit(self, connection: Connection) -> str:
         """Count a new connection in; a sentence when there is no room for it."""
@@ -242,6 +246,7 @@ class Acceptor:
     def hung_up(self, connection: Connection, why: str, *, is_own_fault: bool) -> None:
         """The node closes a connection, and says why."""
         self.bad_total += 1
+        why = shortened(why, LONGEST_WHY)
         if is_own_fault:
             about = {"listener": self.name, "peer": connection.host, "why": why}
             self._serving.own_faults.note(CONNECTION, "closing a connection", **about)

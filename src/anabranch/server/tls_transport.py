@@ -77,8 +77,8 @@ class TlsTransport(asyncio.BufferedProtocol):
     """One connection; see the module."""
 
     __slots__ = (
-        "_above", "_deadline", "_guard", "_handshakes", "_incoming", "_is_shaking", "_is_wanted",
-        "_loop", "_outgoing", "_raw", "_received_bytes", "_state", "_tls",
+        "_above", "_deadline", "_guard", "_handshakes", "_has_ended", "_incoming", "_is_shaking",
+        "_is_wanted", "_loop", "_outgoing", "_raw", "_received_bytes", "_state", "_tls",
     )  # fmt: skip
 
     def __init__(self, guard: Guard, handshakes: Handshakes, above: Connection) -> None:
@@ -92,6 +92,8 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._deadline: asyncio.TimerHandle | None = None
         self._received_bytes = 0
+        self._has_ended = False
+        """The peer has said that it sends no more: what comes all the same is left."""
         self._is_shaking = False
         self._is_wanted = True
 
@@ -116,7 +118,7 @@ class TlsTransport(asyncio.BufferedProtocol):
 
     def buffer_updated(self, size: int) -> None:
         """Encrypted bytes came."""
-        if self._state is _State.CLOSED:
+        if self._state is _State.CLOSED or self._has_ended:
             return
         self._incoming.write(self._handshakes.view[:size])
         if self._state is _State.OPEN:
@@ -155,9 +157,9 @@ class TlsTransport(asyncio.BufferedProtocol):
 
     def _shaken(self, step: asyncio.Future[None]) -> None:
         self._is_shaking = False
+        fault = None if step.cancelled() else step.exception()
         if self._state is _State.CLOSED or step.cancelled():
             return
-        fault = step.exception()
         self._flush()
         if fault is None:
             self._open()
@@ -171,7 +173,11 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._state = _State.OPEN
         assert self._deadline is not None
         self._deadline.cancel()
-        why = self._above.secured(self._tls)
+        try:
+            why = self._above.secured(self._tls)
+        except Exception:  # whoever it is does not stay
+            self.abort()
+            raise
         if why:
             self._failed(why)
             self.abort()
@@ -231,6 +237,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             except ssl.SSLZeroReturnError:
                 size = 0
             if not size:
+                self._has_ended = True
                 self._loop.call_soon(self._ended)
                 return filled, False
             filled += size

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from anabranch.core.due import Mark, unmarked
 from anabranch.core.errors import ERRORS, ErrorCode
+from anabranch.core.sentences import shortened
 
 if TYPE_CHECKING:
     from anabranch.core.request import Request
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 MOST_SAID = 5
 """Refusals that are named within `WHILE_MS`."""
 WHILE_MS = 1_000
-LONGEST_TEXT = 200
-"""Characters of an id that a client has chosen: it may have 32,767."""
 
 OF_PRODUCERS = frozenset(
     {
@@ -33,11 +32,6 @@ OF_PRODUCERS = frozenset(
 OF_PLACES = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
 """Said of what joins a transaction or is to get its marker. Who produces to a topic that is gone
 has stale metadata."""
-
-
-def shortened(text: str) -> str:
-    """A text that a line of the log can hold."""
-    return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}…"
 
 
 class Refusal(NamedTuple):

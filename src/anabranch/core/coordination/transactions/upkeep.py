@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from anabranch.core.coordination.shard import in_writes
-from anabranch.core.coordination.transactions.refusals import shortened
 from anabranch.core.coordination.transactions.shard import TransactionShard, server_version
 from anabranch.core.coordination.transactions.transaction import Transaction, fenced
 from anabranch.core.due import LATE
 from anabranch.core.errors import ApiError
+from anabranch.core.sentences import shortened
 
 if TYPE_CHECKING:
     from anabranch.core.coordination.host import Host
