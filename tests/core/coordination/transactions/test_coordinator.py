@@ -13,6 +13,7 @@ from tests.core.coordination.transactions.transaction_world import (
     joining,
 )
 
+from anabranch.core import sentences
 from anabranch.core.api.context import METADATA
 from anabranch.core.coordination.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.core.coordination.transactions import refusals
@@ -869,7 +870,7 @@ def test_refused_producers_are_named_in_the_log_up_to_a_number(world):
     world.end(foreign, name="n" * 30_000)
     [said] = said_by.take_said()
     assert (said.unsaid, said.code) == (5, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    assert len(said.transactional_id) == refusals.LONGEST_TEXT + 1
+    assert len(said.transactional_id) == sentences.LONGEST_TEXT + 1
     assert (said.client_id, said.client_host) == ("tests", "127.0.0.1")
 
 
@@ -890,4 +891,4 @@ def test_the_log_gets_the_beginning_of_a_long_id(world):
     world.add(world.producer(name, timeout_ms=1_000), HERE, name=name)
     world.advance(15_000)
     (said,) = world.coordinator.upkeep.take_said()
-    assert len(said.transactional_id) == refusals.LONGEST_TEXT + 1
+    assert len(said.transactional_id) == sentences.LONGEST_TEXT + 1
