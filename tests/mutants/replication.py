@@ -321,8 +321,8 @@ MUTANTS = (
         name="out-of-range-follower-waits",
         rule="a follower starts over if its log ends before its leader's log begins",
         module=FOLLOWING,
-        old="        self._begin_at(max(local_start, answer.log_start_offset), "
-        "answer.log_start_offset)\n        return Next.FETCH",
+        old="        self._begin_at(max(told.offset, start_offset), start_offset, beginning)\n"
+        "        return Next.FETCH",
         new="        return Next.LATER",
         seed=NO_SCHEDULE,
         caught_by=f"{DROPPED}::test_what_is_dropped_leaves_nothing_behind[wcw]",
@@ -331,18 +331,27 @@ MUTANTS = (
         name="follower-begins-in-remote-storage",
         rule="a follower whose leader has only a later part on its disk begins there",
         module=FOLLOWING,
-        old="self._begin_at(max(local_start, answer.log_start_offset), answer",
-        new="self._begin_at(answer.log_start_offset, answer",
+        old="self._begin_at(max(told.offset, start_offset), start_offset, beginning)",
+        new="self._begin_at(start_offset, start_offset, None)",
         seed=NO_SCHEDULE,
         caught_by=f"{LOCAL_START}::test_a_new_follower_begins_where_its_leader_s_disk_does",
+    ),
+    Mutant(
+        name="follower-knows-no-earlier-producers",
+        rule="a copy that begins in the middle knows the producers that its leader knew there",
+        module=FOLLOWING,
+        old="self._begin_at(max(told.offset, start_offset), start_offset, beginning)",
+        new="self._begin_at(max(told.offset, start_offset), start_offset)",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/replication/test_local_producers.py"
+        "::test_a_copy_knows_what_its_leader_knew",
     ),
     Mutant(
         name="follower-forgets-the-remote-part",
         rule="a copy that begins in the middle keeps the start of the whole log",
         module=FOLLOWING,
-        old="self._begin_at(max(local_start, answer.log_start_offset), answer.log_start_offset)",
-        new="self._begin_at(max(local_start, answer.log_start_offset), "
-        "max(local_start, answer.log_start_offset))",
+        old="self._begin_at(max(told.offset, start_offset), start_offset, beginning)",
+        new="self._begin_at(max(told.offset, start_offset), max(told.offset, start_offset))",
         seed=NO_SCHEDULE,
         caught_by=f"{LOCAL_START}::test_a_new_follower_begins_where_its_leader_s_disk_does",
     ),

@@ -66,9 +66,9 @@ def test_it_takes_one_answer_to_know_where(monkeypatch: pytest.MonkeyPatch) -> N
     refusals = []
     refused = FollowedPartition._refused
 
-    def noted(self, answer):
+    def noted(self, answer, wall_ms):
         refusals.append(ErrorCode(answer.error_code))
-        return refused(self, answer)
+        return refused(self, answer, wall_ms)
 
     monkeypatch.setattr(FollowedPartition, "_refused", noted)
     peers.settle()

@@ -27,6 +27,7 @@ from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.log.files import Bringer, ColdRead
 from anabranch.core.outcome import MOST_READS, Cold, Outcome, Wait
 from anabranch.core.partition.protocol import READ_COMMITTED, Partition
+from anabranch.core.replication.follower import BEGINS_LATER
 from anabranch.core.replication.partitions import exists
 from anabranch.core.replication.replica import Replica, replica_of
 from anabranch.core.replication.session_epochs import INITIAL_EPOCH, NO_SESSION
@@ -40,10 +41,12 @@ from anabranch.core.wire.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
-from anabranch.core.wire.own_fields import LocalStart, tagged
+from anabranch.core.wire.own_fields import BegunEpoch, LocalStart, tagged
 
 _LEADER_HINT_SINCE = 16
 _STORAGE_ERROR_SINCE = 6
+MOST_TOLD_BYTES = 1 << 20
+"""Of producers in an answer, and those of one partition more: other followers ask again soon."""
 _HINTED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
@@ -98,6 +101,7 @@ class Fetch:
         "session",
         "since",
         "size",
+        "told_bytes",
     )
 
     def __init__(
@@ -121,6 +125,8 @@ class Fetch:
         self.is_noted = False
         self.has_brought = False
         """Whether bytes were brought in for this request, which may not stay for another round."""
+        self.told_bytes = 0
+        """Of producers, in one pass."""
         self.parked: list[tuple[Partition, int, int, int]] = []
         self.size = 0
 
@@ -253,6 +259,7 @@ class Fetch:
         """One pass over all partitions within the request's limit of bytes."""
         left, size_bytes, at_least_one = self.reading.max_bytes, 0, True
         at_once, readable = False, self.may_wait
+        self.told_bytes = 0
         if self.doubts is not None:
             self.doubts.waiting.clear()
         answers = []
@@ -351,14 +358,30 @@ class Fetch:
             if replica is not None and self.is_follower:
                 answer.log_start_offset = replica.start_offset
                 if replica.local_start_offset > replica.start_offset:
-                    local_start = LocalStart(offset=replica.local_start_offset)
-                    answer.unknown_tagged_fields = tagged(local_start)
+                    return self._with_local_start(answer, replica_of(replica))
             return answer
         except StorageFault as fault:
             if replica is not None:
                 replica.failed(fault, broker.mailbox)
             code = ErrorCode.KAFKA_STORAGE_ERROR
             return refused(wanted.index, code, self.reading.request.version)
+
+    def _with_local_start(self, answer: PartitionData, replica: Replica) -> PartitionData:
+        """Tell a follower where it may begin, and what it needs there."""
+        log = replica.log
+        told = LocalStart(offset=log.local_start_offset)
+        if answer.error_code in BEGINS_LATER and self.told_bytes < MOST_TOLD_BYTES:
+            try:
+                beginning = log.local_beginning()
+            except StorageFault as fault:
+                replica.failed(fault, self.broker.mailbox)
+                code = ErrorCode.KAFKA_STORAGE_ERROR
+                return refused(answer.partition_index, code, self.reading.request.version)
+            told.producers = beginning.producers
+            told.epochs = [BegunEpoch(epoch=one, start_offset=at) for one, at in beginning.epochs]
+            self.told_bytes += len(beginning.producers)
+        answer.unknown_tagged_fields = tagged(told)
+        return answer
 
     def read_log(
         self, replica: Partition, wanted: Wanted, max_bytes: int, at_least_one: bool

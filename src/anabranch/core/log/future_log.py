@@ -88,7 +88,14 @@ class FutureLog:
         source, log = self.source, self.log
         first = self._read(source.local_start_offset, 0)
         begin = read_header(first).base_offset if first else source.end_offset
-        log.truncate_fully(begin, source.start_offset)
+        beginning = None
+        if source.start_offset < begin == source.local_start_offset:
+            try:
+                beginning = source.local_beginning()
+            except StorageFault as fault:
+                raise SourceFailed(fault) from fault
+        log.producers.now_ms = now_ms
+        log.truncate_fully(begin, source.start_offset, beginning)
         log.remove_deleted_files(now_ms + log.config.file_delete_delay_ms)
         self._cuts = source.cuts
 

@@ -43,6 +43,7 @@ from anabranch.core.log.state import (
     keep_checkpoints,
 )
 from anabranch.core.log.sync_round import close_cleanly
+from anabranch.core.log.truncation import Beginning
 from anabranch.core.types import Buffer, Loan, Offset, Piece, TopicId, TopicPartition
 
 
@@ -220,10 +221,16 @@ class Log(LogState):
         """Cut every batch that ends at or after `offset`; the new end, on stable storage."""
         return truncation.truncate_to(self, offset)
 
-    def truncate_fully(self, offset: int, start_offset: int | None = None) -> None:
+    def truncate_fully(
+        self, offset: int, start_offset: int | None = None, beginning: Beginning | None = None
+    ) -> None:
         """Drop everything and go on at `offset`, where the leader's local log starts. The whole log
-        begins there too, or earlier, at `start_offset`."""
-        truncation.truncate_fully(self, offset, start_offset)
+        begins there too, or earlier, at `start_offset`; `beginning` is what is known there."""
+        truncation.truncate_fully(self, offset, start_offset, beginning)
+
+    def local_beginning(self) -> Beginning:
+        """What is known where the local part begins. Raises StorageFault."""
+        return truncation.beginning_at(self, self.local_start_offset)
 
     def delete_records_before(self, offset: int) -> None:
         """Raise the log start (DeleteRecords); segments that lie before it go with the next

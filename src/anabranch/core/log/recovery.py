@@ -106,7 +106,7 @@ def load(
         )
         if not (clean and _open_clean(log, names, opening, epochs_known)):
             _recover(log, names, opening, epochs_known=epochs_known)
-        remove_stray_snapshots(log, names)
+    remove_stray_snapshots(log, names)
     _check_length(log, opening)
     log.flushed_offset = log.end_offset if clean else min(recovery_point, log.end_offset)
     log.sync_ceiling = log.flushed_offset

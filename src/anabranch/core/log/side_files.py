@@ -29,6 +29,7 @@ SNAPSHOT_EACH_BYTES = 32 << 20
 """How far snapshots within a large segment lie apart: reading so much takes a second at most."""
 WITHIN_KEPT = 2
 """Of these; what a follower cuts is seldom older."""
+LATER_THAN_ANY = 2**63
 STRAYS_KEPT = 8
 """Snapshots that may lie where no segment begins. So few cost nothing, and a start of thousands of
 logs need not remove a file of each."""
@@ -92,14 +93,14 @@ def remove_stray_snapshots(log: LogState, names: list[str]) -> None:
     next process may append, and the next stop leaves another one further on.
 
     Those stay at which a segment begins, and of those behind the last one's begin the newest: the
-    last stop's. `names` are the folder's. Source: Kafka's ProducerStateManager, which keeps none
-    of the others."""
+    last stop's; none where no segment is left. `names` are the folder's. Source: Kafka's
+    ProducerStateManager, which keeps none of the others."""
     taken = [offset for name in names if (offset := offset_of(name, SNAPSHOT)) >= 0]
     begins = {segment.base_offset for segment in log.segments}
     strays = sorted(offset for offset in taken if offset not in begins)
-    if len(strays) <= STRAYS_KEPT:
+    if begins and len(strays) <= STRAYS_KEPT:
         return
-    newest, last_begin = strays[-1], max(begins)
+    newest, last_begin = max(strays, default=-1), max(begins, default=LATER_THAN_ANY)
     for offset in strays:
         if offset != newest or offset < last_begin:
             log.files.remove(f"{log.folder}/{offset_name(offset, SNAPSHOT)}")

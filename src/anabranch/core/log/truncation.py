@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from typing import NamedTuple
 
 from anabranch.core.errors import ApiError, Bug, ErrorCode, StorageFault
 from anabranch.core.log.failed_sync import sync_at_once
 from anabranch.core.log.files import DiskFull
 from anabranch.core.log.lookup import aborted_ranges, newest_timestamp
-from anabranch.core.log.producer_replay import state_after_cut
+from anabranch.core.log.producer_replay import state_after_cut, state_at
+from anabranch.core.log.producer_snapshot import decode_snapshot, encode_snapshot
 from anabranch.core.log.producers import ProducerStates
 from anabranch.core.log.reader import position_of
 from anabranch.core.log.scan import BadBatch, scan
@@ -37,6 +39,21 @@ from anabranch.core.log.sync_round import save_epochs_before, sync_names, sync_w
 from anabranch.core.types import Offset
 
 INDEXES = (OFFSETS, TIMES, TRANSACTIONS)
+
+
+class Beginning(NamedTuple):
+    """What is known of a log at an offset, before which another store has it."""
+
+    producers: bytes
+    """As in a snapshot file."""
+    epochs: list[tuple[int, int]]
+    """Leader epochs that begin before the offset, and where."""
+
+
+def beginning_at(log: LogState, offset: int) -> Beginning:
+    """What a log knows at an offset. Raises StorageFault."""
+    epochs = [entry for entry in log.epochs.entries if entry[1] < offset]
+    return Beginning(encode_snapshot(state_at(log, offset)), epochs)
 
 
 def truncate_to(log: LogState, offset: int) -> Offset:
@@ -151,9 +168,15 @@ def _set_end(log: LogState, end_offset: int) -> None:
     log.hints.clear()
 
 
-def truncate_fully(log: LogState, offset: int, start_offset: int | None = None) -> None:
+def truncate_fully(
+    log: LogState,
+    offset: int,
+    start_offset: int | None = None,
+    beginning: Beginning | None = None,
+) -> None:
     """Drop every batch and go on at `offset`, which then counts as synced. The whole log begins
-    there too, or earlier: at `start_offset`, which then outlives a crash on the way."""
+    there too, or earlier: at `start_offset`, which then outlives a crash on the way. `beginning` is
+    what another log knows there; the disk has it before a segment begins at `offset`."""
     if log.fault is not None:
         raise log.fault
     if start_offset is None or not log.config.has_remote:
@@ -184,8 +207,29 @@ def truncate_fully(log: LogState, offset: int, start_offset: int | None = None) 
     log.cuts += 1
     _drop_snapshots(log, lambda _taken: True)
     log.producers = ProducerStates(log.producers.now_ms)
+    if beginning is not None:
+        _take_over(log, beginning)
     roll(log, 0)
     sync_names(log)
+
+
+def _take_over(log: LogState, beginning: Beginning) -> None:
+    """Know what another log knows here. The epochs come last: without any, it begins again."""
+    producers = decode_snapshot(beginning.producers, log.producers.now_ms)
+    if producers is None:
+        raise Bug(f"{log.topic_partition}: producers at {log.end_offset} cannot be read")
+    path = f"{log.folder}/{offset_name(log.end_offset, SNAPSHOT)}"
+    try:
+        log.files.write_atomic(path, beginning.producers, sync=True)
+    except DiskFull:
+        raise
+    except StorageFault as fault:
+        log.fault = fault
+        raise
+    log.producers = producers
+    log.epochs.entries = list(beginning.epochs)
+    log.epochs.unsaved_from = 0
+    _save_epochs(log)
 
 
 def _end_swap(log: LogState) -> None:

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING
 
 from anabranch.core.errors import ApiError, ErrorCode, ProtocolError, StorageFault
 from anabranch.core.log.holes import may_have_holes
+from anabranch.core.log.producer_snapshot import decode_snapshot
+from anabranch.core.log.truncation import Beginning
 from anabranch.core.wire.batch import walk
 from anabranch.core.wire.messages.fetch import FetchPartition
 from anabranch.core.wire.own_fields import LocalStart, untagged
@@ -55,7 +57,7 @@ _PASSING = frozenset(
 """What a leader answers while it and this broker do not know the same metadata yet."""
 
 
-_BEGINS_LATER = (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE)
+BEGINS_LATER = (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE)
 """What a leader answers that has no such offset, or has it in another store."""
 
 
@@ -154,7 +156,7 @@ class FollowedPartition:
         if replica.is_ahead:
             raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH, self._older_metadata())
         if answer.error_code:
-            return self._refused(answer)
+            return self._refused(answer, wall_ms)
         if answer.diverging_epoch.epoch >= 0:
             diverging = answer.diverging_epoch
             self._part(truncation_offset(log, diverging.epoch, diverging.end_offset))
@@ -196,6 +198,7 @@ class FollowedPartition:
         if log.config.compacted and offset < relied_on and may_have_holes(log, offset):
             self._begin_at(log.local_start_offset, log.start_offset)
             return
+        self.knows_start = self.knows_start and offset >= log.local_start_offset
         try:
             log.truncate_to(offset)
         finally:  # a disk that refuses may have cut already
@@ -218,7 +221,8 @@ class FollowedPartition:
         opened = {
             producer_id: first_offset
             for producer_id, first_offset in open_here.items()
-            if first_offset < self.kept_to or self._is_old(producer_id, first_offset, wall_ms)
+            if log.local_start_offset <= first_offset
+            and (first_offset < self.kept_to or self._is_old(producer_id, first_offset, wall_ms))
         }
         next_offset = log.end_offset
         try:
@@ -283,16 +287,24 @@ class FollowedPartition:
                 log.delete_records_before(start_offset)
         replica.appended_bytes += len(records)
 
-    def _refused(self, answer: PartitionData) -> Next:
+    def _refused(self, answer: PartitionData, wall_ms: int) -> Next:
         if answer.error_code == ErrorCode.FENCED_LEADER_EPOCH:
             return Next.STOPPED
-        if answer.error_code not in _BEGINS_LATER or answer.log_start_offset < 0:
+        if answer.error_code not in BEGINS_LATER or answer.log_start_offset < 0:
             code = ErrorCode(answer.error_code)
             if code in _PASSING:
                 return Next.LATER
             raise ApiError(code, f"the leader refuses it with {code.name}")
-        local_start = untagged(LocalStart, answer.unknown_tagged_fields).offset
-        self._begin_at(max(local_start, answer.log_start_offset), answer.log_start_offset)
+        told = untagged(LocalStart, answer.unknown_tagged_fields)
+        start_offset = answer.log_start_offset
+        beginning = None
+        if told.offset > start_offset:
+            if decode_snapshot(told.producers) is None:
+                return Next.LATER  # there was no room for it
+            epochs = [(each.epoch, each.start_offset) for each in told.epochs]
+            beginning = Beginning(told.producers, epochs)
+            self.replica.log.producers.now_ms = wall_ms
+        self._begin_at(max(told.offset, start_offset), start_offset, beginning)
         return Next.FETCH
 
     def _has_no_history(self) -> bool:
@@ -307,14 +319,17 @@ class FollowedPartition:
         may_lead = (*replica.in_sync_replicas, *replica.eligible)
         return log.epochs.latest < 0 and replica.broker_id not in may_lead
 
-    def _begin_at(self, offset: int, start_offset: int) -> None:
+    def _begin_at(self, offset: int, start_offset: int, beginning: Beginning | None = None) -> None:
         """Drop what lies here and go on at an offset; the whole log begins at `start_offset`, if
-        that is earlier."""
-        self.knows_start = True
-        has_remote = start_offset < offset
+        that is earlier. What the leader knows of the log before the offset is `beginning`; a log
+        that begins again where it did knows it itself."""
+        log, has_remote = self.replica.log, start_offset < offset
         self.replica.began_remotely += has_remote
         try:
-            self.replica.log.truncate_fully(offset, start_offset)
+            if has_remote and beginning is None and offset == log.local_start_offset:
+                beginning = log.local_beginning()
+            log.truncate_fully(offset, start_offset, beginning)
+            self.knows_start = True
         except StorageFault:
             self.replica.failed_remotely += has_remote
             raise

@@ -23,7 +23,8 @@ keeps or skips them. Ours have one tag, `OWN_TAG`, far above Kafka's, and mean b
     Metadata, the response                    `DisklessTopics`, without partitions
     DescribeTopicPartitions, the request      empty: tell how diskless partitions are placed too
     DescribeTopicPartitions, the response     `DisklessTopics`
-    Fetch, a follower's partition refused     `LocalStart`: where the leader's own disk begins
+    Fetch, a follower's partition refused     `LocalStart`: where the leader's own disk begins, and
+                                              what was known of the log there
     AddPartitionsToTxn, the request           empty: wait while the transaction before is ended
 
 Records of brokers declare fields of ours with the next tags, 10,001 and 10,002: `full_log_dirs`,
@@ -47,6 +48,7 @@ from anabranch.core.wire.codec import decode, encode_bytes
 from anabranch.core.wire.schema import (
     ZERO_UUID,
     Bool,
+    Bytes,
     Int8,
     Int32,
     Int64,
@@ -238,10 +240,21 @@ class DisklessTopics(Message, versions="0", flexible="0+"):
     topics: list[DisklessTopic] = []
 
 
+class BegunEpoch(Struct):
+    """A leader epoch, and its first offset."""
+
+    epoch: Int32 = -1
+    start_offset: Int64 = -1
+
+
 class LocalStart(Message, versions="0", flexible="0+"):
-    """Where the part of a log begins that its leader has on its disk, -1 where that is the log."""
+    """Where the part of a log begins that its leader has on its disk, -1 where that is the log;
+    the leader epochs before that, and the producers there as a snapshot file has them, empty where
+    there was no room for them in this answer."""
 
     offset: Int64 = -1
+    epochs: list[BegunEpoch] = []
+    producers: Bytes = b""
 
 
 def tagged(message: Message) -> dict[int, bytes]:
