@@ -12,10 +12,12 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 
-from anabranch.core.access.login import LoginRefused, Reply, invalid_credentials, not_understood
+from anabranch.core.access.login import LoginRefused, Reply, not_understood
 
 PLAIN = "PLAIN"
 USER = "user_"
+WRONG = "Authentication failed: Invalid username or password"
+"""What Kafka tells such a client."""
 NOT_THERE = b"\0"
 """Compared with when there is no such user: no message has such a password."""
 
@@ -48,7 +50,7 @@ class PlainServer:
         given = hashlib.sha256(password.encode()).digest()
         kept = hashlib.sha256(NOT_THERE if known is None else known).digest()
         if not hmac.compare_digest(given, kept) or known is None:
-            raise invalid_credentials(PLAIN, f"unknown user or wrong password ({name!r})")
+            raise LoginRefused(f"{PLAIN}: unknown user or wrong password ({name!r})", WRONG)
         if identity not in ("", name):
             raise _other_identity()
         return Reply(b"", name)
