@@ -9,6 +9,7 @@ FAMILIES = (
     "groups",
     "cluster",
     "acls",
+    "secure",
     "placement",
     "dump",
     "folder",

@@ -1,0 +1,191 @@
+"""TLS and SASL: Kafka's tools and librdkafka with each mechanism and with certificates.
+
+Each server has a node of its own here, with a plaintext listener, one of SASL over TLS, and one
+that asks for certificates. Keys are PEM files of an authority that the row makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bench.servers import SERVERS, free_port
+from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka.admin import AdminClient
+
+from anabranch.testing.certificates import Authority, Identity
+from compat.families.configs import CONFIGS
+from compat.families.console import CONSUMER, PRODUCER, lines
+from compat.families.topics import create
+from compat.peer import Peer
+from compat.row import Failed, row
+
+SECONDS = 30.0
+PASSWORD = "alice-secret"
+SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+MECHANISMS = ("PLAIN", *SCRAM)
+WAYS = (*MECHANISMS, "certificate")
+PACKAGE = "org.apache.kafka.common.security"
+
+
+class SecurePeer(Peer):
+    """A node with listeners of three kinds."""
+
+    authority: Authority
+    alice: Identity
+    addresses: dict[str, str]
+
+    def address(self, way: str) -> str:
+        """The listener for a way to show who one is."""
+        return self.addresses["MTLS" if way == "certificate" else "SASL"]
+
+    def properties(self, way: str, password: str = PASSWORD) -> Path:
+        """A file of Kafka's client properties."""
+        found = {
+            "security.protocol": "SSL" if way == "certificate" else "SASL_SSL",
+            "ssl.truststore.location": self.authority.certificate, "ssl.truststore.type": "PEM",
+        }  # fmt: skip
+        if way == "certificate":
+            found |= {"ssl.keystore.location": self.alice.both, "ssl.keystore.type": "PEM"}
+        else:
+            found["sasl.mechanism"] = way
+            found["sasl.jaas.config"] = login(way, f'username="alice" password="{password}"')
+        text = "".join(f"{name}={value}\n" for name, value in found.items())
+        return self.file(f"{way}-{len(password)}.properties", text)
+
+    def librdkafka(self, way: str, password: str = PASSWORD) -> dict[str, Any]:
+        """The same for librdkafka."""
+        found = {
+            "bootstrap.servers": self.address(way),
+            "ssl.ca.location": self.authority.certificate, "log_level": 0,
+        }  # fmt: skip
+        if way == "certificate":
+            return {
+                **found, "security.protocol": "ssl", "ssl.key.location": self.alice.key,
+                "ssl.certificate.location": self.alice.chain,
+            }  # fmt: skip
+        return {
+            **found, "security.protocol": "sasl_ssl", "sasl.mechanism": way,
+            "sasl.username": "alice", "sasl.password": password,
+        }  # fmt: skip
+
+
+def login(mechanism: str, options: str = "") -> str:
+    """A login in JAAS notation."""
+    kind = "Plain" if mechanism == "PLAIN" else "Scram"
+    return f"{PACKAGE}.{kind.lower()}.{kind}LoginModule required {options};"
+
+
+@contextmanager
+def secured(peer: Peer) -> Iterator[SecurePeer]:
+    """A node of the peer's kind, with the user alice."""
+    folder = peer.scratch / "secure"
+    authority = Authority(folder / "tls")
+    names = ("PLAINTEXT", "CONTROLLER", "SASL", "MTLS")
+    ports = {name: free_port() for name in names}
+    at = {name: f"{name}://127.0.0.1:{port}" for name, port in ports.items()}
+    settings: dict[str, object] = {
+        "listeners": ",".join(at.values()),
+        "advertised.listeners": ",".join(at[each] for each in names if each != "CONTROLLER"),
+        "listener.security.protocol.map": (
+            "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_SSL,MTLS:SSL"
+        ),
+        "inter.broker.listener.name": "PLAINTEXT",
+        "ssl.keystore.location": authority.issue("node").both, "ssl.keystore.type": "PEM",
+        "ssl.truststore.location": authority.certificate, "ssl.truststore.type": "PEM",
+        "listener.name.mtls.ssl.client.auth": "required",
+        "listener.name.sasl.sasl.enabled.mechanisms": ",".join(MECHANISMS),
+        "listener.name.sasl.plain.sasl.jaas.config": login("PLAIN", f'user_alice="{PASSWORD}"'),
+        **{f"listener.name.sasl.{each.lower()}.sasl.jaas.config": login(each) for each in SCRAM},
+    }  # fmt: skip
+    server = SERVERS[peer.name](
+        {**peer.server.settings, **settings}, folder, (ports["PLAINTEXT"], ports["CONTROLLER"])
+    )
+    try:
+        server.start()
+        found = SecurePeer(server, peer.driver, folder)
+        found.authority, found.alice = authority, authority.issue("alice")
+        found.addresses = {name: f"127.0.0.1:{port}" for name, port in ports.items()}
+        for mechanism in SCRAM:
+            found.tool(CONFIGS, *found.at, *user("alice"), *added(mechanism, PASSWORD))
+        yield found
+        peer.said += found.said
+        if not server.is_alive:
+            raise Failed(f"the server ended: {server.last_words()}")
+    finally:
+        server.stop()
+
+
+def user(name: str) -> tuple[str, ...]:
+    """The words of kafka-configs.sh for a user."""
+    return "--alter", "--entity-type", "users", "--entity-name", name
+
+
+def added(mechanism: str, password: str, iterations: int = 4096) -> tuple[str, ...]:
+    """A credential that is set."""
+    return "--add-config", f"{mechanism}=[iterations={iterations},password={password}]"
+
+
+@row("secure-console")
+def carries_records(peer: Peer) -> object:
+    """The console tools send and read over SASL_SSL with each mechanism, and with certificates."""
+    seen = {}
+    with secured(peer) as here:
+        for way in WAYS:
+            topic, at = f"console-{way.lower()}", ("--bootstrap-server", here.address(way))
+            create(here, topic)
+            file = here.properties(way)
+            here.tool(PRODUCER, *at, "--topic", topic, "--producer.config", file, text=lines(0, 20))
+            read = here.tool(
+                CONSUMER, *at, "--topic", topic, "--from-beginning", "--max-messages", 20,
+                "--consumer.config", file,
+            )  # fmt: skip
+            seen[way] = read.lines
+    return seen
+
+
+@row("secure-refused")
+def refuses(peer: Peer) -> object:
+    """A wrong password is refused with the same exception for each mechanism."""
+    seen = {}
+    with secured(peer) as here:
+        for way in MECHANISMS:
+            output = here.tool(
+                CONFIGS, "--bootstrap-server", here.address(way), "--command-config",
+                here.properties(way, "wrong"), "--describe", "--entity-type", "users", fails=True,
+            )  # fmt: skip
+            text = f"{output.out}\n{output.err}"
+            found = [line.strip() for line in text.splitlines() if "AuthenticationExc" in line]
+            seen[way] = [output.code, found[-1:]]
+    return seen
+
+
+@row("secure-librdkafka")
+def serves_librdkafka(peer: Peer) -> object:
+    """librdkafka sends and reads with each mechanism and certificates, and hears of a wrong
+    password."""
+    seen: dict[str, Any] = {}
+    with secured(peer) as here:
+        for way in WAYS:
+            topic, settings = f"rd-{way.lower()}", here.librdkafka(way)
+            create(here, topic)
+            producer = Producer(settings)
+            for number in range(20):
+                producer.produce(topic, str(number))
+            left = producer.flush(SECONDS)
+            consumer = Consumer({**settings, "group.id": topic, "auto.offset.reset": "earliest"})
+            consumer.subscribe([topic])
+            found = [each.value().decode() for each in consumer.consume(20, SECONDS)]
+            consumer.close()
+            seen[way] = [left, found]
+        for way in MECHANISMS:
+            faults: list[KafkaError] = []
+            admin = AdminClient({**here.librdkafka(way, "wrong"), "error_cb": faults.append})
+            here.wait(
+                lambda admin=admin, faults=faults: admin.poll(0.1) is not None and faults,
+                "a fault",
+            )  # fmt: skip
+            seen[f"{way} wrong"] = faults[0].name()
+    return seen
