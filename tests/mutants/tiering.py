@@ -123,4 +123,13 @@ MUTANTS = (
         "",
         f"{BUILT}::test_a_producer_that_was_silent_for_a_day_is_left_out",
     ),
+    mutant(
+        "tiering-lag-of-the-oldest-row",
+        "a segment waits from the moment in which it could have been made",
+        f"{ROOM}.lag",
+        "            waited_ms = since_ms\n",
+        "            waited_ms = now_ms - committed_ms\n",
+        "tests/core/tiering/test_lag.py::"
+        "test_a_segment_waits_from_the_moment_in_which_it_could_have_been_made",
+    ),
 )

@@ -688,6 +688,26 @@ METRICS: tuple[Exported, ...] = (
         "Objects in no manifest: the store refused manifests, or their offsets came too late.",
     ),
     Exported(
+        "anabranch_diskless_tiering_lag_rows",
+        GAUGE,
+        "Rows of batches that are older than diskless.tiering.age.ms and are not tiered, in the "
+        "partitions that this broker leads, up to 1,000 of each. Measured every 5 minutes.",
+        ("topic",),
+    ),
+    Exported(
+        "anabranch_diskless_tiering_lag_bytes",
+        GAUGE,
+        "Bytes of the batches in these rows.",
+        ("topic",),
+    ),
+    Exported(
+        "anabranch_diskless_tiering_lag_seconds",
+        GAUGE,
+        "How long the oldest segment that could be made has waited for a tiering job; absent where "
+        "nothing was ever tiered.",
+        ("topic",),
+    ),
+    Exported(
         "kafka_coordinator_group_groupmetadatamanager_numgroups",
         GAUGE,
         "Groups that this node coordinates.",

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from anabranch.core.node.requests import Requests
     from anabranch.core.quotas.client_quotas import Series
     from anabranch.core.replication.replica import Replica
+    from anabranch.core.tiering.lag import TopicLag
     from anabranch.server.broker_statistics import BrokerStatistics
     from anabranch.server.observed_node import ObservedNode
     from anabranch.server.remote.remote_counts import RemoteStatistics
@@ -78,6 +79,7 @@ class NodeCollector(Collector):
             parts.append(samples_of_managed_placement(found))
         if counts is not None:
             parts.append(samples_of_lags(counts.diskless_lags))
+            parts.append(samples_of_tiering(counts.tiering_lags))
             parts.append(samples_of_group_lags(counts.group_lags))
         return parts
 
@@ -264,6 +266,16 @@ def samples_of_lags(lags: Iterable[Lag]) -> Iterator[Sample]:
         labels = each.topic, str(each.partition)
         yield "kafka_broker_diskless_coordinator_lag", labels, each.coordinator_lag
         yield "kafka_broker_diskless_cache_build_lag", labels, each.cache_build_lag
+
+
+def samples_of_tiering(lags: Iterable[TopicLag]) -> Iterator[Sample]:
+    """How far the tiering of diskless topics is behind."""
+    prefix = "anabranch_diskless_tiering_lag_"
+    for each in lags:
+        yield prefix + "rows", (each.topic,), each.rows
+        yield prefix + "bytes", (each.topic,), each.byte_size
+        if each.waited_ms >= 0:
+            yield prefix + "seconds", (each.topic,), each.waited_ms / 1000
 
 
 USED = {

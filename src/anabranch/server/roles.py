@@ -309,6 +309,7 @@ class BrokerRole:
             flush_rounds=self.flusher.rounds_total,
             diskless=broker.diskless.statistics(steady_ms()),
             diskless_lags=broker.diskless.lags.series(),
+            tiering_lags=self.diskless.tiering_lags(),
             remote=self.remote.statistics(),
             image=broker.image,
             quotas=tuple(broker.client_quotas.series(steady_ms())),

@@ -114,6 +114,26 @@ async def test_a_segment_takes_the_place_of_its_runs_and_frees_their_objects(coo
     assert await job.plan(eligible()) is None
 
 
+async def test_lags_are_of_rows_that_are_old_enough_and_not_tiered(coordinator, engine):
+    await commit(coordinator, batch(count=5), batch(DELTA, 2))
+    engine.advance(10_000)
+    await commit(coordinator, batch(count=5))
+    claims = Job(coordinator).claims
+    wanted = [eligible(each, age_ms=9_000, least=100) for each in (RIVER, DELTA)]
+    gone = eligible(LogKey(RIVER.topic_id, 9))
+    first, second, third = await claims.lags([*wanted, gone], 100)
+    assert third is None
+    assert [first[:2], second[:2]] == [(1, 100), (1, 100)]
+    assert 1_000 <= first.waited_ms < 10_000
+    engine.advance(10_000)
+    assert (await claims.lags(wanted, 100))[0][:2] == (2, 200)
+    assert (await claims.lags(wanted, 1))[0][:2] == (1, 100)
+    job = Job(coordinator)
+    await job.begin()
+    await job.tier(wanted[0], 1)
+    assert [tuple(each) for each in await claims.lags(wanted[:1], 100)] == [(0, 0, -1, True)]
+
+
 async def test_what_was_committed_after_the_claim_waits_for_the_next_one(coordinator, engine):
     await commit(coordinator, batch(count=5))
     job = Job(coordinator)

@@ -9,13 +9,16 @@ from typing import Any
 import pytest
 from coordinator_kit import CLUSTER, DELTA, RIVER, TOPICS, batch, commit, make_river, prepare
 
+from anabranch.core.tiering.plan import Eligible
 from anabranch.stores.coordinator.sqlite import SqliteCoordinator
+from anabranch.stores.coordinator.tiering_front import TieringFront
 
 STEPS: dict[str, Callable[[SqliteCoordinator], Awaitable[Any]]] = {
     "mark_expired": lambda on: on.mark_expired(9),
     "forget_producers": lambda on: on.forget_producers(0, 9),
     "to_delete": lambda on: on.to_delete(0, 9),
     "count_to_delete": lambda on: on.count_to_delete(0, 9),
+    "tiering lags": lambda on: TieringFront(on).lags([Eligible(RIVER, 0, 9, 9)], 9),
     "expire": lambda on: on.expire(RIVER, older_than_ms=9, most_bytes=9, most_runs=9),
 }
 

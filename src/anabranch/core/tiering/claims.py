@@ -17,6 +17,7 @@ from typing import NamedTuple, Protocol
 from anabranch.core.diskless.rows import LogKey, LogState
 from anabranch.core.errors import StorageFault
 from anabranch.core.remote.segments import RemoteSegment, SegmentId
+from anabranch.core.tiering.lag import PartitionLag
 from anabranch.core.tiering.plan import AgedRun, Eligible, TieredEnd
 
 LEASE_MS = 120_000
@@ -59,6 +60,10 @@ class TieringClaims(Protocol):
 
     async def aged(self, claim_id: int, wanted: Sequence[Eligible]) -> list[Aged | None]:
         """What may become segments; None for a partition that has no row. Raises ClaimHeld."""
+
+    async def lags(self, wanted: Sequence[Eligible], most_rows: int) -> list[PartitionLag | None]:
+        """What is old enough to be tiered, of at most so many rows of each partition; None for one
+        that has no row. No claim is needed."""
 
     async def start(self, claim_id: int, topic: str, segment: RemoteSegment) -> None:
         """A try begins. Raises Deposed, ClaimHeld, and TryEnded where the segment does not begin

@@ -22,9 +22,11 @@ from anabranch.core.diskless.pause import Pause
 from anabranch.core.diskless.retention_rounds import AskStates, Expire, RoundEnded, Shortened
 from anabranch.core.diskless.rows import Change, CommitState, Committed
 from anabranch.core.errors import StorageFault
+from anabranch.core.tiering.lag import TopicLag
 from anabranch.core.types import NEVER_MS
 from anabranch.server.chains import carried_out
 from anabranch.server.clocks import steady_ms, wall_ms
+from anabranch.server.diskless.tiering_lags import TieringLags
 from anabranch.server.diskless.upkeep import DisklessUpkeep
 from anabranch.server.logs import logger
 from anabranch.server.own_faults import tell_unexpected
@@ -70,6 +72,7 @@ class DisklessShell:
         self._stores: Stores | None = None
         self._cluster_id = ""
         self._upkeep: DisklessUpkeep | None = None
+        self._tiering: TieringLags | None = None
         self._is_checking = False
         self._is_refused = False
         """Whether the coordinator was found to be an older copy."""
@@ -97,6 +100,8 @@ class DisklessShell:
         self._start(self._watch())
         self._start(self._retain())
         self._start(self._measure())
+        self._tiering = TieringLags(self._broker, stores)
+        self._start(self._tiering.run())
 
     def registered(self) -> None:
         """The controller gave this process an epoch, the first one or another."""
@@ -126,6 +131,10 @@ class DisklessShell:
     def statistics(self) -> dict[str, float]:
         """What is done beside serving, for metrics."""
         return {} if self._upkeep is None else self._upkeep.statistics()
+
+    def tiering_lags(self) -> list[TopicLag]:
+        """How far tiering is behind, for metrics."""
+        return [] if self._tiering is None else self._tiering.newest()
 
     def perform(self) -> None:
         """Make the calls that are wanted; called when `broker.diskless` has marked itself."""

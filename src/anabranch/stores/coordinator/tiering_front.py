@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from anabranch.core.diskless.rows import LogKey, LogState
     from anabranch.core.remote.segments import RemoteSegment, SegmentId
     from anabranch.core.tiering.claims import Aged, Claim
+    from anabranch.core.tiering.lag import PartitionLag
     from anabranch.core.tiering.plan import Eligible
 
 
@@ -32,6 +33,9 @@ class TieringFront(TieringClaims):
 
     async def aged(self, claim_id: int, wanted: Sequence[Eligible]) -> list[Aged | None]:
         return await self._front.call(Lane.UPKEEP, lambda on: on.tiering.aged(claim_id, wanted))
+
+    async def lags(self, wanted: Sequence[Eligible], most_rows: int) -> list[PartitionLag | None]:
+        return await self._front.call(Lane.UPKEEP, lambda on: on.tiering.lags(wanted, most_rows))
 
     async def start(self, claim_id: int, topic: str, segment: RemoteSegment) -> None:
         await self._front.call(Lane.UPKEEP, lambda on: on.tiering.start(claim_id, topic, segment))

@@ -9,7 +9,8 @@ ready (`core/tiering`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import takewhile
 from typing import Protocol
 
 from anabranch.core.diskless.expired_runs import Oldest
@@ -18,6 +19,7 @@ from anabranch.core.errors import StorageFault
 from anabranch.core.remote.facts import TryEnded
 from anabranch.core.remote.segments import RemoteSegment, SegmentId
 from anabranch.core.tiering.claims import LEASE_MS, Aged, Claim, ClaimHeld
+from anabranch.core.tiering.lag import PartitionLag, lag
 from anabranch.core.tiering.plan import MOST_RUNS, AgedRun, Eligible, TieredEnd, begins_right
 from anabranch.stores.coordinator.remote_tables import (
     FINISHED,
@@ -102,12 +104,14 @@ class TieringTables:
             ]
 
     def _aged(self, key: LogKey, state: LogState, newest: int, now_ms: int) -> Aged:
-        runs: list[AgedRun] = []
-        for *run, committed_ms, number in self._on.rows(AGED, (*key, MOST_RUNS + 1)):
-            if number > newest:
-                break
-            runs.append(AgedRun(Run(key, *run), committed_ms))
+        oldest = self._oldest(key, MOST_RUNS + 1)
+        runs = [run for run, _ in takewhile(lambda each: each[1] <= newest, oldest)]
         return Aged(state, runs, self._before(key, state), now_ms)
+
+    def _oldest(self, key: LogKey, limit: int) -> Iterator[tuple[AgedRun, int]]:
+        """The oldest runs, each with the number of its commit."""
+        for *run, committed_ms, number in self._on.rows(AGED, (*key, limit)):
+            yield AgedRun(Run(key, *run), committed_ms), number
 
     def _before(self, key: LogKey, state: LogState) -> TieredEnd | None:
         found = self._on.rows(
@@ -119,6 +123,23 @@ class TieringTables:
             return None
         segment_id, *offsets = found[0]
         return TieredEnd(SegmentId(bytes(segment_id)), *offsets)
+
+    def lags(self, wanted: Sequence[Eligible], most_rows: int) -> list[PartitionLag | None]:
+        """What is old enough to be tiered."""
+        with self._on.transaction():
+            now_ms = self._on.now_ms()
+            states = self._on.states([each.key for each in wanted])
+            return [
+                None if state is None else self._lag(each, state, most_rows, now_ms)
+                for each, state in zip(wanted, states, strict=True)
+            ]
+
+    def _lag(self, wanted: Eligible, state: LogState, most_rows: int, now_ms: int) -> PartitionLag:
+        """Most partitions are not behind, as the first of their rows says."""
+        runs = [run for run, _ in self._oldest(wanted.key, 1)]
+        if runs and runs[0].committed_ms + wanted.age_ms <= now_ms:
+            runs = [run for run, _ in self._oldest(wanted.key, most_rows)]
+        return lag(state, runs, wanted, now_ms)
 
     def start(self, claim_id: int, topic: str, segment: RemoteSegment) -> None:
         """A try begins."""
