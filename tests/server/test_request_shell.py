@@ -292,7 +292,7 @@ async def test_a_muted_connection_is_answered_after_its_mute_and_in_order(serve,
     quotas.rest_ms = 0
     muted.send(2, DescribeClusterRequest(), 0)
     muted.send(3, DescribeClusterRequest(), 0)
-    await eventually(lambda: connection.is_waited_for)
+    await eventually(lambda: connection.channel.has_queued)
     other.send(4, DescribeClusterRequest(), 0)
     assert (await other.answer(60, 0))[0] == 4
     assert [(await muted.answer(60, 0))[0] for _ in range(2)] == [2, 3]

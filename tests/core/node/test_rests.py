@@ -58,6 +58,22 @@ def test_the_next_request_is_run_when_the_rest_is_over_and_not_before():
     assert rests(world, link) == [(1, 70), (2, 0)]
 
 
+def test_a_connection_that_only_rests_is_idle_and_what_it_held_is_given_back():
+    """A rest may last for weeks, and its client may be gone: nothing is read meanwhile."""
+    world = World()
+    channel, link, _ = world.connect()
+    world.quota.rest_ms = 2**31 - 1
+    world.receive(channel, frame_of(1, Asked("wait")))
+    assert channel.is_waited_for
+    world.news = True
+    world.wake()
+    world.receive(channel, *[frame_of(number, Asked("at once")) for number in (2, 3, 4)])
+    assert rests(world, link) == [(1, 2**31 - 1)]
+    assert world.memory.held_bytes and not channel.is_waited_for
+    world.step(channel.lost)
+    assert not world.memory.held_bytes
+
+
 def test_what_brokers_ask_of_each_other_rests_for_nothing():
     world = World()
     world.of_broker = lambda _body: True

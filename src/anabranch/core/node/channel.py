@@ -398,8 +398,8 @@ class Channel:
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether an answer is owed: it is not idle."""
-        return bool(self._slots)
+        """Whether an answer is owed: it is not idle. One that only rests, for weeks perhaps, is."""
+        return bool(self._slots) and self._slots[0].route is not None
 
     @property
     def is_idle(self) -> bool:
