@@ -286,12 +286,22 @@ MUTANTS = (
         "remote-follower-of-another-history-drops",
         "a follower drops what segments of its own epochs hold",
         f"{ROOM}.rounds",
-        "    yield from _shorten(key, facts, view, Coverage(facts.segments, view.lineage))\n",
+        "    coverage = Coverage(facts.segments, view.lineage)\n"
+        "    yield from _shorten(key, facts, view, coverage, view.log_start)\n",
         "    held = Coverage((), view.lineage)\n"
         "    held.holds = lambda first, end: True  # type: ignore[method-assign]\n"
-        "    yield from _shorten(key, facts, view, held)\n",
+        "    yield from _shorten(key, facts, view, held, view.log_start)\n",
         "tests/server/remote/test_round_performer.py"
         "::test_a_follower_drops_what_segments_of_its_own_epochs_hold",
+    ),
+    mutant(
+        "remote-start-of-a-lost-history",
+        "a log start that was recorded before an unclean election deletes nothing that is new",
+        TABLES,
+        "            log_start = kept_start(log_start, epochs, newest)\n",
+        "            kept_start(log_start, epochs, newest)\n",
+        "tests/stores/coordinator/test_remote_facts.py"
+        "::test_what_was_written_after_the_leader_that_asked_before_is_not_deleted",
     ),
     Mutant(
         name="remote-local-start-within-a-transaction",

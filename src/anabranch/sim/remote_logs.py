@@ -241,7 +241,8 @@ class Round:
         of, replica = self._of, self._replica
         match step:
             case rounds.ReadFacts(key, epoch):
-                facts = yield of.fact("lead", key, replica.topic_partition.topic, epoch)
+                epochs = lineage_of(replica.log, epoch).entries
+                facts = yield of.fact("lead", key, replica.topic_partition.topic, epoch, epochs)
                 self._knows(facts)
                 return facts
             case rounds.LookAtFacts(key):

@@ -100,6 +100,7 @@ class Broker:
     def truncate(self, offset: int) -> None:
         if offset < self.local_start:
             self.begins, self.local_start = [offset], offset
+        self.log_start = min(self.log_start, offset)
         self.begins = [each for each in self.begins if each < offset] or [offset]
         self.local_start = self.begins[0]
         for each in range(offset, self.end):
@@ -121,6 +122,7 @@ class World:
         self.now_ms = 0
         self.brokers = [Broker(number) for number in range(3)]
         self.isr = {0, 1, 2}
+        self.away: Broker | None = None
         self.leader = self.brokers[0]
         self.leader.leads = self.epoch = 0
         self.high_watermark = 0
@@ -146,6 +148,9 @@ class World:
         self.local = Limits(random.choice((-2, -1, 0, 60_000)), random.choice((-2, 0, 100)))
         self.copies = True
         self.recorded_start = 0
+        self.shortened_in = 0
+        """The epoch of the last leader whose log ended before the recorded start: what it writes
+        from there on is new."""
         self.deleted_before = 0
         """Records before it were deleted by hand."""
         self.copied = self.removed = 0
@@ -159,7 +164,7 @@ class World:
             (self.append, 6), (self.replicate, 8), (self.roll, 2), (self.advance, 40),
             (self.pass_time, 4), (self.elect, 1), (self.learn, 2), (self.restart, 1),
             (self.change_isr, 1), (self.arrive, 2), (self.delete_records, 0.2),
-            (self.drop_followers_local, 1),
+            (self.drop_followers_local, 1), (self.part, 1),
         )  # fmt: skip
         (act,) = random.choices([each for each, _ in kinds], [each for _, each in kinds])
         act()
@@ -178,16 +183,22 @@ class World:
 
     def replicate(self) -> None:
         for broker in self.brokers:
-            if broker.leads is None and self.random.random() < 0.7:
+            if broker.leads is None and broker is not self.away and self.random.random() < 0.7:
                 self.follow(broker)
+
+    def part(self) -> None:
+        """A follower hears nothing for long, until another one does, or it leads."""
+        self.away = self.random.choice(self.brokers)
+        if self.away is not None and self.away is not self.leader:
+            self.isr.discard(self.away.number)
 
     def follow(self, broker: Broker) -> None:
         """Truncate to what the leader has, start anew where its local log begins later, copy."""
         leader = self.leader
         broker.raise_start(min(leader.log_start, broker.end))
         shared = broker.end
-        for offset in range(broker.log_start, broker.end):
-            if leader.epochs.get(offset) != broker.epochs[offset]:
+        for offset in range(broker.end):
+            if leader.epochs.get(offset) != broker.epochs.get(offset):
                 shared = offset
                 break
         if shared < broker.end:
@@ -217,7 +228,7 @@ class World:
 
     def change_isr(self) -> None:
         broker = self.random.choice(self.brokers)
-        if broker is self.leader:
+        if broker is self.leader or broker is self.away:
             return
         if broker.number in self.isr and len(self.isr) > 2:
             self.isr.discard(broker.number)
@@ -230,11 +241,19 @@ class World:
         clean = [each for each in candidates if each.number in self.isr]
         is_unclean = self.random.random() < 0.25
         chosen = self.random.choice(candidates if is_unclean or not clean else clean)
-        if chosen.end < self.recorded_start:
-            return
+        if is_unclean and self.away in candidates:
+            chosen = self.away
         self.epoch += 1
+        if chosen.end < max(self.recorded_start, self.deleted_before):
+            self.recorded_start = min(self.recorded_start, chosen.end)
+            self.deleted_before = min(self.deleted_before, chosen.end)
+            self.shortened_in = self.epoch
+        self.deleted_before = max(self.deleted_before, chosen.log_start)
         chosen.leads, chosen.led_from = self.epoch, chosen.end
         self.leader = chosen
+        self.end_round(chosen)
+        if chosen is self.away:
+            self.away = None
         if chosen.number not in self.isr:
             self.isr = {chosen.number}
             self.high_watermark = min(self.high_watermark, chosen.end)
@@ -281,7 +300,11 @@ class World:
     def drop_followers_local(self) -> None:
         """A follower keeps no more than its leader does."""
         for broker in self.brokers:
-            if broker.leads is None and self.shared_end(broker) == broker.end:
+            if (
+                broker.leads is None
+                and broker is not self.away
+                and self.shared_end(broker) == broker.end
+            ):
                 broker.raise_start(min(self.leader.log_start, broker.end))
                 inside = [each for each in broker.begins if each <= self.leader.local_start]
                 if inside:
@@ -335,7 +358,7 @@ class World:
         remote = self.coordinator.remote
         match asked:
             case rounds.ReadFacts(key, epoch):
-                return self.ask(lambda: remote.lead(key, "creek", epoch))
+                return self.ask(lambda: remote.lead(key, "creek", epoch, broker.lineage().entries))
             case rounds.LookAtLog():
                 return self.view(broker)
             case rounds.BeginRemoval(key, epoch, start, finished, given_up):
@@ -482,11 +505,15 @@ class World:
     def check(self) -> None:
         """After each step."""
         segments, objects = self.segments(), self.objects
-        known = self.coordinator.remote.look(KEY)
-        start = 0 if known is None else known.log_start
+        known = self.coordinator.remote.logs(LogKey(KEY.topic_id, -1), 1)
+        start = known[0].log_start if known else 0
+        if known and known[0].leader_epoch < self.shortened_in:
+            start = self.recorded_start  # the leader has not asked yet
         assert start >= self.recorded_start, "the log start went back"
         self.check_expired(self.recorded_start, start)
         self.recorded_start = start
+        begin = self.leader.log_start
+        assert begin <= max(start, self.deleted_before), f"the log begins at {begin}, not {start}"
         for each in segments:
             if each.is_finished:
                 folder = segment_folder(CLUSTER, KEY, each.segment_id)

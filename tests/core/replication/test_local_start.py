@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from tests.core.replication.peers import PLACE, Peers
 
-from anabranch.core.errors import ErrorCode
+from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.log.log import Log
 from anabranch.core.partition.tail import NO_TAIL, NoTail
 from anabranch.core.replication.follower import FollowedPartition
@@ -100,6 +100,26 @@ def test_a_follower_whose_log_was_deleted_begins_with_the_whole_log_s_start() ->
 
 class UpTo9(NoTail):
     end_offset = 9
+
+
+@pytest.mark.parametrize("ask", [
+    lambda replica: replica.read(5, max_bytes=100, upto=12, at_least_one=True),
+    lambda replica: replica.aborted_transactions(2, 4),
+    lambda replica: replica.offset_for_timestamp(0),
+])  # fmt: skip
+def test_a_follower_that_begins_further_on_tells_nothing_of_a_remote_part_that_it_knew(ask) -> None:
+    """What it knew ends before the new begin: a record between is not gone, and is not skipped."""
+    peers = Peers(2)
+    peers.lose_all()
+    tier(peers)
+    peers[2].replica.older = NoTail()  # of facts that were read when nothing was remote
+    leader_with_a_local_part(peers)
+    peers.settle()
+    replica = peers[2].replica
+    assert replica.log.start_offset < 5 < replica.log.local_start_offset
+    with pytest.raises(ApiError) as caught:
+        ask(replica)
+    assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def listed(peers: Peers, timestamp: int) -> int:

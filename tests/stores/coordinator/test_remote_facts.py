@@ -46,6 +46,28 @@ async def finished(facts: RemoteFront, *segments: RemoteSegment) -> None:
         await facts.finish(each)
 
 
+@pytest.mark.parametrize(
+    ("epochs", "start"),
+    [
+        ([(1, 0), (2, 40), (4, 100)], 100),  # nothing was lost
+        ([(1, 0), (2, 40), (4, 60)], 60),  # an unclean election
+        ([(1, 0), (3, 50), (4, 60)], 50),  # and a leader between that never asked
+        ([], 80),
+    ],
+)
+async def test_what_was_written_after_the_leader_that_asked_before_is_not_deleted(
+    facts, epochs, start
+):
+    await facts.lead(CREEK, "creek", 2, [EpochStart(1, 0), EpochStart(2, 40)])
+    await facts.begin_removal(CREEK, 2, 80, [], [])
+    asked = [EpochStart(*each) for each in epochs]
+    for _ in range(2):
+        known = await facts.lead(CREEK, "creek", 4, asked)
+        assert known.log_start == min(start, 80)
+    await facts.begin_removal(CREEK, 4, 110, [], [])
+    assert (await facts.lead(CREEK, "creek", 4, asked)).log_start == 110
+
+
 async def test_a_segment_is_known_as_it_was_described(facts, engine: Engine):
     assert await facts.look(CREEK) is None
     assert (await facts.lead(CREEK, "creek", 2)).segments == ()

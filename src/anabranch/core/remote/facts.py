@@ -3,9 +3,9 @@
 What: the calls that leaders, readers, the active controller and a restore make. SQLite and
 PostgreSQL implement them beside the batch coordinator (`stores/coordinator`). Rules kept: one
 transaction a call; a leader is known by its epoch, and an older one is refused once a newer one has
-asked; a log start only rises; what a call promises is durable when it returns. Each may raise
-CoordinatorAway (for a call that writes it is then not known whether it did) and StorageFault. Not
-here: decisions, SQL.
+asked; a log start only rises, but for what an unclean election has lost of the log; what a call
+promises is durable when it returns. Each may raise CoordinatorAway (for a call that writes it is
+then not known whether it did) and StorageFault. Not here: decisions, SQL.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 from anabranch.core.diskless.rows import LogKey
 from anabranch.core.errors import StorageFault
-from anabranch.core.remote.segments import RemoteSegment, SegmentId
+from anabranch.core.remote.segments import EpochStart, RemoteSegment, SegmentId
 from anabranch.core.types import TopicId
 
 
@@ -46,10 +46,13 @@ class HeldRemoteLog(NamedTuple):
 class RemoteFacts(Protocol):
     """All calls are for the loop's thread."""
 
-    async def lead(self, key: LogKey, topic: str, leader_epoch: int) -> Facts:
-        """What is known, for the partition's leader: calls of older leaders raise Deposed from now
-        on, and so does this if a newer one has asked. Raises TryEnded for a topic that was
-        deleted."""
+    async def lead(
+        self, key: LogKey, topic: str, leader_epoch: int, epochs: Sequence[EpochStart] = ()
+    ) -> Facts:
+        """What is known, for the partition's leader, whose log has these epochs: calls of older
+        leaders raise Deposed from now on, and so does this if a newer one has asked. What was
+        written after the leader that asked before is behind the log start. Raises TryEnded for a
+        topic that was deleted."""
 
     async def look(self, key: LogKey) -> Facts | None:
         """What is known, for a reader; None where no leader has ever asked."""

@@ -68,6 +68,14 @@ def is_cut(segment: RemoteSegment, lineage: Lineage, log_start: int) -> bool:
     return all(span.end <= first for span in agreed_spans(segment, lineage))
 
 
+def kept_start(log_start: int, epochs: Iterable[EpochStart], asked_before: int) -> int:
+    """A log start that a leader of this epoch, or an older one, has recorded, as it counts in a log
+    with these epochs. After an unclean election a log may end before it, and what is written from
+    there on is new."""
+    newer = (each.start_offset for each in epochs if each.epoch > asked_before)
+    return min(log_start, next(newer, log_start))
+
+
 def joined(spans: Iterable[Span]) -> list[Span]:
     """The same offsets in as few spans as possible, in order."""
     result: list[Span] = []

@@ -163,8 +163,8 @@ def one_round(of: Leading) -> Generator[Step, Any, Done]:
         facts = yield ReadFacts(of.key, of.leader_epoch)
     view = yield LookAtLog(of.key)
     coverage = Coverage(facts.segments, view.lineage)
-    yield from _shorten(of.key, facts, view, coverage)
     log_start = max(facts.log_start, view.log_start)
+    yield from _shorten(of.key, facts, view, coverage, log_start)
     waiting = to_copy(view.segments, coverage, log_start, view.last_stable_offset)
     return Done(
         copy_lag(waiting),
@@ -193,12 +193,14 @@ def ending_round(of: Leading) -> Generator[Step, Any, Done]:
 
 def follower_round(key: LogKey) -> Generator[Step, Any, None]:
     """Shorten the log of a follower, by what its own epochs find in the facts: it may lead next,
-    and then has what no segment holds."""
+    and then has what no segment holds. Its leader tells it the log start: the recorded one may be
+    that of a leader whose log was lost."""
     facts: Facts | None = yield LookAtFacts(key)
     if facts is None:
         return
     view: LocalView = yield LookAtLog(key)
-    yield from _shorten(key, facts, view, Coverage(facts.segments, view.lineage))
+    coverage = Coverage(facts.segments, view.lineage)
+    yield from _shorten(key, facts, view, coverage, view.log_start)
 
 
 def _remove(of: Leading, facts: Facts, view: LocalView) -> Generator[Step, Any, Facts]:
@@ -264,7 +266,7 @@ def _copy(of: Leading, facts: Facts) -> Generator[Step, Any, tuple[int, StorageF
 
 
 def _shorten(
-    key: LogKey, facts: Facts, view: LocalView, coverage: Coverage
+    key: LogKey, facts: Facts, view: LocalView, coverage: Coverage, log_start: int
 ) -> Generator[Step, Any, None]:
     """Drop local segments that were copied and that the local limits do not keep."""
     if not view.segments:
@@ -272,7 +274,7 @@ def _shorten(
     start = local_start(
         view.segments,
         coverage,
-        max(facts.log_start, view.log_start),
+        log_start,
         local_limits(view.whole, view.local, copies=view.copies),
         trusted_now_ms(view.wall_ms, facts.now_ms),
         view.high_watermark,

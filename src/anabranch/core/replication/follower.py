@@ -324,6 +324,8 @@ class FollowedPartition:
         that is earlier. What the leader knows of the log before the offset is `beginning`; a log
         that begins again where it did knows it itself."""
         log, has_remote = self.replica.log, start_offset < offset
+        if offset > log.local_start_offset:
+            self.replica.forget_older()
         self.replica.began_remotely += has_remote
         try:
             if has_remote and beginning is None and offset == log.local_start_offset:

@@ -163,6 +163,12 @@ class Replica(Composite):
         self.high_watermark = min(max(high_watermark, log.local_start_offset), log.end_offset)
         self.take_config(config)
 
+    def forget_older(self) -> None:
+        """The log begins anew further on: what is known of remote segments ends before that, or is
+        of a history that is gone, so that nothing is told of them before their facts are read."""
+        if self.log.config.has_remote:
+            self.older = UNKNOWN_TAIL
+
     def take_config(self, config: TopicConfig) -> None:
         """Use a topic's effective configuration from now on; that of the log was changed first."""
         self.config = config

@@ -181,7 +181,8 @@ class _Round:
 
     async def _read_facts(self, asked: rounds.ReadFacts) -> Facts:
         world, topic, began_ms = self._world, self._led.topic, self._world.steady_ms()
-        facts = await world.facts.lead(asked.key, topic, asked.leader_epoch)
+        epochs = lineage_of(self._led.log, asked.leader_epoch).entries
+        facts = await world.facts.lead(asked.key, topic, asked.leader_epoch, epochs)
         world.counts.computation_ms[topic] = world.steady_ms() - began_ms
         self._knows(facts)
         return facts

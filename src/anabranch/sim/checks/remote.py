@@ -87,7 +87,9 @@ class RemoteChecks(Watcher):
                     self._topic_deleted(topic_id)
             return
         name = name.removeprefix(REMOTE)
-        if name == "finish":
+        if name == "lead":
+            self._led(args[0])
+        elif name == "finish":
             self._finished(args[0])
         elif name == "begin_removal":
             self._removal(*args)
@@ -95,6 +97,16 @@ class RemoteChecks(Watcher):
             self._forgotten(args[0])
         if name in MARKED:
             self.marks.hit(MARKED[name])
+
+    def _led(self, key: LogKey) -> None:
+        """What an unclean election has lost of a log may be before the start that was recorded."""
+        self._starts[key] = min(self._starts.get(key, 0), self._recorded(key))
+
+    def _recorded(self, key: LogKey) -> int:
+        found = self._rows(
+            "SELECT log_start_offset FROM remote_logs WHERE topic_id = ? AND partition = ?", key
+        )
+        return int(found[0][0]) if found else self._starts.get(key, 0)
 
     def _finished(self, segment: RemoteSegment) -> None:
         if segment.segment_id in self._held:
@@ -143,10 +155,7 @@ class RemoteChecks(Watcher):
     ) -> None:
         truth = self.logs.truths.get(key)
         before = self._starts.get(key, 0)
-        recorded = self._rows(
-            "SELECT log_start_offset FROM remote_logs WHERE topic_id = ? AND partition = ?", key
-        )
-        now = recorded[0][0] if recorded else before
+        now = self._recorded(key)
         if now < before:
             raise Violation(
                 "RL4", "A recorded log start went back.", {"before": before, "now": now}

@@ -15,7 +15,7 @@ from anabranch.stores.coordinator.front import Front, Lane
 if TYPE_CHECKING:
     from anabranch.core.diskless.rows import LogKey
     from anabranch.core.remote.facts import Facts, HeldRemoteLog
-    from anabranch.core.remote.segments import RemoteSegment, SegmentId
+    from anabranch.core.remote.segments import EpochStart, RemoteSegment, SegmentId
     from anabranch.core.types import TopicId
 
 
@@ -25,9 +25,11 @@ class RemoteFront(RemoteFacts):
     def __init__(self, front: Front) -> None:
         self._front = front
 
-    async def lead(self, key: LogKey, topic: str, leader_epoch: int) -> Facts:
+    async def lead(
+        self, key: LogKey, topic: str, leader_epoch: int, epochs: Sequence[EpochStart] = ()
+    ) -> Facts:
         return await self._front.call(
-            Lane.UPKEEP, lambda on: on.remote.lead(key, topic, leader_epoch)
+            Lane.UPKEEP, lambda on: on.remote.lead(key, topic, leader_epoch, epochs)
         )
 
     async def look(self, key: LogKey) -> Facts | None:

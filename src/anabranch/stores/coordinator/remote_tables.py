@@ -18,6 +18,7 @@ from anabranch.core.diskless.coordinator import Deposed
 from anabranch.core.diskless.rows import LogKey
 from anabranch.core.errors import StorageFault
 from anabranch.core.remote.facts import Facts, HeldRemoteLog, TryEnded
+from anabranch.core.remote.lineage import kept_start
 from anabranch.core.remote.segments import EpochStart, RemoteSegment, SegmentId, SegmentState
 from anabranch.core.types import TopicId
 
@@ -60,12 +61,16 @@ class RemoteTables:
     def __init__(self, on: Statements) -> None:
         self._on = on
 
-    def lead(self, key: LogKey, topic: str, leader_epoch: int) -> Facts:
+    def lead(
+        self, key: LogKey, topic: str, leader_epoch: int, epochs: Sequence[EpochStart] = ()
+    ) -> Facts:
         """What is known, for the partition's leader."""
         with self._on.transaction():
-            return self._facts(key, self.lead_within(key, topic, leader_epoch))
+            return self._facts(key, self.lead_within(key, topic, leader_epoch, epochs))
 
-    def lead_within(self, key: LogKey, topic: str, leader_epoch: int) -> int:
+    def lead_within(
+        self, key: LogKey, topic: str, leader_epoch: int, epochs: Sequence[EpochStart] = ()
+    ) -> int:
         """As `lead`, within a transaction; the log start."""
         if self._on.rows("SELECT 1 FROM deleted_topics WHERE topic_id = ?", (key.topic_id,)):
             raise TryEnded(f"topic {topic}: it was deleted, and its remote log with it")
@@ -76,8 +81,10 @@ class RemoteTables:
         )
         newest, log_start = self._locked(key, leader_epoch)
         if newest < leader_epoch:
+            log_start = kept_start(log_start, epochs, newest)
             self._on.do(
-                f"UPDATE remote_logs SET leader_epoch = ? WHERE {OF_LOG}", (leader_epoch, *key)
+                f"UPDATE remote_logs SET leader_epoch = ?, log_start_offset = ? WHERE {OF_LOG}",
+                (leader_epoch, log_start, *key),
             )
         return log_start
 
