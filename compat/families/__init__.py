@@ -12,6 +12,7 @@ FAMILIES = (
     "secure",
     "placement",
     "dump",
+    "tiered",
     "folder",
     "kcat",
     "old_clients",
