@@ -506,8 +506,8 @@ MUTANTS = (
         name="gap-overlooked-in-a-slow-copy",
         rule="a replica looks for a missing marker even if it copied the transaction long ago",
         module=FOLLOWING,
-        old="if first_offset < self.kept_to or self._is_old(producer_id, first_offset, wall_ms)",
-        new="if first_offset < self.kept_to",
+        old="(first_offset < self.kept_to or self._is_old(producer_id, first_offset, wall_ms))",
+        new="first_offset < self.kept_to",
         seed=NO_SCHEDULE,
         caught_by="tests/core/replication/test_ended_while_away.py"
         "::test_also_one_that_takes_itself_for_in_sync_or_pauses",
