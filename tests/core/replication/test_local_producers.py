@@ -1,7 +1,7 @@
 """Producers of a log that begins in the middle: what a copy knows of them, and of leader epochs.
 
-The older part is in another store; whoever copies only the later part learns from its leader which
-batches were written before, so that it can lead without taking one of them twice.
+The older part is in another store; a replica that copies only the later part learns from its leader
+which batches were written before, so that it can lead without taking one of them twice.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def settle(peers: Peers) -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_nothing_is_written_twice_or_refused_whoever_leads(seed: int) -> None:
+def test_nothing_is_written_twice_or_refused_after_any_election(seed: int) -> None:
     random, peers = Random(seed), Peers(3, config=CONFIG, topic_config=TOPIC)
     writers = [Writer(peers, each, random) for each in range(3)]
     for _ in range(25):
