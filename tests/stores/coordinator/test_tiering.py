@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import sqlite3
+from contextlib import closing, suppress
 from itertools import pairwise
 from random import Random
 
 import pytest
-from coordinator_kit import BROKER, DELTA, RIVER, Engine, batch, commit, make_river
+from coordinator_kit import BROKER, CLUSTER, DELTA, RIVER, Engine, batch, commit, make_river
 
 from anabranch.core.diskless.coordinator import Coordinator, Deposed
 from anabranch.core.diskless.rows import MOST_RUNS_FOUND, LogKey, LogState, Run, Wanted
@@ -17,7 +18,9 @@ from anabranch.core.remote.segments import EpochStart, RemoteSegment, SegmentId
 from anabranch.core.tiering.claims import LEASE_MS, ClaimHeld
 from anabranch.core.tiering.plan import Eligible, PlannedSegment, next_segment
 from anabranch.stores.coordinator.front import Front, Lane
+from anabranch.stores.coordinator.migrations import FACTS, MIGRATIONS, SQLITE
 from anabranch.stores.coordinator.remote_front import RemoteFront
+from anabranch.stores.coordinator.sqlite import SqliteCoordinator
 from anabranch.stores.coordinator.tiering_front import TieringFront
 
 JOB, OTHER = 11, 12
@@ -383,3 +386,39 @@ async def expire_claim(engine: Engine, on: Coordinator) -> None:
         Lane.UPKEEP,
         lambda tables: tables.do("UPDATE tiering_claims SET expires_ms = 0"),  # type: ignore[attr-defined]
     )
+
+
+async def test_what_was_committed_before_commits_had_numbers_is_tiered_too(tmp_path):
+    path = tmp_path / "diskless.db"
+    with closing(sqlite3.connect(path)) as on:
+        on.execute(FACTS)
+        for statement in (each for step in MIGRATIONS[:4] for each in step):
+            on.execute(statement.format(**SQLITE._asdict()))
+        facts = {"cluster.id": CLUSTER, "mark": "0a0b0c0d", "controller.epoch": "-1"}
+        on.executemany("INSERT INTO facts VALUES (?, ?)", {**facts, "schema.version": "4"}.items())
+        on.execute(
+            "INSERT INTO logs (topic_id, partition, topic_name, high_watermark, byte_size) "
+            "VALUES (?, ?, 'river', 15, 300)", RIVER,
+        )  # fmt: skip
+        for number in range(1, 4):
+            on.execute(
+                "INSERT INTO wal_objects (object_id, object_key, state, broker_id, broker_epoch, "
+                "prepared_ms, expires_ms, committed_ms, byte_size, live_runs) "
+                "VALUES (?, ?, 1, 1, 7, 0, 9, 5, 100, 1)", (number, f"o/{number}"),
+            )  # fmt: skip
+            on.execute(
+                "INSERT INTO runs VALUES (?, ?, ?, ?, ?, 0, 100, 1000, 0, 0)",
+                (*RIVER, 5 * number - 5, 5 * number, number),
+            )
+        on.commit()
+    coordinator = await SqliteCoordinator.open(str(path), CLUSTER)
+    try:
+        await make_river(coordinator)
+        job = Job(coordinator)
+        await job.begin()
+        assert (await job.claims.lags([eligible()], 9))[0][:2] == (3, 300)
+        assert await job.tier(eligible(), 1) == LogState(0, 15, 300, 15)
+        await check(coordinator, RIVER, 15)
+        assert len(await coordinator.to_delete(0, 10)) == 3
+    finally:
+        await coordinator.close()
