@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from importlib import metadata
 from pathlib import Path
 
 import confluent_kafka
@@ -217,7 +218,7 @@ def versions() -> dict[str, str]:
     return {
         "kcat": kcat_version(),
         "kafkajs": KAFKAJS,
-        "kafka-python": KAFKA_PYTHON,
+        "kafka-python": f"{KAFKA_PYTHON} and {metadata.version('kafka-python')}",
         "franz-go": go_version("franz", "twmb/franz-go"),
         "sarama": go_version("sarama", "IBM/sarama"),
         "confluent-kafka": confluent_kafka.__version__,

@@ -1,12 +1,13 @@
 // kafkajs against one bootstrap address: prints a JSON object of what it saw, one member a scenario.
+// KAFKAJS_SECURITY has `ssl` and `sasl` as kafkajs takes them, as JSON.
 // Run as: NODE_PATH=… node kafkajs.js ADDRESS SCENARIO
 "use strict";
 const { Kafka, logLevel, CompressionTypes } = require("kafkajs");
 
 const [address, wanted] = process.argv.slice(2);
-const kafka = new Kafka({
-  clientId: "compat", brokers: [address], logLevel: logLevel.NOTHING, 
-});
+const security = JSON.parse(process.env.KAFKAJS_SECURITY || "{}");
+const client = (clientId) => new Kafka({ clientId, brokers: [address], logLevel: logLevel.NOTHING, ...security });
+const kafka = client("compat");
 
 const byPartition = (a, b) => a.partition - b.partition;
 const numbers = (count, from = 0) => Array.from({ length: count }, (_, n) => n + from);
@@ -121,8 +122,8 @@ async function sharesAGroup() {
   const owned = new Map();
   const owners = numbers(4).map(() => new Set());
   const seen = new Set();
-  const members = ["first", "second"].map((clientId) => new Kafka({ clientId, brokers: [address],
-    logLevel: logLevel.NOTHING }).consumer({ groupId: topic, heartbeatInterval: 300, maxWaitTimeInMs: 200 }));
+  const members = ["first", "second"].map((clientId) => client(clientId)
+    .consumer({ groupId: topic, heartbeatInterval: 300, maxWaitTimeInMs: 200 }));
   const settled = new Promise((resolve) => members.forEach((member, index) => {
     member.on(member.events.GROUP_JOIN, ({ payload }) => {
       owned.set(index, payload.memberAssignment[topic] || []);

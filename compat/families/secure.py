@@ -1,4 +1,5 @@
-"""TLS and SASL: Kafka's tools and librdkafka with each mechanism and with certificates.
+"""TLS and SASL: Kafka's tools, librdkafka, kafka-python and kafkajs with each mechanism and with
+certificates.
 
 Each server has a node of its own here, with a plaintext listener, one of SASL over TLS, and one
 that asks for certificates. Keys are PEM files of an authority that the row makes.
@@ -6,6 +7,9 @@ that asks for certificates. Keys are PEM files of an authority that the row make
 
 from __future__ import annotations
 
+import json
+import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,8 +18,11 @@ from typing import Any
 from bench.servers import SERVERS, free_port
 from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient
+from kafka import KafkaConsumer, KafkaProducer
+from kafka.errors import KafkaError as KafkaPythonError
 
 from anabranch.testing.certificates import Authority, Identity
+from compat.clients import CACHE, HERE, fetch_kafkajs
 from compat.families.configs import CONFIGS
 from compat.families.console import CONSUMER, PRODUCER, lines
 from compat.families.topics import create
@@ -162,6 +169,35 @@ def refuses(peer: Peer) -> object:
     return seen
 
 
+@row("secure-users")
+def keeps_users(peer: Peer) -> object:
+    """kafka-configs.sh sets, describes and removes SCRAM credentials, and is refused like Kafka
+    does.
+
+    Kafka tells of users and their mechanisms in any order.
+    """
+    seen: list[Any] = []
+    with secured(peer) as here:
+        describe = ("--describe", "--entity-type", "users")
+        steps: tuple[tuple[bool, tuple[str, ...]], ...] = (
+            (False, (*user("bob"), *added(SCRAM[0], "x"))),
+            (False, (*user("bob"), *added(SCRAM[1], "x", 8192))),
+            (True, (*user("carol"), *added(SCRAM[1], "x", 4095))),
+            (True, (*user("carol"), *added(SCRAM[1], "x", 16385))),
+            (False, describe),
+            (False, (*describe, "--entity-name", "bob")),
+            (False, (*user("bob"), "--delete-config", SCRAM[0])),
+            (True, (*user("bob"), "--delete-config", SCRAM[0])),
+            (True, (*user("other"), "--delete-config", SCRAM[0])),
+            (False, (*describe, "--entity-name", "bob")),
+        )
+        for fails, step in steps:
+            output = here.tool(CONFIGS, *here.at, *step, fails=fails)
+            told = sorted(sorted(re.split(r" are |, ", line)) for line in output.lines)
+            seen.append([output.code, told, output.complaint if fails else ""])
+    return seen
+
+
 @row("secure-librdkafka")
 def serves_librdkafka(peer: Peer) -> object:
     """librdkafka sends and reads with each mechanism and certificates, and hears of a wrong
@@ -188,4 +224,77 @@ def serves_librdkafka(peer: Peer) -> object:
                 "a fault",
             )  # fmt: skip
             seen[f"{way} wrong"] = faults[0].name()
+    return seen
+
+
+@row("secure-kafka-python")
+def serves_kafka_python(peer: Peer) -> object:
+    """kafka-python sends and reads with each mechanism and certificates; with a wrong password it
+    stays outside."""
+    seen: dict[str, Any] = {}
+    with secured(peer) as here:
+        for way in (*WAYS, "SCRAM-SHA-256 wrong"):
+            name = way.partition(" ")[0]
+            topic = f"py-{name.lower()}"
+            how: dict[str, Any] = {
+                "bootstrap_servers": here.address(name), "ssl_cafile": here.authority.certificate,
+                "security_protocol": "SSL" if name == "certificate" else "SASL_SSL",
+            }  # fmt: skip
+            if name == "certificate":
+                how |= {"ssl_certfile": here.alice.chain, "ssl_keyfile": here.alice.key}
+            else:
+                password = "wrong" if way != name else PASSWORD
+                how |= {
+                    "sasl_mechanism": name, "sasl_plain_username": "alice",
+                    "sasl_plain_password": password,
+                }  # fmt: skip
+            if way == name:
+                create(here, topic)
+            else:
+                how["bootstrap_timeout_ms"] = 5_000
+            seen[way] = _kafka_python(topic, how)
+    return seen
+
+
+def _kafka_python(topic: str, how: dict[str, Any]) -> object:
+    try:
+        producer = KafkaProducer(**how)
+        for number in range(20):
+            producer.send(topic, str(number).encode())
+        producer.flush(SECONDS)
+        producer.close()
+        reader = KafkaConsumer(
+            topic, **how, group_id=topic, auto_offset_reset="earliest", consumer_timeout_ms=10_000
+        )
+        found = [record.value.decode() for _, record in zip(range(20), reader, strict=False)]
+        reader.close()
+        return found
+    except KafkaPythonError as fault:
+        return type(fault).__name__
+
+
+@row("secure-kafkajs", prepare=fetch_kafkajs)
+def serves_kafkajs(peer: Peer) -> object:
+    """kafkajs compresses, transacts, shares a group and administers, each with another mechanism or
+    with a certificate."""
+    seen = {}
+    scenarios = ("compresses", "transacts", "sharesAGroup", "administers")
+    with secured(peer) as here:
+        for way, scenario in zip(WAYS, scenarios, strict=True):
+            ssl: dict[str, Any] = {"ca": [Path(here.authority.certificate).read_text()]}
+            how: dict[str, Any] = {"ssl": ssl}
+            if way == "certificate":
+                ssl |= {
+                    "key": Path(here.alice.key).read_text(),
+                    "cert": Path(here.alice.chain).read_text(),
+                }  # fmt: skip
+            else:
+                sasl = {"mechanism": way.lower(), "username": "alice", "password": PASSWORD}
+                how["sasl"] = sasl
+            modules = {
+                **os.environ, "NODE_PATH": str(CACHE / "kafkajs" / "node_modules"),
+                "KAFKAJS_SECURITY": json.dumps(how),
+            }  # fmt: skip
+            words = ("node", HERE / "kafkajs.js", here.address(way), scenario)
+            seen[way] = json.loads(here.command(*words, env=modules, seconds=90).out)
     return seen
