@@ -19,7 +19,7 @@ from typing import Any
 from anabranch.core.access.authorize import Operation, ResourceType, cluster_allowed
 from anabranch.core.api.context import Broker
 from anabranch.core.api.handler import Handler
-from anabranch.core.api.tiering_answers import after_call, code_of
+from anabranch.core.api.tiering_answers import after_call, code_of, why_none
 from anabranch.core.broker.gate import Need
 from anabranch.core.diskless.rows import LogKey
 from anabranch.core.errors import ErrorCode, StorageFault
@@ -44,8 +44,8 @@ def run(broker: Broker, request: Request, _now_ms: int) -> Outcome:
     body: PlanSegmentsRequest = request.body
     if not cluster_allowed(broker.authorizer, request, Operation.ALTER):
         return PlanSegmentsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    if why := broker.diskless.why_off:
-        return PlanSegmentsResponse(error_code=ErrorCode.KAFKA_STORAGE_ERROR, error_message=why)
+    if none := why_none(broker):
+        return PlanSegmentsResponse(error_code=none[0], error_message=none[1])
     if body.claim_id <= 0:
         why = "claim_id must be a random number greater than 0."
         return PlanSegmentsResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=why)

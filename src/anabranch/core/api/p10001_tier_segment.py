@@ -17,7 +17,7 @@ from typing import Any
 from anabranch.core.access.authorize import Operation, ResourceType, cluster_allowed
 from anabranch.core.api.context import Broker
 from anabranch.core.api.handler import Handler
-from anabranch.core.api.tiering_answers import after_call, code_of
+from anabranch.core.api.tiering_answers import after_call, code_of, why_none
 from anabranch.core.broker.gate import Need
 from anabranch.core.diskless.assembly import LEADER_EPOCH
 from anabranch.core.diskless.rows import LogKey, LogState
@@ -43,8 +43,8 @@ def run(broker: Broker, request: Request, _now_ms: int) -> Outcome:
     body: TierSegmentRequest = request.body
     if not cluster_allowed(broker.authorizer, request, Operation.ALTER):
         return TierSegmentResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    if why := broker.diskless.why_off:
-        return TierSegmentResponse(error_code=ErrorCode.KAFKA_STORAGE_ERROR, error_message=why)
+    if none := why_none(broker):
+        return TierSegmentResponse(error_code=none[0], error_message=none[1])
     topic = broker.image.topic_by_id(body.topic_id)
     partition = None if topic is None else topic.partitions.get(body.partition_index)
     if topic is None or partition is None or not is_diskless(broker.image, topic.name):

@@ -14,11 +14,25 @@ from anabranch.core.remote.facts import TryEnded
 from anabranch.core.tiering.claims import ClaimHeld
 
 LOST = StorageFault("the answer of the coordinator was lost; ask again")
+NO_STORES = (
+    "This broker has diskless.storage.system.enable=false: there are no diskless topics to tier. "
+    "Set it to true, with diskless.storage.url and diskless.coordinator.url, on every broker and "
+    "restart."
+)
 _CODES: tuple[tuple[type[StorageFault], ErrorCode], ...] = (
     (ClaimHeld, ErrorCode.CONCURRENT_TRANSACTIONS),
     (TryEnded, ErrorCode.FENCED_LEADER_EPOCH),
     (Deposed, ErrorCode.NOT_LEADER_OR_FOLLOWER),
 )
+
+
+def why_none(broker: Broker) -> tuple[ErrorCode, str] | None:
+    """What a job is told by a broker that cannot make calls now, or that has no stores at all: to
+    ask this one again is of no use."""
+    if not broker.config.diskless_storage_system_enable:
+        return ErrorCode.INVALID_REQUEST, NO_STORES
+    why = broker.diskless.why_off
+    return (ErrorCode.KAFKA_STORAGE_ERROR, why) if why else None
 
 
 def after_call(
