@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from click.testing import CliRunner
 
@@ -35,3 +37,17 @@ def test_first_users_that_cannot_be_read_are_told_without_passwords(tmp_path, co
     file.write_text(content)
     said = refused("serve", "--dir", str(tmp_path / "data"), "--add-scram", f"@{file}")
     assert why in said and "secret" not in said
+
+
+def test_what_was_done_is_told_to_people_and_to_programs(verb):
+    name = ("alice", "--mechanism", "SCRAM-SHA-256")
+    done = verb("users", "set", *name, "--password-file", "-", "--json", input="secret\n")
+    assert json.loads(done.stdout) == {
+        "user": "alice", "set": ["SCRAM-SHA-256"], "iterations": 8192,
+    }  # fmt: skip
+    shown = json.loads(verb("users", "list", "alice", "--json").stdout)
+    assert shown == [{"user": "alice", "mechanism": "SCRAM-SHA-256", "iterations": 8192}]
+    gone = json.loads(verb("users", "remove", "alice", "--json").stdout)
+    assert gone == {"user": "alice", "removed": ["SCRAM-SHA-256"]}
+    assert "logs in with" in verb("users", "set", *name, "--password-file", "-", input="s\n").stdout
+    assert "no longer logs in" in verb("users", "remove", "alice").stdout

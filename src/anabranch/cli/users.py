@@ -72,9 +72,10 @@ def list_all(names: tuple[str, ...], bootstrap: str, timeout_seconds: float, as_
     help="The file with the password as its first line, - for standard input. Without it the "
         "password is asked for.",
 )  # fmt: skip
+@json_option
 def set_one(
     name: str, bootstrap: str, timeout_seconds: float, mechanisms: tuple[str, ...],
-    iterations: int, password_file: str | None,
+    iterations: int, password_file: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Set the password of a user, who may be new."""
     from anabranch.client.cluster import Cluster
@@ -82,12 +83,17 @@ def set_one(
 
     password = _password(password_file)
 
+    wanted = list(mechanisms or MECHANISMS)
+
     async def work(cluster: Cluster) -> None:
-        for each in mechanisms or MECHANISMS:
+        for each in wanted:
             await set_password(cluster, name, each, password, iterations)
 
     ask(bootstrap, work, timeout_seconds=timeout_seconds)
-    click.echo(f"User {name} logs in with {', '.join(mechanisms or MECHANISMS)}.")
+    if as_json:
+        print_json({"user": name, "set": wanted, "iterations": iterations})
+    else:
+        click.echo(f"User {name} logs in with {', '.join(wanted)}.")
 
 
 @command.command("remove", epilog="Example: anabranch users remove alice")
@@ -95,8 +101,9 @@ def set_one(
 @bootstrap_option
 @timeout_option
 @mechanism_option
+@json_option
 def remove_one(
-    name: str, bootstrap: str, timeout_seconds: float, mechanisms: tuple[str, ...]
+    name: str, bootstrap: str, timeout_seconds: float, mechanisms: tuple[str, ...], as_json: bool
 ) -> None:
     """Remove the credentials of a user. Connections that are open go on."""
     from anabranch.client.cluster import Cluster
@@ -110,10 +117,12 @@ def remove_one(
         return gone
 
     gone = ask(bootstrap, work, timeout_seconds=timeout_seconds)
-    said = (
-        f"User {name} no longer logs in with {', '.join(gone)}." if gone else "Nothing to remove."
-    )
-    click.echo(said)
+    if as_json:
+        print_json({"user": name, "removed": gone})
+    elif gone:
+        click.echo(f"User {name} no longer logs in with {', '.join(gone)}.")
+    else:
+        click.echo("Nothing to remove.")
 
 
 def _password(file: str | None) -> str:
