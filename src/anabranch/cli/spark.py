@@ -309,11 +309,11 @@ def _storage_url(properties_file: str | None) -> str:
 def _say_tiered(done: Tiered) -> None:
     rate = done.bytes_tiered / 1e6 / max(done.seconds, 1e-9)
     click.echo(
-        f"{done.segments:,} segment(s), {done.bytes_tiered / 1e6:,.1f} MB in {done.seconds:.1f} s "
-        f"({rate:,.0f} MB/s); {done.rows_freed:,} row(s) deleted."
+        f"{number_of(done.segments, 'segment')}, {done.bytes_tiered / 1e6:,.1f} MB "
+        f"in {done.seconds:.1f} s ({rate:,.0f} MB/s); {number_of(done.rows_freed, 'row')} deleted."
     )
     if done.given_up:
-        click.echo(f"{done.given_up:,} segment(s) were given up to another job or a deletion.")
+        click.echo(f"Given up to another job or a deletion: {number_of(done.given_up, 'segment')}.")
     for name, why in done.faults.items():
         click.echo(f"{name}: {why}")
 

@@ -33,6 +33,10 @@ from anabranch.core.wire.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from anabranch.core.wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialUpsertion,
+)
 from anabranch.core.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from anabranch.core.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -107,7 +111,7 @@ def told() -> World:
 
 
 def access(world: World) -> None:
-    """A rule of access is added, and a quota set."""
+    """A rule of access is added, a quota set, and a user."""
     world.controller.authorizer = StandardAuthorizer(
         lambda: world.controller.image.acls, frozenset({"User:ANONYMOUS"})
     )
@@ -118,6 +122,10 @@ def access(world: World) -> None:
     world.ask(CreateAclsRequest(creations=[allowed]))
     limited = EntryData([EntityData("user", "a")], [OpData("producer_byte_rate", 1.0)])
     world.ask(AlterClientQuotasRequest(entries=[limited]))
+    user = ScramCredentialUpsertion(
+        name="a", mechanism=1, iterations=4096, salt=b"s", salted_password=b"p"
+    )
+    world.ask(AlterUserScramCredentialsRequest(upsertions=[user]))
 
 
 def diskless_life() -> World:
@@ -204,6 +212,7 @@ def test_nothing_is_said_without_a_code_of_the_table(told: World) -> None:
         "no replica can lead t-0 (broker 1: it asked to be fenced)",
         "broker 1 closed its connection and nothing listens at its address: it is fenced",
         "broker 3 sent no heartbeat for 9000 ms and is fenced",
+        "set or removed 1 credential of users",
         "u-0 has no leader (broker 7: its process is gone); an unclean election waits for a whole "
         "session without a heartbeat",
         "broker 7, fenced before, was silent for 9000 ms",

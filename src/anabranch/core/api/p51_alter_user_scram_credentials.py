@@ -20,6 +20,7 @@ from anabranch.core.controller.scram import added, faults_of, removed
 from anabranch.core.errors import ErrorCode
 from anabranch.core.outcome import Decided
 from anabranch.core.request import Request
+from anabranch.core.sentences import number_of
 from anabranch.core.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -40,7 +41,8 @@ def decide(controller: Controller, request: Request, _now_ms: int) -> Decided:
         *(added(each) for each in body.upsertions if faults[each.name] is None),
     ]
     results = [_result(user, *(fault or (ErrorCode.NONE, None))) for user, fault in faults.items()]
-    reasons = (Reason(Code.USERS_CHANGED, f"{len(made)} credential(s) of users were changed"),)
+    sentence = f"set or removed {number_of(len(made), 'credential')} of users"
+    reasons = (Reason(Code.USERS_CHANGED, sentence),)
     answer = AlterUserScramCredentialsResponse(results=results)
     return Result(tuple(made), answer, reasons if made else ())
 
