@@ -269,7 +269,7 @@ MUTANTS = (
         name="each-clean-stop-leaves-a-snapshot",
         rule="clean stops leave few snapshots of producers where no segment begins",
         module="anabranch.core.log.side_files",
-        old="    if len(strays) <= STRAYS_KEPT:\n",
+        old="    if begins and len(strays) <= STRAYS_KEPT:\n",
         new="    if True:\n",
         seed=NO_SCHEDULE,
         caught_by="tests/core/log/test_stray_snapshots.py"

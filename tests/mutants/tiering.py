@@ -39,8 +39,8 @@ MUTANTS = (
         "tiering-newer-commits-taken",
         "a claim covers what was committed up to its commit number",
         TABLES,
-        "            if number > newest:\n                break\n",
-        "",
+        "each[1] <= newest",
+        "True",
         f"{CLAIMS}::test_what_was_committed_after_the_claim_waits_for_the_next_one[sqlite]",
     ),
     mutant(
