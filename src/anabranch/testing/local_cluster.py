@@ -90,6 +90,10 @@ class LocalCluster(FaultCalls):
     properties of clients.
     """
 
+    security: ClusterSecurity | None = None
+    """What nodes and clients show each other; None without the argument, and while the cluster is
+    not running."""
+
     def __init__(
         self,
         *,
@@ -135,7 +139,6 @@ class LocalCluster(FaultCalls):
         self._start_timeout_seconds = start_timeout_seconds
         self._cluster: RunningCluster | None = None
         self._protocol = security
-        self.security: ClusterSecurity | None = None
         """What clients need, while the cluster runs and was asked for it."""
         self._last_log = ""
 
