@@ -88,7 +88,7 @@ def test_a_frame_one_byte_at_a_time(node, client):
 
 @pytest.mark.parametrize(
     ("api_key", "name"),
-    [(-1, ""), (999, ""), (32_767, ""), (62, " (BrokerRegistration)"), (17, " (SaslHandshake)")],
+    [(-1, ""), (999, ""), (32_767, ""), (62, " (BrokerRegistration)"), (58, " (Envelope)")],
 )
 def test_an_api_key_that_is_not_served(node, client, api_key, name):
     assert client.send(head(api_key, 0)).ended()

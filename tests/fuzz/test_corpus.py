@@ -12,7 +12,7 @@ from fuzz.table import TARGETS
 
 from fuzz import havoc, store
 
-NEW_INPUTS = {"stream": 120, "log": 60, "folder": 60, "decode": 400, "config": 20}
+NEW_INPUTS = {"stream": 120, "log": 60, "folder": 60, "decode": 400, "config": 20, "login": 60}
 REGRESSIONS = store.regressions()
 
 

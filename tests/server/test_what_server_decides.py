@@ -58,6 +58,7 @@ DECIDES = {
     "Acceptor.admit": "whether there is room for a connection",
     "Acceptor.leave": "whether a connection had been let in",
     "Acceptor.hung_up": "whether a reason is the node's own; whether there is room for a line",
+    "Acceptor._hold": "whether there is room for one more that came too soon",
     "Acceptor._refuse": "whether a line was written of late",
     "Acceptor._sweep": "which connections are idle",
     # Memory that all connections share.

@@ -17,6 +17,7 @@ from anabranch.sim.diskless_plan import FAULTS as DISKLESS_FAULTS
 from anabranch.sim.diskless_plan import MORE_FAULTS
 from anabranch.sim.life import draw_plan
 from anabranch.sim.plan import FAULTS
+from anabranch.sim.remote_plan import FAULTS as REMOTE_FAULTS
 from anabranch.sim.schedule import run_plan, run_schedule
 from anabranch.sim.shrink import shrink
 from anabranch.sim.transaction_compaction import FOLLOWER_AWAY
@@ -97,7 +98,7 @@ def test_plans_differ_and_cover_every_fault():
     assert len({plan.faults for plan in plans}) == len(plans)
     drawn = {fault.kind for plan in plans for fault in plan.faults}
     drawn |= {fault.kind for seed in range(300, 700, 8) for fault in draw_plan(seed).faults}
-    families = (*FAULTS.values(), DISKLESS_FAULTS, MORE_FAULTS, TRANSACTION_FAULTS)
+    families = (*FAULTS.values(), DISKLESS_FAULTS, MORE_FAULTS, TRANSACTION_FAULTS, REMOTE_FAULTS)
     assert drawn == {FOLLOWER_AWAY, *(kind for family in families for kind in family)}
     assert all(len(plan.faults) >= 5 for plan in plans)
     assert min(plan.brokers for plan in plans) >= 3

@@ -175,7 +175,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._deadline.cancel()
         try:
             why = self._above.secured(self._tls)
-        except Exception:  # whoever it is does not stay
+        except Exception:  # such a client does not stay
             self.abort()
             raise
         if why:
