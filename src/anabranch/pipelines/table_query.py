@@ -54,6 +54,11 @@ class TableQuery:
         """The progress of the last micro-batch; None before the first."""
         return self._query.lastProgress
 
+    @property
+    def status(self) -> Any:
+        """What the stream does at the moment, as Spark tells it."""
+        return self._query.status
+
     def exception(self) -> Exception | None:
         """Why the stream failed; None while it runs, and when it ended as it should."""
         return self._fault

@@ -116,7 +116,8 @@ async def serve(
     giving_back = loop.create_task(give_back())
     if on_ready is not None:
         on_ready(node)
-    notify(READY, f"Node {config.node_id} serves at {node.bootstrap_servers}.")
+    at = f" at {node.bootstrap_servers}" if config.is_broker else ""
+    notify(READY, f"Node {config.node_id} serves{at}.")
     await asyncio.wait((stopping, node.stopped), return_when=asyncio.FIRST_COMPLETED)
     giving_back.cancel()
     notify(STOPPING, "Handing over leaderships, then flushing logs.")

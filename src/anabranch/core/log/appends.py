@@ -174,12 +174,13 @@ def _write(log: LogState, view: memoryview, entries: list[Entry], now_ms: int) -
     segment = log.active
     if segment is None or _must_roll(log, segment, size, end_offset, newest, now_ms):
         segment = roll(log, now_ms, base_offset=_begins_at(log, entries[0]))
-    try:
-        save_snapshot_within(log, segment.size)
-    except StorageFault as fault:
-        log.fault = fault
-        raise
     start = segment.size
+    if start >= log.snapshot_due_bytes:
+        try:
+            save_snapshot_within(log, start)
+        except StorageFault as fault:
+            log.fault = fault
+            raise
     try:
         segment.file.write(start, (view,))
     except StorageFault as fault:

@@ -344,7 +344,8 @@ def _accept(
         raise BadBatch(position, f"offset {header.base_offset} cannot follow {log.end_offset - 1}")
     if header.next_offset > opening.recovery_point and opening.decided_offset == NOT_REACHED:
         opening.decided_offset = log.decided_before(opening.recovery_point)
-    save_snapshot_within(log, position)
+    if position >= log.snapshot_due_bytes:
+        save_snapshot_within(log, position)
     _note(log, segment, position, header)
     if segment.first_timestamp < 0:
         segment.first_timestamp = header.max_timestamp

@@ -67,10 +67,8 @@ def snapshot_later(log: LogState, position: int) -> None:
 
 
 def save_snapshot_within(log: LogState, position: int) -> None:
-    """Write the producer state at the log's end if that is due there, `position` bytes into the
-    segment, so that a cut need not read all of the segment. Without room, there is none."""
-    if position < log.snapshot_due_bytes:
-        return
+    """Write the producer state at the log's end, `position` bytes into the segment, so that a cut
+    need not read all of the segment. Without room, there is none."""
     snapshot_later(log, position)
     with suppress(DiskFull):
         save_snapshot(log)
