@@ -49,7 +49,8 @@ def test_what_is_answered(deletions, upsertions, code):
 
 def test_one_change_that_cannot_be_made_leaves_the_others_of_the_user():
     found = faults_of(KNOWN, [], [up("bob", 1, 1), up("bob", 2), up("carol")])
-    assert found["bob"][0] == ErrorCode.UNACCEPTABLE_CREDENTIAL and found["carol"] is None
+    assert found["bob"] is not None and found["carol"] is None
+    assert found["bob"][0] == ErrorCode.UNACCEPTABLE_CREDENTIAL
 
 
 def test_the_salted_password_is_not_kept():
