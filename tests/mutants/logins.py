@@ -35,6 +35,14 @@ MUTANTS = (
         f"{SCRAM}::test_a_decoy_is_never_let_in",
     ),
     mutant(
+        "login-decoy-of-one-node",
+        "an unknown user seems to have the same salt on every node",
+        f"{ROOM}.scram_server",
+        "key = self._key if self._model is None else self._model.server_key",
+        "key = self._key",
+        f"{SCRAM}::test_nodes_agree_on_what_an_unknown_user_has",
+    ),
+    mutant(
         "login-replay",
         "a proof is good for the nonce of its login",
         f"{ROOM}.scram_server",

@@ -21,7 +21,7 @@ from anabranch.core.access.login import Mechanism
 from anabranch.core.access.plain import PLAIN, PlainServer, plain_users
 from anabranch.core.access.principal import ANONYMOUS, Principal
 from anabranch.core.access.scram_credential import ScramCredential
-from anabranch.core.access.scram_server import CODES, ScramServer, decoy_of
+from anabranch.core.access.scram_server import CODES, Decoys, ScramServer
 from anabranch.core.broker.authentication import Logins
 from anabranch.core.broker.gate import Session
 from anabranch.core.metadata.image import MetadataImage
@@ -123,14 +123,14 @@ class ListenerSecurity:
         if name == PLAIN:
             users = plain_users(self.settings.login_options(name))
             return lambda: PlainServer(users)
-        code, key = CODES[name], secrets.token_bytes(SECRET_BYTES)
+        code = CODES[name]
+        decoys = Decoys(code, secrets.token_bytes(SECRET_BYTES))
 
         def find(user: str) -> ScramCredential | None:
             return image().scram.get((code, user))
 
         def decoy(user: str) -> ScramCredential:
-            known = (each for (kind, _), each in image().scram.items() if kind == code)
-            return decoy_of(key, user, next(known, None))
+            return decoys.of(user, image().scram)
 
         return lambda: ScramServer(name, find, secrets.token_urlsafe(NONCE_BYTES), decoy)
 

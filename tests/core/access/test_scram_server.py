@@ -12,6 +12,7 @@ from anabranch.client.scram import ScramClient, ScramFault
 from anabranch.core.access.login import LoginRefused
 from anabranch.core.access.scram_server import (
     HASHES,
+    Decoys,
     ScramServer,
     decoy_of,
     make_credential,
@@ -91,6 +92,18 @@ def test_a_decoy_is_never_let_in(mechanism):
     server = ScramServer(mechanism, lambda _name: None, "server", lambda _name: made)
     with pytest.raises(LoginRefused):
         log_in(server, ScramClient(mechanism, "bob", "right", "client"))
+
+
+def test_nodes_agree_on_what_an_unknown_user_has():
+    """Else its salt would tell it from a user that there is."""
+    mine, other = credential("SCRAM-SHA-256", "right"), credential("SCRAM-SHA-512", "right")
+    known = {(1, "bob"): credential("SCRAM-SHA-256", "x"), (2, "a"): other, (1, "alice"): mine}
+    turned = dict(reversed(known.items()))
+    decoys = [Decoys(1, bytes([number]) * 32) for number in range(3)]
+    seen = {each.of("eve", world) for each in decoys for world in (known, turned)}
+    assert len(seen) == 1 and len(seen.pop().salt) == len(mine.salt)
+    assert decoys[0].of("eve", known).salt != decoys[0].of("mallory", known).salt
+    assert decoys[0].of("eve", {}) != decoys[1].of("eve", {})
 
 
 def test_a_proof_is_good_for_one_login():

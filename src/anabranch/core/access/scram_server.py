@@ -178,5 +178,26 @@ def decoy_of(key: bytes, name: str, model: ScramCredential | None) -> ScramCrede
     )
 
 
+class Decoys:
+    """What unknown users of a mechanism seem to have: the same on all nodes and after a restart,
+    as a user's own salt is. The key is of the credential that comes first by name, which only
+    nodes know; `key` is used while there is none."""
+
+    def __init__(self, code: int, key: bytes) -> None:
+        self._code = code
+        self._key = key
+        self._seen: Mapping[tuple[int, str], ScramCredential] | None = None
+        self._model: ScramCredential | None = None
+
+    def of(self, name: str, known: Mapping[tuple[int, str], ScramCredential]) -> ScramCredential:
+        """The decoy of a name while `known` are the credentials by mechanism and name."""
+        if known is not self._seen:
+            places = (place for place in known if place[0] == self._code)
+            first = min(places, default=None)
+            self._seen, self._model = known, None if first is None else known[first]
+        key = self._key if self._model is None else self._model.server_key
+        return decoy_of(key, name, self._model)
+
+
 def _unescaped(name: str) -> str:
     return name.replace("=2C", ",").replace("=3D", "=")
