@@ -25,7 +25,7 @@ from anabranch.testing.server_process import ServerProcess, family_of
 ROOT = Path(__file__).resolve().parents[1]
 WORK = ROOT / ".cache" / "bench" / str(os.getpid())
 JARS = ROOT / ".cache" / "kafka"
-START_SECONDS = 120.0
+START_SECONDS = 180.0
 STOP_SECONDS = 30.0
 LOG_TAIL_LINES = 20
 HEAP = "1g"

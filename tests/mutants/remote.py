@@ -398,8 +398,16 @@ MUTANTS = (
         "remote-whole-segments-cleared-up",
         "a whole segment that no fact names is kept",
         f"{ROOM}.leftovers",
-        "        parts = [each for each in unknown if each not in folders.whole]\n",
-        "        parts = unknown\n",
+        "            if each.is_whole:\n",
+        "            if False:\n",
+        f"{TESTS}/test_leftovers.py::test_any_listings",
+    ),
+    mutant(
+        "remote-leftovers-by-one-look",
+        "a folder that no fact names is listed by itself before it goes",
+        f"{ROOM}.leftovers",
+        "        may_go = not is_whole(listed)\n",
+        "        may_go = True\n",
         f"{TESTS}/test_leftovers.py::test_any_listings",
     ),
     mutant(

@@ -250,10 +250,10 @@ class RemoteLogs:
             found = await remove_leftovers(world, self._leftovers)
             self._left.due_ms = steady_ms() + found.next_look_ms
             if found.gone:
-                LOG.info("objects without a fact were removed", segments=len(found.gone))
+                LOG.info("objects without a fact were removed", segments=found.gone)
             if found.whole:
                 why = (
-                    f"{len(found.whole)} segments in the store are not known to the coordinator, "
+                    f"{found.whole} segments in the store are not known to the coordinator, "
                     "and are kept; `anabranch remote verify` names them"
                 )
         except StorageFault as fault:

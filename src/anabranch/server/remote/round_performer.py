@@ -9,7 +9,7 @@ removal goes with them. Not here: when a round is due, decisions.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from anabranch.core.diskless.coordinator import Deposed
@@ -22,7 +22,7 @@ from anabranch.core.remote import rounds, segment_copy
 from anabranch.core.remote.copy_pace import CopyPace
 from anabranch.core.remote.facts import Facts, RemoteFacts, TryEnded
 from anabranch.core.remote.keys import remote_prefix
-from anabranch.core.remote.leftovers import Folders, Found, Leftovers
+from anabranch.core.remote.leftovers import Folder, Found, Leftovers, Listing
 from anabranch.core.remote.local_log import Limits
 from anabranch.core.remote.segment_files import (
     SegmentFiles,
@@ -133,13 +133,20 @@ async def remove_orphans(world: World, removals: Removals) -> None:
 
 async def remove_leftovers(world: World, leftovers: Leftovers) -> Found:
     """Remove what no fact names and may go. Raises StorageFault."""
-    pages = world.objects.list(remote_prefix(world.cluster_id))
-    folders = Folders([each.key async for page in pages for each in page])
-    known = await world.facts.known(list(folders.by_id))
-    found = leftovers.look(folders, known, world.steady_ms())
-    for keys in found.gone:
-        await world.objects.delete(keys)
-    return found
+    listing = leftovers.begin()
+    async for page in world.objects.list(remote_prefix(world.cluster_id)):
+        for window in listing.windows(each.key for each in page):
+            await _clear(world, listing, window)
+    await _clear(world, listing, listing.rest())
+    return listing.end()
+
+
+async def _clear(world: World, listing: Listing, window: Sequence[Folder]) -> None:
+    known = await world.facts.known([each.segment_id for each in window])
+    for folder in listing.look(window, known, world.steady_ms()):
+        listed = [each.key async for page in world.objects.list(folder.prefix) for each in page]
+        if listing.goes(folder, listed):
+            await world.objects.delete(listed)
 
 
 async def delete_objects(objects: ObjectStore, asked: rounds.DeleteObjects) -> None:
