@@ -243,7 +243,7 @@ MUTANTS = (
     mutant(
         "remote-lease-from-the-answer",
         "a lease is as old as the question that was answered with yes",
-        "anabranch.server.remote.segment_upload",
+        f"{ROOM}.segment_upload",
         "                self._asked_ms = now_ms\n",
         "                self._asked_ms = self._clock()\n",
         "tests/server/remote/test_segment_upload.py"
@@ -256,7 +256,25 @@ MUTANTS = (
         "    missing = [name for name in names if name not in held]\n",
         "    missing: list[str] = []\n",
         f"{TESTS}/test_restored_facts.py"
-        "::test_a_segment_of_which_something_is_gone_is_named_and_removed",
+        "::test_a_segment_of_which_something_is_gone_is_named_and_kept",
+    ),
+    mutant(
+        "remote-damaged-sidecar-removed",
+        "a restore has nothing deleted whose description is damaged",
+        f"{ROOM}.restored_facts",
+        "        if problem:\n",
+        "        if problem and isinstance(told, Described):\n",
+        f"{TESTS}/test_restored_facts.py"
+        "::test_a_damaged_sidecar_is_named_and_nothing_deletes_its_folder",
+    ),
+    mutant(
+        "remote-sidecar-of-a-cut-log",
+        "the log is looked at for cuts before the sidecar says that a folder is whole",
+        f"{ROOM}.segment_upload",
+        "            _refuse_cut(files, cuts())\n",
+        "            pass\n",
+        "tests/server/remote/test_segment_upload.py::"
+        "test_a_log_that_is_cut_at_any_time_leaves_no_sidecar_of_what_was_read_later[0]",
     ),
     mutant(
         "remote-leftovers-not-restored",

@@ -147,7 +147,8 @@ def restore(
 
     Stop all nodes first. The coordinator must know no remote segment. If the store also has records
     of diskless topics, run `anabranch diskless restore` before. Segments of which an object is
-    missing are listed, and removed by the next leaders. The exit code is 1 if there are any.
+    missing or the description is damaged are listed, kept and not read: put the objects back, and
+    restore again into an empty database. The exit code is 1 if there are any.
 
     The command refuses if it notices a running node, as `anabranch diskless restore` does.
     """
@@ -169,7 +170,7 @@ def restore(
             click.echo(each)
         click.echo(
             f"The coordinator knows {finished} segments of {len(done.logs)} partitions again. "
-            f"Leaders remove {fields['removals']} that are incomplete."
+            f"Leaders remove {fields['removals']} that were not copied whole."
         )
     if done.findings:
         raise click.exceptions.Exit(1)

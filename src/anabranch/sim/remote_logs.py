@@ -14,15 +14,14 @@ from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from anabranch.core.diskless.coordinator import CoordinatorAway, Deposed
+from anabranch.core.diskless.coordinator import Deposed
 from anabranch.core.diskless.garbage import turn_of
 from anabranch.core.diskless.rows import LogKey
 from anabranch.core.errors import Bug, StorageFault
 from anabranch.core.log.files import Bringer, ColdRead
 from anabranch.core.remote import rounds, segment_copy
 from anabranch.core.remote.cache import PiecesOf, RemoteAsk, RemoteCache, RemoteRead
-from anabranch.core.remote.facts import Facts, TryEnded
-from anabranch.core.remote.keys import SIDECAR, segment_folder, upload_names
+from anabranch.core.remote.facts import Facts
 from anabranch.core.remote.local_log import Limits
 from anabranch.core.remote.segment_files import (
     SegmentFiles,
@@ -31,10 +30,16 @@ from anabranch.core.remote.segment_files import (
     lineage_of,
     local_segments,
 )
+from anabranch.core.remote.segment_upload import (
+    AskStands,
+    Lease,
+    PutBatches,
+    PutFile,
+    uploaded,
+)
 from anabranch.core.remote.segments import RemoteSegment, SegmentId
-from anabranch.core.remote.sidecar import encode_sidecar
 from anabranch.core.remote.tail import RemoteTail
-from anabranch.core.remote.unfinished import CONFIRM_MS, Removals, may_go_on
+from anabranch.core.remote.unfinished import Removals
 from anabranch.sim.chains import Chain, Told
 from anabranch.sim.coordinator import REMOTE
 
@@ -331,37 +336,30 @@ class Round:
         return segment
 
     def _upload(self, segment: RemoteSegment, asked_ms: int) -> Calls:
-        of = self._of
+        of, log = self._of, self._replica.log
         files = self._files.pop(segment.segment_id)
-        folder = segment_folder(of.broker.cluster_id, segment.key, segment.segment_id)
-        for name in upload_names(segment):
-            content = self._content(segment, files, name)
-            now_ms = of.steady_ms
-            if now_ms - asked_ms >= CONFIRM_MS:
-                try:
-                    if not (yield of.fact("stands", segment)):
-                        raise TryEnded("the copy of this segment was given up")
-                    asked_ms = now_ms
-                except CoordinatorAway:
-                    pass  # the lease tells for how long
-            if not may_go_on(asked_ms, of.steady_ms):
-                raise TryEnded("the coordinator has not confirmed the copy for a lease")
-            yield self._put(folder + name, content)
-        if self._replica.log.cuts != files.cuts:
-            raise TryEnded(f"{files.log_path}: it was truncated while it was copied")
+        topic = self._replica.topic_partition.topic
+        lease = Lease(segment, asked_ms, lambda: of.steady_ms)
+
+        def stands(asked: AskStands) -> Calls:
+            return (yield of.fact("stands", asked.segment))
+
+        def put(asked: PutBatches | PutFile) -> Calls:
+            content = self._batches(asked) if isinstance(asked, PutBatches) else asked.content
+            yield from performed(lease.checked(), stands)
+            yield self._put(asked.object_key, content)
+
+        puts = uploaded(of.broker.cluster_id, topic, segment, files, lambda: log.cuts)
+        yield from performed(puts, put)
 
     def _put(self, key: str, content: bytes) -> Ask:
         objects, name = self._of.remotes.objects, self._of.node.name
         return lambda done: objects.put(name, key, [content], done)
 
-    def _content(self, segment: RemoteSegment, files: SegmentFiles, name: str) -> bytes:
-        if name == SIDECAR:
-            return encode_sidecar(self._replica.topic_partition.topic, segment)
-        if name in files.others:
-            return files.others[name]
-        content = bytes(self._replica.log.files.read(files.log_path))[: segment.byte_size]
-        if len(content) != segment.byte_size:
-            raise StorageFault(f"{files.log_path}: it is shorter than it was")
+    def _batches(self, asked: PutBatches) -> bytes:
+        content = bytes(self._replica.log.files.read(asked.path))[: asked.byte_size]
+        if len(content) != asked.byte_size:
+            raise StorageFault(f"{asked.path}: it is shorter than it was")
         return content
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from tests.core.log.support import KEY, NOW_MS, TOPIC_ID, append, batch, marker
 
 from anabranch.core.diskless.coordinator import CoordinatorAway
+from anabranch.core.diskless.objects import ObjectStore
 from anabranch.core.errors import StorageFault
 from anabranch.core.log.config import LogConfig
 from anabranch.core.log.log import Log
@@ -16,11 +19,12 @@ from anabranch.core.remote.copy_pace import CopyPace
 from anabranch.core.remote.facts import TryEnded
 from anabranch.core.remote.keys import SIDECAR, segment_folder, upload_names
 from anabranch.core.remote.segment_files import Try, describe, local_segments
-from anabranch.core.remote.segments import SegmentId, SegmentState
+from anabranch.core.remote.segment_upload import Lease, uploaded
+from anabranch.core.remote.segments import RemoteSegment, SegmentId, SegmentState
 from anabranch.core.remote.sidecar import decode_sidecar
 from anabranch.core.remote.unfinished import CONFIRM_MS, LEASE_MS
 from anabranch.server.files import RealFiles
-from anabranch.server.remote.segment_upload import PIECE_BYTES, Lease, Upload
+from anabranch.server.remote.segment_upload import PIECE_BYTES, Upload
 from anabranch.stores.objects.engines import open_objects
 
 CLUSTER = "kwC8bZ6oTn-4yqXqYkQ0Yw"
@@ -67,10 +71,28 @@ def described(log):
     return found
 
 
-def upload_to(store, *, clock=None, stands=yes, pace=None) -> Upload:
+@dataclass
+class Uploads:
+    """A store, and a coordinator that answers as it is told."""
+
+    store: ObjectStore
+    clock: Clock
+    stand: Callable[[], Awaitable[bool]]
+    pace: CopyPace
+    asked_ms: int
+
+    async def stands(self, _segment: RemoteSegment) -> bool:
+        return await self.stand()
+
+    async def run(self, segment, files, cuts=None):
+        lease = Lease(segment, self.asked_ms, self.clock)
+        puts = uploaded(CLUSTER, "flights", segment, files, cuts or (lambda: files.cuts))
+        await Upload(self.store, self, lease, self.pace, self.clock).run(puts)
+
+
+def upload_to(store, *, clock=None, stands=yes, pace=None) -> Uploads:
     clock = clock or Clock()
-    lease = Lease(stands, clock(), clock)
-    return Upload(store, CLUSTER, "flights", lease, pace or CopyPace(), clock)
+    return Uploads(store, clock, stands, pace or CopyPace(), clock())
 
 
 async def listed(store) -> list[str]:
@@ -162,17 +184,46 @@ async def test_a_coordinator_that_is_away_ends_a_copy_after_a_lease(log, store):
         await upload.run(segment, files)
 
 
-async def test_a_lease_is_as_old_as_the_question_not_the_answer():
+@pytest.mark.parametrize("at", range(7))
+async def test_a_log_that_is_cut_at_any_time_leaves_no_sidecar_of_what_was_read_later(
+    log, store, at
+):
+    """A restore would take one for that of a whole segment."""
+    segment, files = described(log)
+    asked = []
+
+    def cuts() -> int:
+        return files.cuts + (len(asked) > at)
+
+    async def stands() -> bool:
+        asked.append(segment)
+        clock.now_ms += CONFIRM_MS
+        return True
+
+    clock = Clock()
+    upload = upload_to(store, clock=clock, stands=stands)
+    clock.now_ms = CONFIRM_MS
+    names = upload_names(segment)
+    reads = len(range(0, segment.byte_size, PIECE_BYTES)) + len(names) - 2
+    assert reads > 6, "each request asks"
+    with pytest.raises(TryEnded, match="truncated while it was copied"):
+        await upload.run(segment, files, cuts)
+    assert not any(each.endswith(SIDECAR) for each in await listed(store))
+
+
+async def test_a_lease_is_as_old_as_the_question_not_the_answer(log, store):
+    segment, files = described(log)
     clock = Clock()
 
     async def slow() -> bool:
         clock.now_ms += LEASE_MS
         return True
 
-    lease = Lease(slow, 0, clock)
+    upload = upload_to(store, clock=clock, stands=slow)
     clock.now_ms = CONFIRM_MS
     with pytest.raises(TryEnded, match="for a lease"):
-        await lease.check()
+        await upload.run(segment, files)
+    assert await listed(store) == []
 
 
 async def test_copies_are_paced(log, store, monkeypatch):

@@ -1,9 +1,10 @@
 """The facts of remote segments, made again from what lies in the store.
 
 What: for a coordinator that was lost. A folder with a sidecar and all objects that it tells of is a
-finished segment. Whatever else lies there is a removal: of a try that did not end, or of a segment
-of which something is gone, so that the next leader deletes it. Rules kept: nothing that is damaged
-or missing is passed over in silence; a log start is not known here, and is taken to be that of the
+finished segment. One without a sidecar is a removal: of a try, or of a removal, that did not end,
+so that the next leader deletes what is left. Rules kept: a segment whose sidecar is damaged, or of
+which something else is gone, is named and gets no fact: nothing deletes it, and a restore finds it
+again once its objects are whole; a log start is not known here, and is taken to be that of the
 oldest segment: the leader's own one is later, and counts. Not here: reading the store.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from anabranch.core.diskless.objects import ObjectMissing
 from anabranch.core.diskless.rows import LogKey
 from anabranch.core.errors import StorageFault
 from anabranch.core.log.segment import LOG, offset_of
@@ -19,6 +21,11 @@ from anabranch.core.remote.facts import HeldRemoteLog
 from anabranch.core.remote.keys import SIDECAR, place_of, upload_names
 from anabranch.core.remote.segments import RemoteSegment, SegmentId, SegmentState
 from anabranch.core.remote.sidecar import Described
+
+KEPT = (
+    "its other objects are kept and not read; put the object back from a copy of the store, and "
+    "restore into an empty database again"
+)
 
 
 class RestoredFacts(NamedTuple):
@@ -50,31 +57,30 @@ def restored_facts(
         told = sidecars.get(prefix + SIDECAR)
         if isinstance(told, Described):
             topics[whose[0]] = told.topic
-            segment = _checked(told.segment, held, prefix, findings)
+            segment, problem = told.segment, _missing(told.segment, held, prefix)
         else:
-            if told is not None:
-                findings.append(str(told))
             segment = _leftover(*whose, held)
+            problem = "" if told is None or isinstance(told, ObjectMissing) else str(told)
+        if problem:
+            findings.append(f"{problem}; {KEPT}")
+            continue
         segments.setdefault(whose[0], []).append(segment)
     logs = [_log(key, topics.get(key, ""), found) for key, found in sorted(segments.items())]
     return RestoredFacts(logs, findings)
 
 
-def _checked(
-    segment: RemoteSegment, held: Mapping[str, int], prefix: str, findings: list[str]
-) -> RemoteSegment:
-    """The segment as finished, or, where something of it is gone, as a removal."""
+def _missing(segment: RemoteSegment, held: Mapping[str, int], prefix: str) -> str:
+    """What is gone of a segment, as a sentence; "" where nothing is."""
     names = upload_names(segment)
     missing = [name for name in names if name not in held]
     if not missing and held[names[0]] != segment.byte_size:
         missing = [f"{segment.byte_size - held[names[0]]} bytes of {names[0]}"]
     if not missing:
-        return segment
-    findings.append(
+        return ""
+    return (
         f"segment {prefix}, offsets {segment.start_offset} to {segment.end_offset}: "
-        f"{', '.join(missing)} missing; what is left of it is removed"
+        f"{', '.join(missing)} missing"
     )
-    return segment._replace(state=SegmentState.DELETE_SEGMENT_STARTED)
 
 
 def _leftover(key: LogKey, segment_id: SegmentId, held: Mapping[str, int]) -> RemoteSegment:

@@ -1,9 +1,9 @@
 """Performs rounds of remote logs on a real log and real stores.
 
 What: each call of `core/remote/rounds.py`. Rules kept: what has to be read from a disk first is
-read in a thread; a partition that is no longer led in the round's epoch ends it; a copy is not
-FINISHED if its log was cut meanwhile; what an upload in parts has left beside the objects of a
-removal goes with them. Not here: when a round is due, decisions.
+read in a thread; a partition that is no longer led in the round's epoch ends it; what an upload in
+parts has left beside the objects of a removal goes with them. Not here: when a round is due,
+decisions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from anabranch.core.log.files import ColdRead
 from anabranch.core.log.log import Log
 from anabranch.core.remote import rounds, segment_copy
 from anabranch.core.remote.copy_pace import CopyPace
-from anabranch.core.remote.facts import Facts, RemoteFacts, TryEnded
+from anabranch.core.remote.facts import Facts, RemoteFacts
 from anabranch.core.remote.keys import remote_prefix
 from anabranch.core.remote.leftovers import Folder, Found, Leftovers, Listing
 from anabranch.core.remote.local_log import Limits
@@ -31,12 +31,13 @@ from anabranch.core.remote.segment_files import (
     lineage_of,
     local_segments,
 )
+from anabranch.core.remote.segment_upload import Lease, uploaded
 from anabranch.core.remote.segments import RemoteSegment, SegmentId
 from anabranch.core.remote.tail import first_offset
 from anabranch.core.remote.unfinished import Removals
 from anabranch.server.chains import carried_out
 from anabranch.server.remote.remote_counts import DELETED, RemoteCounts
-from anabranch.server.remote.segment_upload import Lease, Upload
+from anabranch.server.remote.segment_upload import Upload
 
 _T = TypeVar("_T")
 NO_FACTS = Facts(0, (), 0)
@@ -270,16 +271,13 @@ class _Round:
 
     async def _upload(self, asked: segment_copy.UploadFiles) -> None:
         world, segment = self._world, asked.segment
-        files = self._files.pop(segment.segment_id)
-        lease = Lease(lambda: world.facts.stands(segment), asked.asked_ms, world.steady_ms)
-        upload = Upload(
-            world.objects, world.cluster_id, self._led.topic, lease, world.pace, world.steady_ms
-        )
+        files, log = self._files.pop(segment.segment_id), self._led.log
+        lease = Lease(segment, asked.asked_ms, world.steady_ms)
+        upload = Upload(world.objects, world.facts, lease, world.pace, world.steady_ms)
+        puts = uploaded(world.cluster_id, self._led.topic, segment, files, lambda: log.cuts)
         with world.counts.attempt(self._led.topic, "copy"):
-            await upload.run(segment, files)
+            await upload.run(puts)
         world.counts.add(self._led.topic, "copy_bytes", segment.byte_size)
-        if self._led.log.cuts != files.cuts:
-            raise TryEnded(f"{files.log_path}: it was truncated while it was copied")
 
     async def _finish(self, asked: segment_copy.FinishSegment) -> None:
         await self._world.facts.finish(asked.segment)
