@@ -58,13 +58,59 @@ def test_no_more_than_was_asked_for_is_printed_of_all_topics_together(written):
         (["lake", "--include", "x"], "either --topic"),
         ([], "either --topic"),
         (["lake", "river-a", "--partition", "0"], "of one topic"),
-        (["lake", "river-a", "--group", "g"], "reads one topic"),
-        (["--include", "lake", "--group", "g"], "reads one topic"),
     ],
 )
 def test_what_cannot_be_read_is_refused(written, words, why):
     done = written("consume", *words)
     assert done.exit_code == 2 and why in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [TOPICS, ("--include", "river-.*|lake")], ids=["named", "pattern"]
+)
+def test_a_group_reads_several_topics_and_commits_what_was_printed_of_each(written, words):
+    """However the records are cut into runs: each record once, and the lag is 0 at the end."""
+    group, seen = f"g-{words[0]}", []
+    for most in ("1", "3", "9"):
+        done = written(
+            "consume", *words, "--group", group, "--from-beginning", "--json",
+            "--max-messages", most, "--timeout", "2",
+        )  # fmt: skip
+        assert done.exit_code == 0, done.output
+        seen += map(json.loads, done.stdout.splitlines())
+    assert sorted((each["topic"], each["value"]) for each in seen) == all_of(*TOPICS)
+    told = json.loads(written("groups", "describe", group, "--json").stdout)
+    lags = {(each["topic"], each["partition"]): each["lag"] for each in lag_rows(told)}
+    assert lags == {(topic, index): 0 for topic in TOPICS for index in (0, 1)}
+
+
+def lag_rows(told):
+    """The rows of offsets in the description of a group."""
+    (described,) = told.get("groups", [told])
+    return described["offsets"] if "offsets" in described else described["partitions"]
+
+
+def test_a_topic_that_comes_later_is_read_by_the_group_too(written, cluster):
+    """A pattern: the member joins again for it, and the others' offsets stay."""
+    import threading
+
+    assert written("topics", "create", "late-1").exit_code == 0
+    assert written("produce", "late-1", input="before\n").exit_code == 0
+
+    def create():
+        assert written("topics", "create", "late-2").exit_code == 0
+        assert written("produce", "late-2", input="after\n").exit_code == 0
+
+    timer = threading.Timer(3.0, create)
+    timer.start()
+    try:
+        done = written(
+            "consume", "--include", "late-.*", "--group", "late", "--from-beginning",
+            "--max-messages", "2", "--timeout", "60",
+        )  # fmt: skip
+    finally:
+        timer.join()
+    assert sorted(done.stdout.splitlines()) == ["after", "before"], done.output
 
 
 def test_headers_and_keys_come_from_a_line(written):

@@ -28,9 +28,10 @@ from anabranch.cli.cluster_command import (
     waiting_told,
 )
 from anabranch.cli.completion_names import complete_topics
+from anabranch.cli.group_reader import Group, Member
 from anabranch.cli.name_option import naming_option
 from anabranch.cli.record_format import RecordFormat
-from anabranch.cli.record_reader import GROWTH_SECONDS, Member, Reader, named
+from anabranch.cli.record_reader import GROWTH_SECONDS, Reader, named
 from anabranch.core.sentences import number_of
 from anabranch.core.settings.setting import is_true
 
@@ -168,8 +169,6 @@ def command(
     pattern = _pattern(topics, include)
     if partition is not None and (pattern is not None or len(topics) > 1):
         raise click.UsageError("--partition is of one topic: name one with --topic.")
-    if group_id is not None and (pattern is not None or len(topics) > 1):
-        raise click.UsageError("--group reads one topic: name it with --topic.")
     if group_id is not None and partition is not None:
         raise click.UsageError("--group assigns partitions: omit --partition and --offset.")
     if offset is not None and partition is None:
@@ -196,24 +195,26 @@ def command(
         names = await _topics(cluster, topics, pattern)
         level = 1 if isolation_level == "read_committed" else 0
 
+        group: Group | None = None
+        if group_id is not None:
+            group = Group(cluster, group_id, Membership(cluster, group_id, ()))
+            _end_in_order_at_sigterm()
+
         async def reader_of(topic: str, begin: str) -> Reader | Member:
             reader = Reader(cluster, topic, level)
-            if group_id is not None:
-                return Member(reader, Membership(cluster, group_id, topic), group_id, begin)
+            if group is not None:
+                return group.read(reader, begin)
             async with waiting_told(f"the partitions of {topic}"):
                 await reader.begin(begin, partition)
             return reader
 
-        if group_id is not None:
-            _end_in_order_at_sigterm()
         readers = [await reader_of(each, start) for each in names]
         watch = None if pattern is None else NewTopics(cluster, pattern, names)
         try:
             await printer.run(readers, idle, watch, reader_of)
         finally:
-            for each in readers:
-                if isinstance(each, Member):
-                    await each.leave()
+            if group is not None:
+                await group.leave()
 
     with contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError):
         ask(

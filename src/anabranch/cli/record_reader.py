@@ -1,17 +1,15 @@
-"""Reads the records of a topic for `anabranch consume`: by itself, or as a member of a group.
+"""Reads the records of a topic for `anabranch consume`.
 
 What: `Reader` fetches from the leaders of the partitions that it was given, and leaves out control
-batches and, for read_committed, aborted ones; `Member` reads what a group gives to it. Rules kept:
-a group's offsets are committed only for records that were printed; a batch that cannot be read is a
-fault, after all that came before it; an offset of a topic is no offset of one that was created
-later with its name; a partition without a leader is named, and keeps nobody from the others. Not
-here: how a record is printed.
+batches and, for read_committed, aborted ones. Rules kept: a batch that cannot be read is a fault,
+after all that came before it; an offset of a topic is no offset of one that was created later with
+its name; a partition without a leader is named, and keeps nobody from the others. Not here: which
+partitions a group gives (`group_reader`), how a record is printed.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -23,12 +21,9 @@ from anabranch.cli.cluster_command import Refused
 if TYPE_CHECKING:
     from anabranch.client.cluster import Cluster
     from anabranch.client.fetch import Fetched
-    from anabranch.client.membership import Membership
     from anabranch.core.wire.records import Record
 
 POLL_MS = 500
-COMMIT_SECONDS = 5.0
-"""How often a group's offsets are committed, as Kafka's consumers do by themselves."""
 GROWTH_SECONDS = 10.0
 """How often one that reads a whole topic looks for partitions that were added."""
 LOOK_SECONDS = 0.5
@@ -278,77 +273,6 @@ def unreadable(topic: str, partition: int, header: Any, fault: Exception) -> Ref
         code=DAMAGED,
         remedy=f"`--partition {partition} --offset {header.next_offset}` begins after it.",
     )
-
-
-class Member:
-    """Reads what a group gives to it, and commits what was printed."""
-
-    def __init__(self, reader: Reader, membership: Membership, group_id: str, start: str) -> None:
-        self._reader = reader
-        self._membership = membership
-        self._group_id = group_id
-        self._start = start
-        self._has_joined = False
-        self._committed: dict[int, int] = {}
-        self._committed_s = 0.0
-
-    async def poll(self) -> list[tuple[int, Record]]:
-        """What has come; the records of before count as printed."""
-        if self._has_joined and not await self._membership.stay():
-            await self._commit()
-            self._has_joined = False
-        if not self._has_joined:
-            await self._join()
-        elif time.monotonic() - self._committed_s >= COMMIT_SECONDS:
-            await self._commit()
-        before = self._reader.topic_id
-        found = await self._reader.poll()
-        if self._reader.topic_id != before:
-            self._committed = {}
-        return found
-
-    def shown(self, records: Sequence[tuple[int, Record]], count: int) -> None:
-        """Only the first of the records that came last were printed."""
-        self._reader.shown(records, count)
-
-    @property
-    def topic(self) -> str:
-        """What it reads."""
-        return self._reader.topic
-
-    @property
-    def waiting(self) -> list[int]:
-        """The partitions that cannot be read now."""
-        return self._reader.waiting
-
-    async def leave(self) -> None:
-        """Commit and leave; what cannot be told is told by the session's end."""
-        from anabranch.client.connection import ConnectionLost
-        from anabranch.core.errors import ApiError
-
-        with contextlib.suppress(ApiError, ConnectionLost):
-            await self._commit()
-            await self._membership.leave()
-
-    async def _join(self) -> None:
-        from anabranch.client.groups import committed_offsets
-
-        partitions = await self._membership.join()
-        found = await committed_offsets(self._reader.cluster, self._group_id)
-        committed = {
-            index: at for (topic, index), at in found.items() if topic == self._reader.topic
-        }
-        await self._reader.take(partitions, committed, self._start)
-        self._has_joined, self._committed_s = True, time.monotonic()
-        self._committed = {each: committed.get(each, -1) for each in partitions}
-
-    async def _commit(self) -> None:
-        self._committed_s = time.monotonic()
-        positions = self._reader.positions
-        news = {each: at for each, at in positions.items() if self._committed.get(each) != at}
-        if news and self._has_joined:
-            self._has_joined = await self._membership.commit(news)
-            self._committed |= news
 
 
 class Aborted:

@@ -1,4 +1,4 @@
-"""A member of a consumer group that reads one topic: joins, stays, commits, leaves.
+"""A member of a consumer group that reads topics: joins, stays, commits, leaves.
 
 What: the classic protocol with the assignor `range`, so that members of other clients may be in the
 group; the member that leads hands out every topic that anybody in the group subscribed to. Rules
@@ -66,19 +66,23 @@ AGAIN = frozenset(
 class Membership:
     """One member of a group."""
 
-    def __init__(self, cluster: Cluster, group_id: str, topic: str) -> None:
+    def __init__(self, cluster: Cluster, group_id: str, topics: Iterable[str]) -> None:
         self._cluster = cluster
         self._group_id = group_id
-        self._topic = topic
+        self._topics = set(topics)
         self._member_id = ""
         self._generation = -1
         self._heard_s = 0.0
         self._handed_out: dict[str, int] = {}
         self._counted_s = 0.0
 
-    async def join(self) -> list[int]:
-        """Join, or join again; the partitions of the topic that this member is to read. Raises
-        ApiError when the group does not take it."""
+    def subscribe(self, topic: str) -> None:
+        """Subscribe to one more topic, from the next `join` on."""
+        self._topics.add(topic)
+
+    async def join(self) -> dict[str, list[int]]:
+        """Join, or join again; the partitions that this member is to read, of each topic that it
+        subscribed to. Raises ApiError when the group does not take it."""
         while True:
             joined = await self._join()
             if joined is None:
@@ -86,7 +90,10 @@ class Membership:
             given = await self._sync(joined)
             if given is not None:
                 self._heard_s = time.monotonic()
-                return [index for topic, index in given if topic == self._topic]
+                return {
+                    each: [index for topic, index in given if topic == each]
+                    for each in sorted(self._topics)
+                }
 
     async def stay(self) -> bool:
         """Send a heartbeat if one is due; False when the member has to join again."""
@@ -117,21 +124,22 @@ class Membership:
         self._counted_s = time.monotonic()
         return {each.name or "": len(each.partitions) for each in found}
 
-    async def commit(self, offsets: Mapping[int, int]) -> bool:
-        """Commit the next offset of each partition; False when the assignment is void and nothing
-        was committed."""
+    async def commit(self, offsets: Mapping[str, Mapping[int, int]]) -> bool:
+        """Commit the next offset of each partition of topics; False when the assignment is void
+        and nothing was committed."""
         request = OffsetCommitRequest(
             group_id=self._group_id,
             generation_id_or_member_epoch=self._generation,
             member_id=self._member_id,
             topics=[
                 OffsetCommitRequestTopic(
-                    name=self._topic,
+                    name=topic,
                     partitions=[
                         OffsetCommitRequestPartition(partition_index=index, committed_offset=offset)
-                        for index, offset in sorted(offsets.items())
+                        for index, offset in sorted(each.items())
                     ],
                 )
+                for topic, each in sorted(offsets.items())
             ],
         )
 
@@ -175,7 +183,7 @@ class Membership:
             member_id=self._member_id,
             protocol_type=CONSUMER,
             protocols=[
-                JoinGroupRequestProtocol(name=RANGE, metadata=subscription_of([self._topic]))
+                JoinGroupRequestProtocol(name=RANGE, metadata=subscription_of(sorted(self._topics)))
             ],
         )
 
