@@ -388,6 +388,15 @@ MUTANTS = (
         f"{TESTS}/test_topics.py::test_a_remote_log_is_given_up_only_with_leave_to_delete_it",
     ),
     mutant(
+        "remote-controller-without-the-switch",
+        "a controller that lacks what remote topics need says so when it starts",
+        "anabranch.server.unserved",
+        "        if self._said is not None and (delta",
+        "        if (delta",
+        "tests/server/test_unserved.py"
+        "::test_a_controller_without_the_switch_names_the_topics_that_need_it",
+    ),
+    mutant(
         "remote-topics-without-a-store-served",
         "a node without a remote store serves no topic that needs one",
         f"{ROOM}.topics",

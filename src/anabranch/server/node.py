@@ -29,6 +29,7 @@ from anabranch.core.metadata.following.copy import MetadataCopy
 from anabranch.core.metadata.image import MetadataImage
 from anabranch.core.metadata.levels import check_supported
 from anabranch.core.metadata.store import NOBODY
+from anabranch.core.remote.topics import why_not_controlled
 from anabranch.core.settings.listeners import WILDCARDS
 from anabranch.core.settings.urls import without_secrets
 from anabranch.server import folders
@@ -57,6 +58,7 @@ from anabranch.server.roles import (
 from anabranch.server.store_patience import Patience, open_for_start, waited_for
 from anabranch.server.tls_transport import Handshakes
 from anabranch.server.turns import LoopTurns
+from anabranch.server.unserved import Unserved
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -96,6 +98,7 @@ class Node:
         self.broker: BrokerRole | None = None
         self.controller: ControllerShell | None = None
         self.controller_serving: RequestShell | None = None
+        self._uncontrolled = Unserved(why_not_controlled, config.broker)
         self.started_seconds = 0.0
         self._folders: folders.HeldFolders | None = None
         self._store: Any = None
@@ -284,6 +287,8 @@ class Node:
         if self.controller.rows is not None:
             self.controller.rows.follow(image, delta)
         self.controller.controller.followed = image
+        if self.broker is None:  # else that role says it
+            self._uncontrolled.look(image, delta)
         if self.broker is None or self.broker.is_registered:  # else it may be a copy's
             self._enrolment.follow(image)
 

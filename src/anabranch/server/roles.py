@@ -68,6 +68,7 @@ from anabranch.server.remote.remote_logs import RemoteLogs
 from anabranch.server.remote.remote_reads import RemoteReads
 from anabranch.server.replication import ReplicationShell
 from anabranch.server.request_shell import RequestShell
+from anabranch.server.unserved import Unserved
 from anabranch.server.upkeep import Upkeep
 
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ class BrokerRole:
         self.upkeep = Upkeep(self.broker, self.partitions, clock_ms=wall_ms)
         reads = RemoteReads(self.broker, self.serving.begin, self.serving.settle)
         self.remote = RemoteLogs(self.broker, self.partitions, reads)
-        self._unserved = ""
+        self._unserved = Unserved(why_not_served, node.config.broker)
         self.broker.diskless.make_tail = partial(tiered_tail, self.broker.cluster_id, reads.cache)
         self.flusher = Flusher(self.partitions, self.serving.wake)
         self.on_registered: Callable[[int], None] = _nothing
@@ -264,14 +265,7 @@ class BrokerRole:
         self.serving.settle()
         if self.registration is not None:
             self.registration.metadata_moved()
-        if delta is not None and delta.changed_configs:
-            self._say_unserved(image)
-
-    def _say_unserved(self, image: MetadataImage) -> None:
-        why = why_not_served(image, self._node.config.broker)
-        if why and why != self._unserved:
-            LOG.error("this node cannot serve a topic as it should", why=why)
-        self._unserved = why
+        self._unserved.look(image, delta)
 
     def _partitions_changed(self) -> None:
         """Replicas came, went, or changed hands: groups follow, and who waits is woken."""

@@ -8,7 +8,7 @@ from immutables import Map
 
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.metadata.image import RESOURCE_TOPIC, MetadataImage
-from anabranch.core.remote.topics import refuse_disabling, why_not_served
+from anabranch.core.remote.topics import refuse_disabling, why_not_controlled, why_not_served
 from anabranch.core.settings.broker import BrokerConfig
 
 ON, OFF = {"remote.storage.enable": "true"}, {"remote.storage.enable": "false"}
@@ -30,6 +30,10 @@ def test_a_node_without_a_remote_store_names_the_topics_that_need_one():
     why = why_not_served(topics, without)
     assert why.startswith("remote.storage.enable is true for topic c, d, e and 1 more, and remote")
     assert "set remote.log.storage.system.enable=true" in why
+    told = why_not_controlled(topics, without)
+    assert told.startswith("remote.storage.enable is true for topic c, d, e and 1 more, and remote")
+    assert "on this controller" in told and "restart it" in told
+    assert why_not_controlled(topics, having) == why_not_controlled(image(b=OFF), without) == ""
 
 
 @pytest.mark.parametrize("before", [{}, ON, OFF])

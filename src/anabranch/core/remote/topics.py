@@ -2,13 +2,14 @@
 
 Rules kept: a log of such a topic keeps its start, whatever a node's own settings say, so that a
 node that was started without a remote store deletes nothing; but it serves nothing of what lies
-there, so it does not start. What lies there is deleted only if its owner says so. Source: KIP-405,
-KIP-950 and the texts of Kafka 4.1. Not here: contradictions of settings (`core/settings`).
+there, so it does not start; a controller says what it cannot do. What lies there is deleted only if
+its owner says so. Source: KIP-405, KIP-950 and the texts of Kafka 4.1. Not here: contradictions of
+settings (`core/settings`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.metadata.image import RESOURCE_TOPIC, MetadataImage
@@ -18,6 +19,7 @@ from anabranch.core.settings.setting import is_true
 REMOTE = "remote.storage.enable"
 DELETES = "remote.log.delete.on.disable"
 SYSTEM = "remote.log.storage.system.enable"
+STORES = "remote.storage.url and diskless.coordinator.url"
 MOST_NAMED = 3
 
 
@@ -28,21 +30,43 @@ def makes_remote(own: Mapping[str, str]) -> bool:
 
 def why_not_served(image: MetadataImage, broker: BrokerConfig) -> str:
     """Why a broker with these settings must not serve the topics that there are; "" when it may."""
-    if broker.remote_log_storage_system_enable:
+    names = _unserved(image, broker)
+    if not names:
         return ""
-    names = sorted(
+    return (
+        f"{_lacking(names)} on this node, which could not read their older records; set "
+        f"{SYSTEM}=true, {STORES} as on the other nodes, or, while those run, set {REMOTE}=false "
+        f"with {DELETES}=true for these topics"
+    )
+
+
+def why_not_controlled(image: MetadataImage, broker: BrokerConfig) -> str:
+    """What a controller with these settings cannot do for the topics that there are; "" when it
+    can. It goes on, as in Kafka: without controllers nothing does."""
+    names = _unserved(image, broker)
+    if not names:
+        return ""
+    return (
+        f"{_lacking(names)} on this controller, which refuses changes of their settings, and does "
+        f"not have their remote segments removed when they are deleted; set {SYSTEM}=true, "
+        f"{STORES} as on the brokers, and restart it"
+    )
+
+
+def _unserved(image: MetadataImage, broker: BrokerConfig) -> list[str]:
+    if broker.remote_log_storage_system_enable:
+        return []
+    return sorted(
         name
         for (kind, name), own in image.configs.items()
         if kind == RESOURCE_TOPIC and makes_remote(own)
     )
-    if not names:
-        return ""
+
+
+def _lacking(names: Sequence[str]) -> str:
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return (
-        f"{REMOTE} is true for topic {', '.join(names[:MOST_NAMED])}{more}, and {SYSTEM} is false "
-        f"on this node, which could not read their older records; set {SYSTEM}=true, "
-        "remote.storage.url and diskless.coordinator.url as on the other nodes, or, while those "
-        f"run, set {REMOTE}=false with {DELETES}=true for these topics"
+        f"{REMOTE} is true for topic {', '.join(names[:MOST_NAMED])}{more}, and {SYSTEM} is false"
     )
 
 
