@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.cli.demo import mirrored
-from anabranch.cli.demo.acts import create_topic, read_all, send_in_pieces
+from anabranch.cli.demo import mirrored, tiered
+from anabranch.cli.demo.acts import PARTITIONS, create_topic, read_all, send_in_pieces
 from anabranch.cli.demo.flights import Tally, delays_from, flights
 from anabranch.pipelines import flights as pipeline
 from anabranch.testing import LocalCluster
@@ -44,4 +44,21 @@ def test_a_group_reads_on_in_the_second_cluster_where_it_was(spark):
         assert sum(map(len, rest.values())) == RECORDS - sum(done.here.values())
         tally = Tally(RECORDS)
         read_all(second.bootstrap_servers, remote, tally, advance=lambda _count: None)
+        assert tally.holds
+
+
+@pytest.mark.slow
+def test_the_diskless_topic_is_tiered_and_its_rows_are_counted(spark, tmp_path):
+    loaded = list(flights(RECORDS))
+    with LocalCluster(brokers=3, racks=["a", "b", "c"], folder=tmp_path) as cluster:
+        at, folder = cluster.bootstrap_servers, str(next(tmp_path.rglob("diskless.db")).parent)
+        create_topic(at, "flights", is_diskless=True)
+        send_in_pieces(at, "flights", loaded, advance=lambda _count: None)
+        before = tiered.rows_of(folder, "flights")
+        assert before.batches >= PARTITIONS and before.segments == 0
+        done = tiered.tier_all(spark, at, folder)
+        assert (done.segments, done.rows_freed) == (PARTITIONS, before.batches)
+        assert tiered.rows_of(folder, "flights") == (0, PARTITIONS)
+        tally = Tally(RECORDS)
+        read_all(at, "flights", tally, advance=lambda _count: None)
         assert tally.holds

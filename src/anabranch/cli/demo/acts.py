@@ -32,6 +32,8 @@ QUEUE_RECORDS = 100_000
 WAIT_SECONDS = 60.0
 POLL_SECONDS = 0.1
 ASK_AGAIN_SECONDS = 0.02
+TIERED_AT_ONCE = {"diskless.tiering.age.ms": "0", "diskless.tiering.min.segment.bytes": "1"}
+"""Records of a diskless topic need not be an hour old, and a few of them are worth a segment."""
 PIECES = 6
 PIECE_SECONDS = 0.5
 """Between two pieces of records that come bit by bit."""
@@ -62,7 +64,7 @@ def create_topic(bootstrap: str, topic: str, *, is_diskless: bool = False) -> fl
     admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
     new = NewTopic(topic, num_partitions=PARTITIONS, replication_factor=REPLICAS)
     if is_diskless:  # one replica a rack, by the controller
-        config = {"diskless.enable": "true"}
+        config = {"diskless.enable": "true", **TIERED_AT_ONCE}
         new = NewTopic(topic, PARTITIONS, replication_factor=-1, config=config)
     admin.create_topics([new])[topic].result(WAIT_SECONDS)
     while time.perf_counter() - begin < WAIT_SECONDS:

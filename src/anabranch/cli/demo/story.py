@@ -35,6 +35,7 @@ from anabranch.cli.demo.flights import Delay, Keyed, Tally, carrier_names, delay
 from anabranch.cli.local_brokers import LocalBrokers
 from anabranch.cli.spark import faults_with_remedies
 from anabranch.cli.up import say_cluster
+from anabranch.core.sentences import number_of
 from anabranch.server.one_machine import OBJECTS
 
 TOPIC = "flights"
@@ -263,6 +264,7 @@ class Story:
                 f"the same figures for each of {len(found)} carriers",
             )
             self._keep_table(spark, loaded[:LIVE_RECORDS])
+            self._tier(spark)
             self._mirror(spark)
         finally:
             spark.stop()
@@ -288,6 +290,29 @@ class Story:
             kept.rows == kept.distinct == len(live) and found == expected.carriers,
             f"the Delta table has all {len(live):,} records sent meanwhile, each exactly once, "
             f"at version {kept.version}",
+        )
+
+    def _tier(self, spark: Any) -> None:
+        """The diskless topic's batches become segments, while it is there for its consumers."""
+        from anabranch.cli.demo.tiered import rows_of, tier_all
+
+        before = rows_of(self.folder, DISKLESS_TOPIC)
+        with self.console.status("Spark tiers the diskless topic"):
+            done = tier_all(spark, self.cluster.bootstrap, self.folder)
+        left = rows_of(self.folder, DISKLESS_TOPIC)
+        self.console.print(
+            f"Spark tiered {DISKLESS_TOPIC} in {done.seconds:.1f} s: "
+            f"{megabytes(done.bytes_tiered)} in {number_of(done.segments, 'segment')}; of "
+            f"{number_of(before.batches, 'row')} of batches in the coordinator's database, "
+            f"{left.batches:,} are left, and {left.segments:,} of segments"
+        )
+        tally = Tally(self.records)
+        with self._progress("reading what was tiered") as advance:
+            read_all(self.cluster.bootstrap, DISKLESS_TOPIC, tally, advance=advance)
+        self._promise(
+            tally.holds and left.batches == 0 and done.segments > 0,
+            f"all batches are in segments, and consumers read the same {self.records:,} records, "
+            "each exactly once and in order",
         )
 
     def _mirror(self, spark: Any) -> None:
