@@ -149,7 +149,7 @@ def test_a_diskless_topic_has_no_replicas_to_compare(here, cluster):
     cluster.create_topic("objects", config={"diskless.enable": True})
     with pytest.raises(PipelineFault, match=r"'objects' is diskless: .* `anabranch diskless"):
         scrub(None, cluster.bootstrap_servers, ["objects"])
-    _, partitions = asyncio.run(look(cluster.bootstrap_servers, None))
+    _, partitions, _ = asyncio.run(look(cluster.bootstrap_servers, None))
     assert "objects" not in {each.place.topic for each in partitions}
 
 

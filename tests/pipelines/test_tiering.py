@@ -6,13 +6,23 @@ import asyncio
 import json
 import sqlite3
 import subprocess
-import time
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+from tests.pipelines.tiering_kit import (
+    BEGIN_MS,
+    SECONDS,
+    VALUES,
+    make,
+    read,
+    rows_of,
+    runs,
+    store_folder,
+    write,
+)
 
 from anabranch.core.diskless.claim import CLAIM_KEY
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
@@ -24,16 +34,6 @@ from anabranch.stores.objects.engines import open_objects
 from anabranch.stores.objects.folder import FolderStore
 from anabranch.stores.objects.verification import read_store, restore, verify
 from anabranch.testing import LocalCluster
-
-SECONDS = 30.0
-VALUES = 400
-BEGIN_MS = time.time_ns() // 1_000_000 - 60_000
-SETTINGS = {
-    "diskless.enable": "true",
-    "diskless.tiering.age.ms": "0",
-    "diskless.tiering.min.segment.bytes": "1",
-    "segment.bytes": "1048576",
-}
 
 
 @pytest.fixture(scope="module")
@@ -67,59 +67,6 @@ def admin(cluster):
 @pytest.fixture
 def where(cluster):
     return Where(cluster.bootstrap_servers, f"file://{store_folder(cluster)}")
-
-
-def store_folder(cluster) -> Path:
-    (found,) = Path(cluster.own_folder).rglob(CLAIM_KEY)
-    return found.parent
-
-
-def make(admin, name, partitions=2, **settings):
-    topic = NewTopic(name, partitions, replication_factor=-1, config={**SETTINGS, **settings})
-    for future in admin.create_topics([topic]).values():
-        future.result(SECONDS)
-
-
-def write(cluster, name, count=VALUES, *, partitions=2, first=0, **config):
-    failures = []
-    producer = Producer(
-        {"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0, "linger.ms": 5, **config}
-    )
-    for number in range(first, first + count):
-        producer.produce(
-            name, f"value {number}".encode() * 9, key=b"k", partition=number % partitions,
-            timestamp=BEGIN_MS + number,
-            on_delivery=lambda error, _: failures.append(error) if error else None,
-        )  # fmt: skip
-        if number % 40 == 39:
-            producer.flush(SECONDS)  # several objects
-    assert producer.flush(SECONDS) == 0
-    assert not failures
-
-
-def read(cluster, name, partition, count, offset=OFFSET_BEGINNING):
-    config = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "none", "log_level": 0}
-    with closing(Consumer(config)) as consumer:
-        consumer.assign([TopicPartition(name, partition, offset)])
-        found = []
-        while len(found) < count:
-            batch = consumer.consume(count, SECONDS)
-            assert batch, found[-1:]
-            for each in batch:
-                assert not each.error(), each.error()
-            found += batch
-    return [(each.offset(), each.value()) for each in found]
-
-
-def rows_of(cluster, query, *values):
-    (path,) = Path(cluster.own_folder).rglob("diskless.db")
-    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as on:
-        return on.execute(query, values).fetchall()
-
-
-def runs(cluster, name):
-    query = "SELECT count(*) FROM runs JOIN logs USING (topic_id, partition) WHERE topic_name = ?"
-    return rows_of(cluster, query, name)[0][0]
 
 
 def test_aged_records_become_segments_and_readers_notice_nothing(cluster, admin, where):
@@ -202,6 +149,22 @@ def test_two_jobs_at_once_are_told_apart(cluster, admin, where, monkeypatch):
 
     monkeypatch.setattr(tiering, "tier_task", refused)
     assert tier(None, where).segments == 1
+
+
+def test_each_step_finds_the_leader_where_leadership_has_moved(cluster, admin, where, monkeypatch):
+    make(admin, "moved", 1)
+    write(cluster, "moved", 40, partitions=1)
+    step, asked = tiering_task.Try._step, []
+
+    async def at_another(self, number):
+        asked.append(number)
+        self._leader_id = self._leader_id % 3 + 1  # as after an election
+        return await step(self, number)
+
+    monkeypatch.setattr(tiering_task.Try, "_step", at_another)
+    done = tier(None, where)
+    assert (done.segments, done.faults, done.given_up) == (1, {}, 0)
+    assert asked == [tiering_task.START, tiering_task.FINISH]
 
 
 def test_a_damaged_object_stops_its_partition_and_no_other(cluster, admin, where):

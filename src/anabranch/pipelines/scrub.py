@@ -7,9 +7,10 @@ what lies below the high watermark is compared; nothing is written to the cluste
 could not be compared is named, and never counted as equal; what is noted counts only for the same
 topic, offsets and brokers, and only when all of them were compared.
 
-Not here: diskless topics, of whose records brokers have no replicas, and repairing. A replica that
-differs is made anew by moving it away and back, or by removing its folder while its broker is
-stopped.
+With a store, the segments of remote logs and of tiered diskless topics are checked, too (tiers.py).
+Not here: what of diskless topics is not tiered, of which brokers have no replicas, and repairing. A
+replica that differs is made anew by moving it away and back, or by removing its folder while its
+broker is stopped.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from anabranch.pipelines.comparison import NOT_COMPARED, UNREACHABLE, Compared, 
 from anabranch.pipelines.faults import PipelineFault
 from anabranch.pipelines.offset_ranges import Place, log_sizes
 from anabranch.pipelines.replicas import Replica, ReplicaReader
+from anabranch.pipelines.tiers import TierPiece, Tiers, check_piece, look_at_tiers
 from anabranch.pipelines.waves import Notes, Pace, waves
 
 if TYPE_CHECKING:
@@ -94,6 +96,8 @@ class Report:
 
     partitions: int = 0
     replicas: int = 0
+    segments: int = 0
+    """Of tiers."""
     bytes_read: int = 0
     differing: int = 0
     differences: list[dict[str, Any]] = field(default_factory=list)
@@ -118,18 +122,21 @@ class Report:
 
 def scrub(
     spark: SparkSession, bootstrap: str, topics: Sequence[str] | None = None,
-    *, notes_path: Path | None = None, range_bytes: int = RANGE_BYTES,
+    *, storage_url: str = "", notes_path: Path | None = None, range_bytes: int = RANGE_BYTES,
     tell: Callable[[str], None] = lambda _line: None,
 ) -> Report:  # fmt: skip
-    """Compare all replicas of some topics, or of all that are neither internal nor diskless.
+    """Compare all replicas of some topics, or of all that are neither internal nor diskless; with
+    the URL of the cluster's object store, also check the segments that it has of topics.
 
     `bootstrap` is as in `kafka.bootstrap.servers`; executors must reach every broker. With
     `notes_path` a scrub that was ended goes on where it stopped; one that compared everything
-    begins anew. `tell` hears of progress. Raises ApiError, ConnectionLost, NotesFault, and
-    PipelineFault for a diskless topic.
+    begins anew. `tell` hears of progress. Raises ApiError, ConnectionLost, NotesFault, StorageFault
+    for a store that is not the cluster's, and PipelineFault for a diskless topic without a store.
     """
     begin = time.monotonic()
-    cluster_id, partitions = asyncio.run(look(bootstrap, topics))
+    cluster_id, partitions, kinds = asyncio.run(look(bootstrap, topics))
+    if topics and not storage_url:
+        _refuse_diskless(kinds)
     report = Report(len(partitions), sum(len(each.brokers) for each in partitions))
     for each in partitions:
         for broker_id in each.offline:
@@ -144,6 +151,9 @@ def scrub(
         for each in partitions:
             if each.is_compacted and each.brokers:
                 _compare_compacted(spark, bootstrap, each, notes, report, tell)
+        if storage_url:
+            tiers = asyncio.run(look_at_tiers(bootstrap, storage_url, kinds))
+            _check_tiers(spark, tiers, notes, report, tell)
         if not report.not_compared:
             notes.finish()
     finally:
@@ -196,6 +206,39 @@ def _compare_compacted(
     tell(f"{partition.place} compared by key")
 
 
+def _refuse_diskless(kinds: Mapping[str, bool]) -> None:
+    for name, is_diskless in kinds.items():
+        if is_diskless:
+            raise PipelineFault(
+                f"Topic {name!r} is diskless: brokers have no replicas of its records to compare. "
+                "Name the store with --config or --storage-url, so that its tiered segments are "
+                "checked, or leave it out; `anabranch diskless verify` checks all its records."
+            )
+
+
+def _check_tiers(
+    spark: SparkSession, tiers: Tiers, notes: Notes, report: Report, tell: Callable[[str], None]
+) -> None:
+    report.segments = len(tiers.pieces)
+    for place, difference in tiers.found:
+        report.add(place, _told(Compared(0, 1, [difference])))
+    for piece in tiers.pieces:
+        if piece.name in notes.done:
+            report.add(piece.place, notes.done[piece.name])
+    left = [piece for piece in tiers.pieces if piece.name not in notes.done]
+    pace = Pace(len(left), "segments", tell)
+    for wave in waves(spark, left, check_segment):
+        for piece, found in wave:
+            _note(notes, piece.name, found)
+            report.add(piece.place, found)
+        pace.advance(len(wave), report.bytes_read)
+
+
+def check_segment(piece: TierPiece) -> dict[str, Any]:
+    """A task: read a segment of a tier, and check it."""
+    return _told(check_piece(piece))
+
+
 def _note(notes: Notes, name: str, found: Mapping[str, Any]) -> None:
     """Note what a task found, unless it is to be done again: some replica was not compared."""
     if not any(each["kind"] in NOT_COMPARED for each in found["differences"]):
@@ -239,9 +282,11 @@ def _told(found: Compared) -> dict[str, Any]:
     }
 
 
-async def look(bootstrap: str, topics: Sequence[str] | None) -> tuple[str, list[Partition]]:
-    """The cluster's id, and the partitions with their replicas and bounds. Raises PipelineFault for
-    a diskless topic that is named; others are left out."""
+async def look(
+    bootstrap: str, topics: Sequence[str] | None
+) -> tuple[str, list[Partition], dict[str, bool]]:
+    """The cluster's id, the partitions with their replicas and bounds, but those of diskless
+    topics, and of each topic whether it is diskless."""
     async with Cluster(bootstrap) as cluster:
         names = topics or sorted(
             each.name or ""
@@ -249,18 +294,15 @@ async def look(bootstrap: str, topics: Sequence[str] | None) -> tuple[str, list[
             if not each.is_internal
         )
         found: list[Partition] = []
+        kinds: dict[str, bool] = {}
         for name in names:
             configs = await describe_configs(cluster, ResourceKind.TOPIC, name)
             settings = {each.name: each.value or "" for each in configs}
-            if not is_true(settings.get(DISKLESS)):
+            kinds[name] = is_true(settings.get(DISKLESS))
+            if not kinds[name]:
                 is_compacted = "compact" in settings.get("cleanup.policy", "")
                 found += await _look_at(cluster, name, is_compacted=is_compacted)
-            elif topics:
-                raise PipelineFault(
-                    f"Topic {name!r} is diskless: brokers have no replicas of its records to "
-                    "compare. Leave it out; `anabranch diskless verify` checks its stored records."
-                )
-        return cluster.cluster_id, found
+        return cluster.cluster_id, found, kinds
 
 
 async def _look_at(cluster: Cluster, name: str, *, is_compacted: bool) -> list[Partition]:

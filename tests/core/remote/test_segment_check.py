@@ -102,6 +102,17 @@ def test_batches_that_are_not_the_segments_are_refused():
             check_batches(segment, headers(*batches))
 
 
+@pytest.mark.parametrize("epoch", [-2, 5, 1 << 30])
+def test_a_batch_of_another_epoch_is_named(epoch):
+    """The checksum of a batch does not cover its epoch."""
+    [(position, header)] = headers((10).to_bytes(8) + batch(5)[8:])
+    segment = remote(10, 15, (2, 10), (4, 12))
+    for possible in (-1, 2, 4):
+        check_batches(segment, [(position, header._replace(leader_epoch=possible))])
+    with pytest.raises(BadBatch, match=f"leader epoch {epoch} is none"):
+        check_batches(segment, [(position, header._replace(leader_epoch=epoch))])
+
+
 def test_files_that_cannot_be_used_are_refused():
     segment = remote(0, 9, (2, 0), (4, 5))
     check_file(segment, "leader-epoch-checkpoint", format_epochs([(1, 0), (2, 0), (4, 5)]))

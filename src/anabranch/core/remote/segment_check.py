@@ -24,6 +24,9 @@ from anabranch.core.remote.sidecar import Described
 from anabranch.core.types import topic_id_text
 from anabranch.core.wire.batch import BatchHeader
 
+NO_EPOCH = -1
+"""Of a batch that is older than leader epochs."""
+
 
 class SegmentCheck:
     """What is compared, partition by partition; then `unknown` tells what is left."""
@@ -119,8 +122,10 @@ def _check_epochs(segment: RemoteSegment, entries: Iterable[tuple[int, int]]) ->
 
 def check_batches(segment: RemoteSegment, batches: Iterable[tuple[int, BatchHeader]]) -> None:
     """Whether batches with sound checksums are those of a segment. Raises BadBatch."""
-    following = segment.start_offset
+    following, newest = segment.start_offset, segment.leader_epochs[-1].epoch
     for position, header in batches:
+        if not NO_EPOCH <= header.leader_epoch <= newest:
+            raise BadBatch(position, f"leader epoch {header.leader_epoch} is none of the segment's")
         if header.base_offset < following or header.last_offset >= segment.end_offset:
             raise BadBatch(position, f"offset {header.base_offset} does not belong there")
         following = header.last_offset + 1

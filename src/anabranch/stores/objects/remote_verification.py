@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from anabranch.core.diskless.coordinator import Coordinator
 from anabranch.core.diskless.findings import Finding, Kind
@@ -88,9 +88,25 @@ async def _whole(
     store: ObjectStore, cluster_id: str, log: HeldRemoteLog, segment: RemoteSegment
 ) -> list[Finding]:
     """What is wrong with the bytes of a segment; objects that are missing are named already."""
+    place = place_text(log, segment)
+    return [
+        Finding(Kind.SEGMENT_CHANGED, place, f"object {key}: {problem}")
+        for key, problem in await whole_segment(store, cluster_id, segment)
+        if not isinstance(problem, ObjectMissing)
+    ]
+
+
+Problem: TypeAlias = BadBatch | ValueError | ObjectMissing
+
+
+async def whole_segment(
+    store: ObjectStore, cluster_id: str, segment: RemoteSegment
+) -> list[tuple[str, Problem]]:
+    """Read every byte of a segment but its description; the objects that are not what they should
+    be, each with why. Raises StorageFault where the store does not answer."""
     folder = segment_folder(cluster_id, segment.key, segment.segment_id)
     batches, *others = upload_names(segment)
-    found = []
+    found: list[tuple[str, Problem]] = []
     for name in (batches, *others):
         key = folder + name
         try:
@@ -99,11 +115,8 @@ async def _whole(
             elif name != SIDECAR:
                 [held] = await store.read(key, [(0, await store.size(key))])
                 check_file(segment, name, bytes(held))
-        except ObjectMissing:
-            pass
-        except (BadBatch, ValueError) as problem:
-            place = place_text(log, segment)
-            found.append(Finding(Kind.SEGMENT_CHANGED, place, f"object {key}: {problem}"))
+        except (BadBatch, ValueError, ObjectMissing) as problem:
+            found.append((key, problem))
     return found
 
 
