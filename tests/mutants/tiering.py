@@ -10,6 +10,8 @@ PLAN = "tests/core/tiering/test_plan.py"
 TABLES = "anabranch.stores.coordinator.tiering_tables"
 ROOM = "anabranch.core.tiering"
 BUILT = "tests/core/tiering/test_built_segment.py"
+REQUESTS = "tests/core/api/test_tiering_requests.py"
+TIERS = "tests/pipelines/test_tiers.py"
 SAME = f"{BUILT}::test_segments_are_those_of_a_log_with_the_same_batches"
 
 
@@ -31,7 +33,7 @@ MUTANTS = (
         "tiering-claims-shared",
         "one job at a time holds the claim",
         TABLES,
-        "if held and held[0][3] > now_ms:",
+        "if held and is_held(held[0][3], now_ms):",
         "if False:",
         f"{CLAIMS}::test_one_job_holds_the_claim_until_it_is_silent[sqlite]",
     ),
@@ -131,5 +133,46 @@ MUTANTS = (
         "            waited_ms = now_ms - committed_ms\n",
         "tests/core/tiering/test_lag.py::"
         "test_a_segment_waits_from_the_moment_in_which_it_could_have_been_made",
+    ),
+    mutant(
+        "tiering-claim-of-a-clock-ahead",
+        "a claim keeps other jobs away for a lease at most",
+        f"{ROOM}.claims",
+        "now_ms < expires_ms <= now_ms + LEASE_MS",
+        "now_ms < expires_ms",
+        f"{CLAIMS}::test_a_claim_from_a_clock_that_was_ahead_keeps_no_job_away[sqlite]",
+    ),
+    mutant(
+        "tiering-anyone-takes-a-step",
+        "only a partition's leader takes a step of its segments",
+        "anabranch.core.api.p10001_tier_segment",
+        "    if partition.leader != broker.broker_id:\n",
+        "    if partition.leader < 0:\n",
+        f"{REQUESTS}::test_only_the_leader_takes_a_step_and_fences_it_with_its_epoch",
+    ),
+    mutant(
+        "tiering-of-classic-topics",
+        "only diskless topics are tiered by a job",
+        "anabranch.core.api.p10001_tier_segment",
+        "if topic is None or partition is None or not is_diskless(broker.image, topic.name):",
+        "if topic is None or partition is None:",
+        f"{REQUESTS}::test_a_partition_that_is_not_there_or_not_diskless_is_unknown[0-place1]",
+    ),
+    mutant(
+        "tiering-gaps-unseen",
+        "each tiered offset is in a segment of the store",
+        "anabranch.pipelines.tiers",
+        "    if start < end:\n",
+        "    if False:\n",
+        f"{TIERS}::test_planted_damage_is_found_and_named"
+        "[-rmtree-missing-no segment in the store has the tiered offsets 0 to 199]",
+    ),
+    mutant(
+        "segment-epochs-unchecked",
+        "a batch with an impossible leader epoch is damaged",
+        "anabranch.core.remote.segment_check",
+        "        if not NO_EPOCH <= header.leader_epoch <= newest:\n",
+        "        if False:\n",
+        "tests/core/remote/test_segment_check.py::test_a_batch_of_another_epoch_is_named",
     ),
 )

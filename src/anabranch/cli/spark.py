@@ -191,9 +191,13 @@ def _show(progress: Any, shown: int) -> int:
 @address_option
 @naming_option(
     "--topic", "topics", multiple=True, metavar="NAME",
-    help="Only this topic; may be given more than once. Default: all except internal and diskless "
-        "ones.",
+    help="Only this topic; may be given more than once. Default: all except internal ones.",
 )  # fmt: skip
+@click.option(
+    "--config", "properties_file", metavar="FILE", type=click.Path(exists=True, dir_okay=False),
+    help="A broker's properties file, for the URL of the object store: check its segments, too.",
+)  # fmt: skip
+@click.option("--storage-url", metavar="URL", help="The store, if there is no such file.")
 @click.option(
     "--notes", "notes_path", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
     help="Store progress in this file; an interrupted scrub continues from it.",
@@ -201,14 +205,17 @@ def _show(progress: Any, shown: int) -> int:
 @master_option
 @json_option
 def scrub(
-    bootstrap: str, topics: tuple[str, ...], notes_path: Path | None, master: str, as_json: bool
-) -> None:
+    bootstrap: str, topics: tuple[str, ...], properties_file: str | None, storage_url: str | None,
+    notes_path: Path | None, master: str, as_json: bool,
+) -> None:  # fmt: skip
     """Read every replica of every partition and compare them, byte for byte.
 
     Exits with code 1 if replicas differ, or if some could not be compared. Compacted topics are
-    compared by record, and by the latest record of each key.
+    compared by record, and by the latest record of each key. With an object store, its segments of
+    remote logs and of tiered diskless topics are read and checked, too.
     """
     need_package("pyspark", "pyspark>=4.3,<4.4")
+    url = storage_url or (_storage_url(properties_file) if properties_file else "")
     _refuse_absent(bootstrap, *topics)
     with _session("anabranch spark scrub", master) as spark:
         from anabranch.pipelines.scrub import scrub as work
@@ -217,8 +224,9 @@ def scrub(
         leave_faults_to_the_job(spark)
         try:
             report = work(
-                spark, bootstrap, list(topics) or None, notes_path=notes_path, tell=_teller()
-            )
+                spark, bootstrap, list(topics) or None, storage_url=url, notes_path=notes_path,
+                tell=_teller(),
+            )  # fmt: skip
         except Exception as fault:
             raise _told(fault) from None
     _say_scrubbed(report, as_json=as_json)
@@ -231,18 +239,20 @@ def _say_scrubbed(report: Report, *, as_json: bool) -> None:
         print_json(dataclasses.asdict(report))
         return
     rate = report.bytes_read / 1e6 / max(report.seconds, 1e-9)
+    segments = f"{number_of(report.segments, 'segment')} of tiers, " if report.segments else ""
     click.echo(
-        f"{number_of(report.partitions, 'partition')}, {report.replicas:,} replicas, "
+        f"{number_of(report.partitions, 'partition')}, {report.replicas:,} replicas, {segments}"
         f"{report.bytes_read / 1e6:,.1f} MB read in {report.seconds:.1f} s ({rate:,.0f} MB/s)"
     )
     for each in (*report.differences, *report.not_compared):
         click.echo(f"{each['topic']}-{each['partition']} at {each['offset']}: {each['sentence']}")
     if report.differing:
-        click.echo(f"{number_of(report.differing, 'difference')} between replicas.")
+        click.echo(f"{number_of(report.differing, 'difference')}.")
     elif report.not_compared:
         click.echo("No replica that could be compared differs; some could not be compared.")
     else:
-        click.echo("All replicas are equal.")
+        sound = ", and all segments of tiers are sound" if report.segments else ""
+        click.echo(f"All replicas are equal{sound}.")
 
 
 @command.command(epilog="Example: anabranch spark tier --config server.properties")
@@ -298,7 +308,8 @@ def tier(
 def _storage_url(properties_file: str | None) -> str:
     from anabranch.cli.serve import configured
 
-    url = configured(properties_file, []).broker.diskless_storage_url if properties_file else ""
+    broker = configured(properties_file, []).broker if properties_file else None
+    url = "" if broker is None else broker.diskless_storage_url or broker.remote_storage_url
     if not url:
         raise click.UsageError(
             "Give the store: --config FILE with diskless.storage.url, or --storage-url URL."
@@ -316,6 +327,12 @@ def _say_tiered(done: Tiered) -> None:
         click.echo(f"Given up to another job or a deletion: {number_of(done.given_up, 'segment')}.")
     for name, why in done.faults.items():
         click.echo(f"{name}: {why}")
+    if done.faults:
+        click.echo(
+            "Records of these partitions stay where they are, and the next run tries again. If "
+            "objects are damaged or missing, put them back from a copy of the store; `anabranch "
+            "diskless verify` lists them."
+        )
 
 
 @contextmanager

@@ -242,21 +242,46 @@ class Try:
             byte_size=segment.byte_size,
         )
 
-        async def ask() -> TierSegmentResponse:
-            answer: TierSegmentResponse
+        async def ask() -> TierSegmentResponse | ApiError:
             try:
+                answer: TierSegmentResponse
                 answer = await self._cluster.send_to(self._leader_id, request)
                 check(answer.error_code, answer.error_message)
+                return answer
             except (ApiError, ConnectionLost) as fault:
-                if isinstance(fault, ConnectionLost) or fault.code in MOVED:
-                    self._leader_id = await self._cluster.leader(part.topic, part.partition)
-                raise
-            return answer
+                return await self._again(fault)
 
-        return await self._cluster.retrying(ask)
+        answer = await self._cluster.retrying(ask)
+        if isinstance(answer, ApiError):
+            raise answer
+        return answer
+
+    async def _again(self, fault: ApiError | ConnectionLost) -> ApiError:
+        """Before a step is repeated. Raises the fault; gives it where the try is over: clients
+        would repeat these codes."""
+        if isinstance(fault, ApiError) and fault.code in GIVEN_UP:
+            return fault
+        if isinstance(fault, ConnectionLost) or fault.code in MOVED:
+            if await self._is_deleted():
+                gone = f"topic {self._part.topic} was deleted"
+                return ApiError(ErrorCode.FENCED_LEADER_EPOCH, gone)
+            self._leader_id = await self._cluster.leader(self._part.topic, self._part.partition)
+        raise fault
+
+    async def _is_deleted(self) -> bool:
+        (topic,) = (await self._cluster.metadata([self._part.topic])).topics
+        is_unknown = topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return is_unknown or (not topic.error_code and topic.topic_id != self._part.topic_id)
 
 
-MOVED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.BROKER_NOT_AVAILABLE})
+MOVED = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""What a broker answers that does not lead the partition, or not any more."""
 
 
 class BufferSource(Source):

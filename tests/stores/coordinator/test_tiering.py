@@ -186,6 +186,22 @@ async def test_one_job_holds_the_claim_until_it_is_silent(coordinator, engine: E
     assert [each.segment_id for each in await other.facts.orphans(10)] == [segment.segment_id]
 
 
+@pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+async def test_a_claim_from_a_clock_that_was_ahead_keeps_no_job_away(coordinator, engine: Engine):
+    await commit(coordinator, batch(count=5))
+    job, other = Job(coordinator), Job(await engine.connect(), OTHER)
+    day_ms = 86_400_000
+    engine.advance(day_ms)
+    await job.begin()
+    segment = described(RIVER, await job.plan(eligible()), 1)
+    await job.claims.start(JOB, "river", segment)
+    engine.advance(-day_ms)
+    await other.begin()
+    with pytest.raises(TryEnded, match="given up"):
+        await job.claims.finish(RIVER, 0, segment.segment_id)
+    assert await other.tier(eligible(), 2) == LogState(0, 5, 100, 5)
+
+
 async def test_a_segment_that_was_tiered_already_is_refused(coordinator):
     await commit(coordinator, batch(count=5))
     job = Job(coordinator)

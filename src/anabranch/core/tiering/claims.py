@@ -24,6 +24,12 @@ LEASE_MS = 120_000
 """How long a job that says nothing keeps its claim. Each call of it renews the claim."""
 
 
+def is_held(expires_ms: int, now_ms: int) -> bool:
+    """Whether a claim keeps other jobs away. One that ends later than a lease from now was renewed
+    while the clock was ahead, and would keep them away until the clock is there again."""
+    return now_ms < expires_ms <= now_ms + LEASE_MS
+
+
 class ClaimHeld(StorageFault):
     """Another job holds the claim."""
 

@@ -18,7 +18,7 @@ from anabranch.core.diskless.rows import Change, LogKey, LogState, Run
 from anabranch.core.errors import StorageFault
 from anabranch.core.remote.facts import TryEnded
 from anabranch.core.remote.segments import RemoteSegment, SegmentId
-from anabranch.core.tiering.claims import LEASE_MS, Aged, Claim, ClaimHeld
+from anabranch.core.tiering.claims import LEASE_MS, Aged, Claim, ClaimHeld, is_held
 from anabranch.core.tiering.lag import PartitionLag, lag
 from anabranch.core.tiering.plan import MOST_RUNS, AgedRun, Eligible, TieredEnd, begins_right
 from anabranch.stores.coordinator.remote_tables import (
@@ -79,7 +79,7 @@ class TieringTables:
             if held and held[0][0] == claim_id:
                 self._renew(claim_id, now_ms)
                 return Claim(claim_id, held[0][2], self._store_id())
-            if held and held[0][3] > now_ms:
+            if held and is_held(held[0][3], now_ms):
                 raise ClaimHeld(
                     f"tiering job {held[0][1]!r} is at work; wait until it has ended, or for "
                     f"{(held[0][3] - now_ms) // 1000 + 1} s if it was killed"
