@@ -24,6 +24,7 @@ from struct import Struct
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
+from anabranch.core.access.principal import ANONYMOUS
 from anabranch.core.broker.gate import Session
 from anabranch.core.node.channel import UNSENT_HIGH_BYTES, UNSENT_LOW_BYTES, Channel
 from anabranch.core.node.turns import SHORT, SHORT_NS, learn
@@ -112,6 +113,7 @@ class Connection(asyncio.BufferedProtocol):
         self.channel = Channel(
             self._requests, self.link, self._lines, self._memory, self._hung_up,
             listener=self._admission.name, host=self.host,
+            session=Session(ANONYMOUS, is_restricted=True),  # until `secured` knows better
         )  # fmt: skip
         refusal = self._admission.admit(self)
         if refusal:

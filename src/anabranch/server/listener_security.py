@@ -1,10 +1,10 @@
 """What one listener asks of its clients: keys and trust for TLS, logins for SASL.
 
 What: `ListenerSecurity` makes the TLS context of a listener, again whenever one of its files has
-changed (`reload`), tells whose a new connection is, and makes the machines of its logins. Rule
-kept: a store that cannot be used stops the start, and is told once while the node runs, which goes
-on with the one before. Not here: what is allowed in settings
-(`core/settings/listener_security.py`), what is said (`core/broker/authentication.py`).
+changed (`reload`), and with them the keys that sign tokens; tells whose a new connection is, and
+makes the machines of its logins. Rule kept: a store that cannot be used stops the start, and is
+told once while the node runs, which goes on with the one before. Not here: what is allowed in
+settings (`core/settings/listener_security.py`), what is said (`core/broker/authentication.py`).
 """
 
 from __future__ import annotations
@@ -16,18 +16,23 @@ from collections.abc import Callable
 
 from anabranch.client.security import VERSIONS
 from anabranch.client.stores import StoreFault, add_key, add_trusted
+from anabranch.client.web import trust_of
+from anabranch.core.access.bearer import OAUTHBEARER, BearerServer
 from anabranch.core.access.certificate_names import RuleFault, distinguished_name
 from anabranch.core.access.login import Mechanism
 from anabranch.core.access.plain import PLAIN, PlainServer, plain_users
 from anabranch.core.access.principal import ANONYMOUS, Principal
 from anabranch.core.access.scram_credential import ScramCredential
 from anabranch.core.access.scram_server import CODES, Decoys, ScramServer
+from anabranch.core.access.unsecured_token import read_unsecured
 from anabranch.core.broker.authentication import Logins
 from anabranch.core.broker.gate import Session
 from anabranch.core.metadata.image import MetadataImage
 from anabranch.core.settings.listener_security import ListenerSettings
+from anabranch.core.settings.listener_tokens import KEYS_URL, token_settings
 from anabranch.core.settings.setting import ConfigFault
 from anabranch.server.logs import logger
+from anabranch.server.token_keys import HAS_PACKAGE, MISSING, KeysFault, TokenKeys
 
 LOG = logger("listener")
 
@@ -51,6 +56,7 @@ class ListenerSecurity:
         self._told = ""
         self._seen = self._stamp()
         self._context: ssl.SSLContext | None = None
+        self._token_keys = self._keys_of_tokens()
         if self.uses_tls:
             try:
                 self._context = _context(settings)
@@ -67,11 +73,22 @@ class ListenerSecurity:
 
     @property
     def has_changed(self) -> bool:
-        """Whether a file of its keys or trust is another than when it was read."""
+        """Whether keys or trust are to be read again: a file is another, or the time has come."""
+        keys = self._token_keys
+        return self._has_changed_files or (keys is not None and keys.is_due)
+
+    @property
+    def _has_changed_files(self) -> bool:
         return self.uses_tls and self._stamp() != self._seen
 
     def reload(self) -> None:
-        """Read the files again; connections that are open go on. May take a while."""
+        """Read them again; connections that are open go on. May take a while."""
+        if self._token_keys is not None and self._token_keys.is_due:
+            self._token_keys.reload()
+        if self._has_changed_files:
+            self._reload_files()
+
+    def _reload_files(self) -> None:
         seen, listener = self._stamp(), self.settings.listener.name
         try:
             self._context = _context(self.settings)
@@ -92,6 +109,33 @@ class ListenerSecurity:
             except OSError:
                 stamps.append((0, 0, 0))
         return tuple(stamps)
+
+    def _keys_of_tokens(self) -> TokenKeys | None:
+        """None where tokens are not taken, or not signed. Raises ConfigFault."""
+        settings = self.settings
+        if not settings.uses_sasl or OAUTHBEARER not in settings.mechanisms:
+            return None
+        found = token_settings(settings)
+        if not found.keys_url:
+            return None
+        if not HAS_PACKAGE:
+            raise settings.fault(MISSING, "sasl.enabled.mechanisms")
+        keys = TokenKeys(found, self._trust_for_keys)
+        if found.keys_url.startswith("file:"):
+            self._read_at_start(keys)
+        return keys
+
+    def _read_at_start(self, keys: TokenKeys) -> None:
+        try:
+            keys.read()
+        except KeysFault as fault:
+            raise self.settings.fault(str(fault), KEYS_URL, OAUTHBEARER) from None
+        keys.reload()
+
+    def _trust_for_keys(self) -> ssl.SSLContext | None:
+        """Whom the address of the keys is trusted by, where the login module says it. Raises
+        StoreFault."""
+        return trust_of(self.settings.login_options(OAUTHBEARER))
 
     # Who is there.
 
@@ -123,6 +167,10 @@ class ListenerSecurity:
         if name == PLAIN:
             users = plain_users(self.settings.login_options(name))
             return lambda: PlainServer(users)
+        if name == OAUTHBEARER:
+            rules, keys = token_settings(self.settings).rules, self._token_keys
+            verify = read_unsecured if keys is None else keys.verify
+            return lambda: BearerServer(verify, rules)
         code = CODES[name]
         decoys = Decoys(code, secrets.token_bytes(SECRET_BYTES))
 

@@ -21,7 +21,7 @@ from anabranch.core.settings.catalogue import BROKER_SETTINGS, TOPIC_SETTINGS
 
 CORE = Path(anabranch.core.__file__).parent
 SETTINGS = CORE / "settings"
-OF_LISTENERS = SETTINGS / "listener_security.py"
+OF_LISTENERS = (SETTINGS / "listener_security.py", SETTINGS / "listener_tokens.py")
 """Settings that a listener may have for itself are read here, by their names."""
 LOG_CONFIG = CORE / "log" / "config.py"
 READERS = (CORE, CORE.parent / "server")
@@ -45,9 +45,9 @@ def readable():
                 attributes.add(node.attr)
             elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
                 texts.add(node.slice.value)
-    for node in ast.walk(ast.parse(OF_LISTENERS.read_text())):
-        if isinstance(node, ast.Constant):
-            texts.add(node.value)
+    for path in OF_LISTENERS:
+        constants = (each for each in ast.walk(ast.parse(path.read_text())))
+        texts |= {each.value for each in constants if isinstance(each, ast.Constant)}
     return attributes, texts
 
 

@@ -47,6 +47,20 @@ class Mechanism(Protocol):
         """The answer to the next message, at a time of day. Raises LoginRefused."""
 
 
+class OtherMechanism:
+    """A session is to be renewed with another mechanism than it began with: that is refused."""
+
+    def __init__(self, name: str, began_with: str) -> None:
+        self._why = (
+            f"SASL mechanism '{name}' requested by client is not supported for re-authentication "
+            f"of mechanism '{began_with}'"
+        )
+
+    def respond(self, _message: bytes, _wall_ms: int) -> Reply:
+        """Kafka, too, answers the mechanism's name well, and refuses its first message."""
+        raise LoginRefused(self._why, self._why)
+
+
 def invalid_credentials(mechanism: str, why: str) -> LoginRefused:
     """Name or secret are wrong: the client is not told which."""
     told = (

@@ -2,10 +2,10 @@
 
 KIP: KIP-43, KIP-84, KIP-152, KIP-368.
 Versions: 0-2.
-Behaviour: PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512. The last message gives the session its principal,
-    for good or for connections.max.reauth.ms. A refusal waits for
-    connection.failed.authentication.delay.ms, is the same for an unknown user and a wrong password,
-    and closes the connection. A session that is renewed keeps its principal.
+Behaviour: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER. The last message gives the session
+    its principal, for good, for connections.max.reauth.ms, or until its token ends. A refusal waits
+    for connection.failed.authentication.delay.ms, is the same for an unknown user and a wrong
+    password, and closes the connection. A session that is renewed keeps principal and mechanism.
 Skipped: GSSAPI, delegation tokens.
 """
 

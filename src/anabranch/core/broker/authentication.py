@@ -7,8 +7,9 @@ session:
     no login --handshake--> under way --last message--> no login, and the session is the user's
                             under way --message that is refused--> the connection is closed
 
-Rules kept: any other order closes the connection; who is let in again (KIP-368) stays who it was;
-an answer that refuses waits, so that guessing is slow, and holds up its connection alone.
+Rules kept: any other order closes the connection; who is let in again (KIP-368) stays who it was,
+and comes with the mechanism that it came with; an answer that refuses waits, so that guessing is
+slow, and holds up its connection alone.
 Source: KIP-43, KIP-152, KIP-368. Version 0 of SaslHandshake means that the messages come without a
 header (`bare`).
 """
@@ -19,7 +20,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from anabranch.core.access.login import Login, LoginRefused, Mechanism, Reply
+from anabranch.core.access.login import Login, LoginRefused, Mechanism, OtherMechanism, Reply
 from anabranch.core.access.principal import Principal
 from anabranch.core.errors import ErrorCode
 from anabranch.core.outcome import Accept, Hangup, Outcome, Refuse, Wait
@@ -79,7 +80,9 @@ def handshake(node: Authenticating, request: Request) -> Outcome:
         answer = SaslHandshakeResponse(error_code=code, mechanisms=offered)
         return Refuse(answer, f"a client asks for SASL mechanism {name[:64]!r}", is_login=True)
     is_bare = request.version < FIRST_VERSION_WITH_HEADERS
-    session.begin_login(Login(name, begin(), is_bare))
+    is_other = session.mechanism not in ("", name)
+    machine = OtherMechanism(name, session.mechanism) if is_other else begin()
+    session.begin_login(Login(name, machine, is_bare))
     return SaslHandshakeResponse(mechanisms=offered)
 
 

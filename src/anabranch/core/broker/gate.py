@@ -101,8 +101,8 @@ class Session:
     `is_restricted`: the gate is asked about each request."""
 
     __slots__ = (
-        "expires_ms", "is_restricted", "login", "muted_until_ms", "principal", "state",
-        "takes_tokens",
+        "expires_ms", "is_restricted", "login", "mechanism", "muted_until_ms", "principal",
+        "state", "takes_tokens",
     )  # fmt: skip
 
     def __init__(self, principal: Principal, *, is_restricted: bool = False) -> None:
@@ -113,6 +113,8 @@ class Session:
         self.muted_until_ms = NO_TIME_MS
         self.login: Login | None = None
         """The login that is under way (`core.broker.authentication`)."""
+        self.mechanism = ""
+        """That of the login that has ended well, "" before there is one."""
         self.takes_tokens = False
         """Whether the next frame is a message of the login, without a request's header."""
 
@@ -144,6 +146,8 @@ class Session:
 
     def end_login(self) -> None:
         """It has ended well."""
+        if self.login is not None:
+            self.mechanism = self.login.name
         self.login, self.takes_tokens = None, False
 
 

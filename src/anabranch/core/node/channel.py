@@ -113,6 +113,7 @@ class Channel:
         *,
         listener: str,
         host: str = "",
+        session: Session | None = None,
     ) -> None:
         self._requests = requests
         self._link = link
@@ -123,7 +124,7 @@ class Channel:
         self.listener = listener
         self.host = host
         self.identity = 0
-        self.session = Session(ANONYMOUS)
+        self.session = session or Session(ANONYMOUS)
         self.is_broker = False
         self.length = NEW
         self.is_in_line = False

@@ -8,16 +8,19 @@ Rule kept: no value of a secret is repeated. Source: KIP-103, KIP-226. Not here:
 
 from __future__ import annotations
 
+from anabranch.core.access.bearer import MODULE as BEARER_MODULE
+from anabranch.core.access.bearer import OAUTHBEARER
 from anabranch.core.access.certificate_names import MappingRules, RuleFault
 from anabranch.core.access.jaas import JaasFault, parse_jaas
 from anabranch.core.access.plain import PLAIN, plain_users
 from anabranch.core.access.scram_server import HASHES as SCRAM
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.settings.catalogue import BROKER_SETTINGS
+from anabranch.core.settings.listener_tokens import token_settings
 from anabranch.core.settings.listeners import Listener
 from anabranch.core.settings.setting import ConfigFault, Value, parse
 
-MECHANISMS = (PLAIN, *SCRAM)
+MECHANISMS = (PLAIN, *SCRAM, OAUTHBEARER)
 TLS_NAMES = (
     "ssl.keystore.location", "ssl.keystore.password", "ssl.keystore.key",
     "ssl.keystore.certificate.chain", "ssl.key.password", "ssl.truststore.location",
@@ -27,7 +30,7 @@ TLS_NAMES = (
 INTER_BROKER_MECHANISM = "sasl.mechanism.inter.broker.protocol"
 CONTROLLER_MECHANISM = "sasl.mechanism.controller.protocol"
 JAAS = "sasl.jaas.config"
-MODULES = {PLAIN: "PlainLoginModule"}
+MODULES = {PLAIN: "PlainLoginModule", OAUTHBEARER: BEARER_MODULE}
 KEYS = ("ssl.keystore.location", "ssl.keystore.key")
 TRUST = ("ssl.truststore.location", "ssl.truststore.certificates")
 
@@ -102,10 +105,10 @@ class ListenerSettings:
         try:
             module, options = parse_jaas(text)
         except JaasFault as fault:
-            raise self._fault(str(fault), JAAS, mechanism) from None
+            raise self.fault(str(fault), JAAS, mechanism) from None
         expected = MODULES.get(mechanism, "ScramLoginModule")
         if module != expected:
-            raise self._fault(f"must name {expected}", JAAS, mechanism)
+            raise self.fault(f"must name {expected}", JAAS, mechanism)
         return options
 
     def mapping_rules(self) -> MappingRules:
@@ -113,7 +116,7 @@ class ListenerSettings:
         try:
             return MappingRules(str(self.value("ssl.principal.mapping.rules")))
         except RuleFault as fault:
-            raise self._fault(str(fault), "ssl.principal.mapping.rules") from None
+            raise self.fault(str(fault), "ssl.principal.mapping.rules") from None
 
     def check(self) -> None:
         """Raise ConfigFault for what cannot work."""
@@ -125,19 +128,19 @@ class ListenerSettings:
     def _check_tls(self) -> None:
         tls = self.tls()
         if not any(tls.get(name) for name in KEYS):
-            raise self._fault(
+            raise self.fault(
                 f"listener {self.listener.name} encrypts and needs a key and its certificate: give "
                 "a PEM or PKCS12 file",
                 KEYS[0],
             )
         if self.client_auth != "none" and not any(tls.get(name) for name in TRUST):
-            raise self._fault(
+            raise self.fault(
                 "clients show certificates: give the certificates of the authorities that sign "
                 "them",
                 TRUST[0],
             )
         if self.value("ssl.cipher.suites"):
-            raise self._fault(
+            raise self.fault(
                 "is not supported: the library chooses the cipher suites; leave it out",
                 "ssl.cipher.suites",
             )
@@ -145,21 +148,23 @@ class ListenerSettings:
 
     def _check_sasl(self) -> None:
         if not self.mechanisms:
-            raise self._fault(
+            raise self.fault(
                 f"listener {self.listener.name} needs a mechanism", "sasl.enabled.mechanisms"
             )
         for mechanism in self.mechanisms:
             if mechanism not in MECHANISMS:
-                raise self._fault(
+                raise self.fault(
                     f"{mechanism} is not supported; write some of {', '.join(MECHANISMS)}",
                     "sasl.enabled.mechanisms",
                 )
             options = self.login_options(mechanism)
             if mechanism == PLAIN and not plain_users(options):
-                raise self._fault(
+                raise self.fault(
                     'has no users; write PlainLoginModule required user_NAME="PASSWORD" …;',
                     JAAS, mechanism,
                 )  # fmt: skip
+            if mechanism == OAUTHBEARER:
+                token_settings(self)
             self.lifetime_ms(mechanism)
 
     def lifetime_ms(self, mechanism: str) -> int:
@@ -175,5 +180,6 @@ class ListenerSettings:
         assert isinstance(found, int)
         return found
 
-    def _fault(self, sentence: str, name: str, mechanism: str = "") -> ConfigFault:
+    def fault(self, sentence: str, name: str, mechanism: str = "") -> ConfigFault:
+        """What is wrong with a setting, under the name that it is set with."""
         return ConfigFault(sentence, name=self.place(name, mechanism))

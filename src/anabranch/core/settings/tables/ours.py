@@ -77,6 +77,9 @@ OWN = (
         "Bytes a second at which replicas are copied to another folder of this broker; at most "
         "33554432 are.",
         LONG, LONG_MAX, MEDIUM, at_least(0), OURS, IN_FORCE, CLUSTER_WIDE),
+    row("sasl.oauthbearer.unsecured.tokens.allow",
+        "Set to true to take tokens that anybody can make, on the loopback interface.",
+        BOOLEAN, "false", LOW, OURS, IN_FORCE),
     row("super.users",
         "With an authorizer: principals that may do everything, as User:admin;User:ops.",
         STRING, "", MEDIUM, OURS, IN_FORCE),

@@ -1,0 +1,101 @@
+"""One request to a web address, for the keys and tokens of an identity provider.
+
+What: `fetch` reads a `file://`, `http://` or `https://` address, in the thread that calls it. Rules
+kept: an answer has a bound, and so has each wait; no redirect is followed, since it would carry a
+secret to another address; no proxy of the environment is asked, as Kafka's clients ask none; what
+was sent is not repeated in an error, nor what follows on `?` in an address. Not here: what an
+answer means.
+"""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+import urllib.parse
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from anabranch.client.stores import add_trusted
+
+LARGEST_ANSWER_BYTES = 1 << 20
+OK = 200
+
+
+class FetchFault(Exception):
+    """Nothing was fetched: the sentence begins with the address."""
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A request: a GET, or a POST of `form`."""
+
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    form: Mapping[str, str] | None = field(default=None, repr=False)
+    connect_seconds: float = 10.0
+    read_seconds: float = 10.0
+
+
+def fetch(ask: Ask, context: ssl.SSLContext | None = None) -> bytes:
+    """The answer's body; `context`: whom https trusts. Raises FetchFault."""
+    where = urllib.parse.urlsplit(ask.url)
+    host = where.netloc.rpartition("@")[2]
+    shown = urllib.parse.urlunsplit((where.scheme, host, where.path, "", ""))
+    try:
+        if where.scheme == "file":
+            return _read(urllib.parse.unquote(where.path))
+        return _asked(ask, where, context)
+    except (OSError, http.client.HTTPException, ValueError) as fault:
+        raise FetchFault(f"{shown}: {fault or type(fault).__name__}") from None
+
+
+def trust_of(options: Mapping[str, str]) -> ssl.SSLContext | None:
+    """Whom https trusts by a login module's options `ssl.truststore.…`; None: those of the system.
+    Raises StoreFault."""
+    tls = {name: text for name, text in options.items() if name.startswith("ssl.truststore.")}
+    if not tls:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    add_trusted(context, tls)
+    return context
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return _bounded(file.read(LARGEST_ANSWER_BYTES + 1))
+
+
+def _bounded(found: bytes) -> bytes:
+    if len(found) > LARGEST_ANSWER_BYTES:
+        raise ValueError(f"it has more than {LARGEST_ANSWER_BYTES} bytes")
+    return found
+
+
+def _asked(ask: Ask, where: urllib.parse.SplitResult, context: ssl.SSLContext | None) -> bytes:
+    connection = _connection(where, ask.connect_seconds, context)
+    try:
+        connection.connect()
+        connection.sock.settimeout(ask.read_seconds)
+        target = urllib.parse.urlunsplit(("", "", where.path or "/", where.query, ""))
+        body, headers = None, {"Accept": "application/json", **ask.headers}
+        if ask.form is not None:
+            body = urllib.parse.urlencode(ask.form).encode()
+            headers["Content-Type"] = "application/x-www-form-urlencoded"
+        connection.request("GET" if body is None else "POST", target, body, headers)
+        answer = connection.getresponse()
+        if answer.status != OK:
+            raise ValueError(f"it answers {answer.status} {answer.reason[:100]}")
+        return _bounded(answer.read(LARGEST_ANSWER_BYTES + 1))
+    finally:
+        connection.close()
+
+
+def _connection(
+    where: urllib.parse.SplitResult, seconds: float, context: ssl.SSLContext | None
+) -> http.client.HTTPConnection:
+    if not where.hostname or where.scheme not in ("http", "https"):
+        raise ValueError("it is no address that begins with https://, http:// or file://")
+    if where.scheme == "http":
+        return http.client.HTTPConnection(where.hostname, where.port, timeout=seconds)
+    trust = context or ssl.create_default_context()
+    return http.client.HTTPSConnection(where.hostname, where.port, timeout=seconds, context=trust)

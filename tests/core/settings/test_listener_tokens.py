@@ -1,0 +1,79 @@
+"""What a listener asks of tokens: names by listener and mechanism, defaults, and what cannot work."""
+
+from __future__ import annotations
+
+import pytest
+
+from anabranch.core.access.bearer import TokenRules
+from anabranch.core.settings.broker import BrokerConfig
+from anabranch.core.settings.listener_security import ListenerSettings
+from anabranch.core.settings.listener_tokens import TokenSettings, token_settings
+from anabranch.core.settings.listeners import Listener
+from anabranch.core.settings.setting import ConfigFault
+
+OAUTH = "sasl.oauthbearer."
+URL = f"{OAUTH}jwks.endpoint.url"
+UNSECURED = f"{OAUTH}unsecured.tokens.allow"
+
+
+def settings(host="10.0.0.1", protocol="SASL_SSL", **more):
+    texts = {"node.id": "1", "sasl.enabled.mechanisms": "OAUTHBEARER", **more}
+    return ListenerSettings(BrokerConfig.of(texts), Listener("CLIENTS", host, 9092, protocol))
+
+
+def test_defaults_are_kafkas():
+    found = token_settings(settings(**{URL: "https://idp/keys"}))
+    assert found == TokenSettings(TokenRules(), "https://idp/keys", 3_600_000, 10_000, 10_000)
+
+
+@pytest.mark.parametrize(
+    "prefix", ["", "listener.name.clients.", "listener.name.clients.oauthbearer."]
+)
+def test_each_setting_is_read_for_a_listener_and_its_mechanism(prefix):
+    texts = {
+        f"{prefix}{name}": text
+        for name, text in {
+            URL: "file:///keys", f"{OAUTH}expected.audience": "a,b", f"{OAUTH}expected.issuer": "i",
+            f"{OAUTH}scope.claim.name": "scp", f"{OAUTH}sub.claim.name": "azp",
+            f"{OAUTH}clock.skew.seconds": "7", f"{OAUTH}jwks.endpoint.refresh.ms": "5",
+            "sasl.login.connect.timeout.ms": "6", "sasl.login.read.timeout.ms": "8",
+        }.items()
+    }  # fmt: skip
+    rules = TokenRules(("a", "b"), "i", "scp", "azp", 7)
+    assert token_settings(settings(**texts)) == TokenSettings(rules, "file:///keys", 5, 6, 8)
+
+
+def test_unsecured_tokens_need_no_time_of_issue_and_stay_on_this_machine():
+    found = token_settings(settings("127.0.0.1", **{UNSECURED: "true"}))
+    assert found.keys_url == "" and not found.rules.needs_time_of_issue
+
+
+@pytest.mark.parametrize(
+    ("host", "texts", "place", "why"),
+    [
+        ("10.0.0.1", {}, URL, "needs the keys that sign them"),
+        ("127.0.0.1", {UNSECURED: "false"}, URL, "tokens that anybody can make"),
+        ("10.0.0.1", {UNSECURED: "true"}, UNSECURED, "bind it to 127.0.0.1"),
+        ("", {UNSECURED: "true"}, UNSECURED, "bind it to 127.0.0.1"),
+        ("127.0.0.1", {UNSECURED: "true", URL: "https://idp"}, UNSECURED, "contradicts"),
+        ("10.0.0.1", {URL: "ftp://idp"}, URL, "must begin with https"),
+        (
+            "10.0.0.1",
+            {URL: "https://i", f"{OAUTH}clock.skew.seconds": "-1"},
+            f"{OAUTH}clock.skew.seconds",
+            "below 0",
+        ),
+    ],
+)
+def test_what_cannot_work_is_refused(host, texts, place, why):
+    with pytest.raises(ConfigFault, match=why) as fault:
+        settings(host, "SASL_PLAINTEXT", **texts).check()
+    assert fault.value.name.endswith(place)
+
+
+def test_the_login_module_is_that_of_tokens():
+    wrong = settings(
+        **{URL: "https://i", "oauthbearer.sasl.jaas.config": "x.PlainLoginModule required;"}
+    )
+    with pytest.raises(ConfigFault, match="must name OAuthBearerLoginModule"):
+        wrong.login_options("OAUTHBEARER")

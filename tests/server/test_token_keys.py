@@ -1,0 +1,262 @@
+"""Keys that sign tokens: which signatures are good, when keys are read again, what is refused."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hmac
+import json
+import socket
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+from joserfc import jwk, jws
+from tests.server.token_kit import ALGORITHMS, claims_of, new_key, provider, signed, unsecured
+
+from anabranch.core.access.bearer import TokenRefused, TokenRules
+from anabranch.core.settings.listener_tokens import TokenSettings
+from anabranch.server import token_keys
+from anabranch.server.token_keys import RETRY_MS, KeysFault, TokenKeys, keys_of
+
+CLAIMS = claims_of()
+
+
+@functools.cache
+def key(kind, name):
+    return new_key(kind, name)
+
+
+def key_set(*keys):
+    return {"keys": [each.as_dict(private=False) for each in keys]}
+
+
+class Clock:
+    """A steady clock that a test sets."""
+
+    def __init__(self):
+        self.now_ms = 1_000_000
+
+    def __call__(self):
+        return self.now_ms
+
+
+def keys_at(url, refresh_ms=60_000):
+    clock = Clock()
+    found = TokenKeys(TokenSettings(TokenRules(), url, refresh_ms, 2_000, 2_000), now_ms=clock)
+    return found, clock
+
+
+def keys_in(folder, *keys):
+    path = folder / "jwks.json"
+    path.write_text(json.dumps(key_set(*keys)))
+    found, _ = keys_at(path.as_uri())
+    found.reload()
+    return found
+
+
+def why(keys, token):
+    with pytest.raises(TokenRefused) as refused:
+        keys.verify(token)
+    for part in token.split("."):
+        assert len(part) < 10 or part not in str(refused.value)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("name", ["a", None])
+def test_each_algorithm_with_public_keys_is_good(tmp_path, algorithm, name):
+    own = key(ALGORITHMS[algorithm], name)
+    others = [key(kind, "other") for kind in set(ALGORITHMS.values())]
+    keys = keys_in(tmp_path, *others, own)
+    assert keys.verify(signed(own, algorithm, CLAIMS)) == CLAIMS
+    stranger = new_key(ALGORITHMS[algorithm], name)
+    assert "signature" in why(keys, signed(stranger, algorithm, CLAIMS))
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    algorithm=some.sampled_from(list(ALGORITHMS)),
+    at=some.floats(0, 1, exclude_max=True),
+    bit=some.integers(1, 255),
+)
+def test_no_changed_byte_is_good(kept, algorithm, at, bit):
+    own = key(ALGORITHMS[algorithm], "a")
+    header, payload, signature = (
+        base64.urlsafe_b64decode(each + "==")
+        for each in signed(own, algorithm, {**CLAIMS, "of": algorithm}).split(".")
+    )
+    data = bytearray(header + payload + signature)
+    data[int(at * len(data))] ^= bit
+    parts = data[: len(header)], data[len(header) :][: len(payload)], data[-len(signature) :]
+    token = ".".join(base64.urlsafe_b64encode(each).rstrip(b"=").decode() for each in parts)
+    why(kept, token)
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    kinds = set(ALGORITHMS.values())
+    return keys_in(tmp_path_factory.mktemp("keys"), *(key(each, "a") for each in kinds))
+
+
+def with_header(token, **changed):
+    """The same signature below another header."""
+    header, payload, signature = token.split(".")
+    found = {**json.loads(base64.urlsafe_b64decode(header + "==")), **changed}
+    text = base64.urlsafe_b64encode(json.dumps(found).encode()).rstrip(b"=").decode()
+    return f"{text}.{payload}.{signature}"
+
+
+def test_a_token_that_chooses_how_it_is_checked_is_refused(tmp_path):
+    own = key("RSA", "a")
+    keys = keys_in(tmp_path, own)
+    good = signed(own, "RS256", CLAIMS)
+    for algorithm, hashed in (("HS256", "sha256"), ("HS512", "sha512")):
+        shared = with_header(good, alg=algorithm).rpartition(".")[0]
+        proof = hmac.digest(own.as_pem(private=False), shared.encode(), hashed)
+        proof = base64.urlsafe_b64encode(proof).rstrip(b"=").decode()
+        assert "none with public keys" in why(keys, f"{shared}.{proof}")
+    for header in ({"alg": "none", "kid": "a"}, {"alg": "None"}, {"alg": "NONE", "kid": "a"}):
+        assert "no" in why(keys, unsecured(CLAIMS, header))
+        why(keys, unsecured(CLAIMS, header) + good.rpartition(".")[2])
+    for changed in (
+        {"alg": "RS512"}, {"alg": "ES256"}, {"alg": ["RS256"]}, {"alg": None}, {"kid": "b"},
+        {"kid": 7}, {"crit": ["x"], "x": 1}, {"b64": False, "crit": ["b64"]},
+    ):  # fmt: skip
+        why(keys, with_header(good, **changed))
+    stranger = new_key("RSA", "a")
+    jwk_header = {"jwk": stranger.as_dict(private=False), "jku": "http://127.0.0.1:9/"}
+    assert "signature" in why(keys, signed(stranger, "RS256", CLAIMS, **jwk_header))
+
+
+def test_a_key_signs_with_its_own_algorithm_alone(tmp_path):
+    own = jwk.RSAKey.generate_key(2048, {"kid": "a", "alg": "PS256"})
+    keys = keys_in(tmp_path, own)
+    assert keys.verify(signed(own, "PS256", CLAIMS)) == CLAIMS
+    plain = jwk.RSAKey.import_key(own.as_dict(private=True) | {"alg": "RS256"})
+    assert "no key" in why(keys, signed(plain, "RS256", CLAIMS))
+
+
+def test_headers_that_providers_add_do_no_harm(tmp_path):
+    own = key("RSA", "a")
+    token = signed(own, "RS256", CLAIMS, typ="at+jwt", nonce="x", x5t="y" * 600)
+    assert keys_in(tmp_path, own).verify(token) == CLAIMS
+
+
+@pytest.mark.parametrize(
+    "token",
+    ["", ".", "..", "...", "a.b.c", "a.b.c.d.e", "\ud7ff.x.y", "W10.W10.", "bnVsbA..", "[" * 100_000],
+)  # fmt: skip
+def test_what_is_no_token_is_refused(tmp_path, token):
+    why(keys_in(tmp_path, key("RSA", "a")), token)
+
+
+@pytest.mark.parametrize("payload", [b"[]", b"null", b"7", b"{", b"\xff", b"[" * 90_000, b""])
+def test_what_has_no_claims_is_refused(tmp_path, payload):
+    own = key("RSA", "a")
+    assert "no claims" in why(keys_in(tmp_path, own), signed(own, "RS256", payload))
+
+
+@given(some.binary(max_size=300) | some.text(alphabet="eyJ.-_{}[]AQ", max_size=80))
+def test_any_text_is_refused(kept, data):
+    text = data if isinstance(data, str) else data.decode("latin-1")
+    why(kept, text)
+
+
+def test_large_tokens_are_read(tmp_path):
+    own = key("RSA", "a")
+    claims = {**CLAIMS, "groups": ["g" * 100] * 3_000}
+    assert keys_in(tmp_path, own).verify(signed(own, "RS256", claims)) == claims
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"{}", b"[]", b'{"keys": []}', b'{"keys": {}}', b'{"keys": [7, null]}', b"[" * 100_000,
+     b'{"keys": [{"kty": "oct", "k": "AAAA"}]}', b'{"keys": [{"kty": "RSA"}]}',
+     b'{"keys": [' + b"{}," * 200 + b"{}]}"],
+)  # fmt: skip
+def test_what_is_no_key_set_is_refused(text):
+    with pytest.raises(KeysFault):
+        keys_of(text)
+
+
+def test_keys_that_do_not_sign_are_left_out():
+    small = jwk.RSAKey.generate_key(1024, {"kid": "small"})
+    other = jwk.RSAKey.generate_key(2048, {"kid": "enc", "use": "enc"})
+    secret = jwk.OctKey.generate_key(256, {"kid": "secret"})
+    listed = {"keys": [each.as_dict() for each in (small, other, secret, key("RSA", "a"))]}
+    assert [each.kid for each in keys_of(json.dumps(listed).encode())] == ["a"]
+
+
+def test_a_new_file_is_read_and_a_broken_one_is_not(tmp_path):
+    first, second = key("RSA", "a"), key("P-256", "b")
+    keys = keys_in(tmp_path, first)
+    assert not keys.is_due
+    (tmp_path / "jwks.json").write_text("broken")
+    assert keys.is_due
+    keys.reload()
+    assert keys.verify(signed(first, "RS256", CLAIMS)) == CLAIMS
+    (tmp_path / "jwks.json").write_text(json.dumps(key_set(second)))
+    assert keys.is_due
+    keys.reload()
+    assert keys.verify(signed(second, "ES256", CLAIMS)) == CLAIMS
+    why(keys, signed(first, "RS256", CLAIMS))
+
+
+def test_an_address_is_asked_at_its_time_and_soon_for_a_key_that_is_not_there():
+    with provider() as at:
+        keys, clock = keys_at(at.url + "/keys?secret=x", refresh_ms=600_000)
+        assert keys.is_due and "not known yet" in why(keys, at.token())
+        keys.reload()
+        assert keys.verify(at.token())["sub"] == "alice" and not keys.is_due
+        clock.now_ms += 599_999
+        assert not keys.is_due
+        clock.now_ms += 1
+        assert keys.is_due
+        keys.reload()
+        at.key = new_key("RSA", "two")
+        at.keys.append(at.key)
+        assert "no key 'two'" in why(keys, at.token())
+        assert not keys.is_due, "a stranger's tokens do not make the node ask all the time"
+        clock.now_ms += RETRY_MS
+        assert keys.is_due
+        keys.reload()
+        assert keys.verify(at.token())["sub"] == "alice"
+
+
+def test_an_address_that_fails_leaves_the_keys_and_is_told_once(monkeypatch):
+    told = []
+
+    class Log:
+        def warning(self, text, **more):
+            told.append((text, more))
+
+    monkeypatch.setattr(token_keys, "LOG", Log())
+    with provider() as at:
+        keys, clock = keys_at(at.url + "/keys?secret=x")
+        token = at.token()
+        at.status = 503
+        keys.reload()
+        assert "not known yet" in why(keys, token)
+        at.status = 200
+        clock.now_ms += RETRY_MS
+        keys.reload()
+    for _ in range(3):
+        clock.now_ms += 60_000
+        assert keys.is_due
+        keys.reload()
+    assert keys.verify(token)["sub"] == "alice"
+    assert [text for text, _ in told] == ["every token is refused", "the keys of before stay"]
+    assert "503" in str(told[0]) and "secret=x" not in str(told)
+
+
+def test_an_address_that_says_nothing_costs_its_time_alone():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
+        keys = TokenKeys(TokenSettings(TokenRules(), url, 60_000, 100, 100))
+        with pytest.raises(KeysFault, match="timed out"):
+            keys.read()
+
+
+def test_the_registry_of_the_package_knows_each_algorithm():
+    assert set(token_keys.KINDS) <= set(jws.JWSRegistry.algorithms)
