@@ -1,4 +1,4 @@
-"""Broken rules of access control: tests catch them."""
+"""Broken rules of access control: tests and schedules catch them."""
 
 from __future__ import annotations
 
@@ -89,5 +89,86 @@ MUTANTS = (
         "sorted(image.acls.by_id.items())[1:]",
         "tests/core/metadata/test_security_records.py"
         "::test_replay_and_snapshots_keep_what_the_records_mean",
+    ),
+    Mutant(
+        name="access-decisions-outlive-their-rules",
+        rule="a decision is kept no longer than the rules it was made by",
+        module=f"{ROOM}.standard_authorizer",
+        old="self._decided_by, self._decisions = acls, {}",
+        new="self._decided_by = acls",
+        seed=1002,
+        caught_by="A3",
+    ),
+    Mutant(
+        name="access-open-before-metadata",
+        rule="a node that has followed nothing allows nothing",
+        module="anabranch.core.broker.authorizer",
+        old="lambda: known.acls if (known := image()).offset >= 0 else None",
+        new="lambda: image().acls",
+        seed=1002,
+        caught_by="A3",
+    ),
+    Mutant(
+        name="access-removed-rule-decides",
+        rule="a rule that was removed decides no more",
+        module=f"{ROOM}.acls",
+        old="        _keep(self._by_resource, acl.resource, principals)\n",
+        new="        if not principals:\n            _keep(self._by_resource, acl.resource, principals)\n",
+        seed=1002,
+        caught_by="A3",
+    ),
+    Mutant(
+        name="access-snapshot-without-denials",
+        rule="a snapshot has the rules that deny",
+        module="anabranch.core.metadata.concerns.acls",
+        old="in sorted(image.acls.by_id.items()):\n",
+        new="in sorted(image.acls.by_id.items()):\n        if acl.permission == 2:\n            continue\n",
+        seed=1002,
+        caught_by="A2",
+    ),
+    Mutant(
+        name="access-snapshot-with-one-user",
+        rule="a snapshot has the credentials of all users",
+        module="anabranch.core.metadata.concerns.scram",
+        old="sorted(image.scram.items()):",
+        new="sorted(image.scram.items())[:1]:",
+        seed=2000001002,
+        caught_by="A2",
+    ),
+    Mutant(
+        name="access-removed-user-logs-in",
+        rule="a credential that was removed is gone",
+        module="anabranch.core.metadata.concerns.scram",
+        old="    del credentials[key]\n",
+        new="    pass\n",
+        seed=1002,
+        caught_by="A2",
+    ),
+    Mutant(
+        name="access-denial-made-twice",
+        rule="a rule that denies and exists is not made again",
+        module="anabranch.core.api.p30_create_acls",
+        old="        if acl not in added and not exists(acls, acl):",
+        new="        if acl not in added and (acl.permission == 2 or not exists(acls, acl)):",
+        seed=4000001002,
+        caught_by="A1",
+    ),
+    Mutant(
+        name="quota-snapshot-without-defaults",
+        rule="a snapshot has the quotas of defaults",
+        module="anabranch.core.metadata.concerns.client_quotas",
+        old="        for key, value in sorted(values.items()):",
+        new="        if any(name is None for _, name in entity):\n            continue\n        for key, value in sorted(values.items()):",
+        seed=1002,
+        caught_by="A2",
+    ),
+    Mutant(
+        name="quota-of-the-first-image-stays",
+        rule="a broker limits clients by the quotas of its newest image",
+        module="anabranch.core.api.context",
+        old="self.client_quotas.follow(self.image.quotas) else None",
+        new="published or self.client_quotas.follow(self.image.quotas) else None",
+        seed=1002,
+        caught_by="A3",
     ),
 )

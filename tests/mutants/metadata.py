@@ -168,4 +168,13 @@ MUTANTS = (
         caught_by="tests/core/metadata/test_following.py"
         "::test_a_broker_hears_which_topics_went_before_it_acts[False-False]",
     ),
+    Mutant(
+        name="collector-walks-what-a-snapshot-makes",
+        rule="a snapshot is read without the garbage collector",
+        module="anabranch.server.collector",
+        old="            gc.disable()\n",
+        new="            pass\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/server/test_collector.py::test_a_snapshot_is_read_without_it_as_with_it",
+    ),
 )

@@ -35,6 +35,7 @@ from anabranch.core.settings.urls import without_secrets
 from anabranch.server import folders
 from anabranch.server.clocks import wall_ms
 from anabranch.server.cluster_discovery import cluster_of_controllers
+from anabranch.server.collector import QUIET
 from anabranch.server.controller import ControllerShell
 from anabranch.server.controller_channel import ControllerChannel
 from anabranch.server.diskless.rows import LogRowsShell
@@ -179,7 +180,7 @@ class Node:
             self.cluster_id = self._folders.settle(known, folders.THE_CONTROLLERS)
         self._copy = copy = MetadataCopy.open(
             self.files, config.metadata_log_dir, wall_ms(),
-            segment_bytes=config.broker.metadata_log_segment_bytes,
+            segment_bytes=config.broker.metadata_log_segment_bytes, reading=QUIET,
         )  # fmt: skip
         check_supported(copy.image)
         self.stores = StoresAtStart(config, self.cluster_id)

@@ -15,12 +15,12 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Protocol
 
-from anabranch.core.access.authorize import AllowAll, Authorizer, BrokersApart
-from anabranch.core.access.standard_authorizer import StandardAuthorizer, super_users_of
+from anabranch.core.access.authorize import Authorizer
 from anabranch.core.api.context import Broker
 from anabranch.core.api.fetch_sessions import FetchSessions
 from anabranch.core.api.handler import Handler, Run
 from anabranch.core.api.registry import BROKER, CONTROLLER, handlers
+from anabranch.core.broker import authorizer
 from anabranch.core.broker.hosting.effects import Ready, TellController, TellHosted, TellUnusable
 from anabranch.core.broker.registration.registration import Times
 from anabranch.core.controller.brokers.connections import HeartbeatConnections
@@ -478,19 +478,14 @@ def _nothing(_broker_epoch: int) -> None:
 
 def authorizer_of(config: NodeConfig, image: Callable[[], MetadataImage]) -> Authorizer:
     """Who may do what on the listeners of a role that acts on `image`."""
-    if config.broker.authorizer_class_name:
-        return StandardAuthorizer(
-            lambda: known.acls if (known := image()).offset >= 0 else None,
-            super_users_of(config.broker.super_users),
-            open_without_acl=config.broker.allow_everyone_if_no_acl_found,
-            trusted=config.trusted_listener_names,
-            audit=audit,
-        )
-    if len(config.broker_listeners) > 1:
-        return BrokersApart(
-            config.inter_broker_listener_name, super_users_of(config.broker.super_users)
-        )
-    return AllowAll()
+    is_apart = len(config.broker_listeners) > 1
+    return authorizer.authorizer_of(
+        config.broker,
+        image,
+        brokers_apart=config.inter_broker_listener_name if is_apart else "",
+        trusted=config.trusted_listener_names,
+        audit=audit,
+    )
 
 
 def volume_of(folder: str) -> tuple[int, int]:

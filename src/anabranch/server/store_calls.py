@@ -11,18 +11,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from anabranch.core.controller.tenure import effects, events
 from anabranch.core.controller.tenure.committed import Committed
 from anabranch.core.controller.tenure.snapshots import encoded_parts, made_of
 from anabranch.core.metadata.store import MetadataStore, StoreAway
 from anabranch.server.clocks import wall_ms
+from anabranch.server.collector import without_collector
 from anabranch.server.gentle import in_parts
 from anabranch.server.logs import logger
 
 LOG = logger("controller")
 READ_BYTES = 8 * 1024 * 1024
+StoredT = TypeVar("StoredT")
 
 
 async def carried_out(store: MetadataStore, call: effects.StoreCall) -> events.StoreAnswer | None:
@@ -58,12 +60,17 @@ async def _read_log(store: MetadataStore, call: effects.ReadLog) -> events.LogRe
     read = Committed()
     stored = await store.load_snapshot()
     if stored is not None:
-        await asyncio.to_thread(read.begin, stored)
+        await asyncio.to_thread(_quietly, read.begin, stored)
     while batches := await store.read(read.log.end_offset, READ_BYTES):
         if batches[0].first_offset > read.log.end_offset:  # another controller stored a snapshot
             raise StoreAway("the metadata log was trimmed while it was read")
-        await asyncio.to_thread(read.go_on, batches)
+        await asyncio.to_thread(_quietly, read.go_on, batches)
     return events.LogRead(call, read.image, read.log, read.history)
+
+
+def _quietly(read: Callable[[StoredT], None], stored: StoredT) -> None:
+    with without_collector():
+        read(stored)
 
 
 async def _append(store: MetadataStore, call: effects.Append) -> events.AppendEnded:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from anabranch.core.broker.authorizer import authorizer_of
 from anabranch.core.controller.brokers import hints
 from anabranch.core.controller.brokers.connections import HeartbeatConnections
 from anabranch.core.controller.controller import METADATA_KEY, Controller
@@ -71,6 +72,7 @@ class ControllerShell(Performer):
             self.world.random(f"{node.name}/placing"),
         )
         self.controller.inter_broker_listener = node.listener
+        self.controller.authorizer = authorizer_of(node.config, lambda: self.controller.known)
         self.tenure = Tenure(
             self.controller,
             f"{node.node_id}/{node.life}",

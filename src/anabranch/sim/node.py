@@ -15,13 +15,13 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from anabranch.core.access.authorize import AllowAll
 from anabranch.core.access.principal import ANONYMOUS
 from anabranch.core.api.context import Broker
 from anabranch.core.api.error_answers import error_answer
 from anabranch.core.api.fetch_sessions import FetchSessions
 from anabranch.core.api.purgatory import Purgatory
 from anabranch.core.api.registry import handlers
+from anabranch.core.broker.authorizer import authorizer_of
 from anabranch.core.controller.controller import Controller
 from anabranch.core.coordination.groups import offsets
 from anabranch.core.due import COORDINATORS, DISKLESS, PEERS, REPLICATION, WAITS
@@ -176,7 +176,7 @@ class SimNode(Machine, Performer):
                 self.config.max_incremental_fetch_session_cache_slots,
                 self.world.random(f"{name}/sessions"),
             ),
-            authorizer=AllowAll(),
+            authorizer=authorizer_of(self.config, lambda: self.broker.image),
             allocate_producer_id=ids.take,
             random=self.world.random(f"{name}/ids"),
         )

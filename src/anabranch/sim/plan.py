@@ -32,6 +32,7 @@ from anabranch.sim.plan_parts import (
     OffsetPlan,
     Operation,
     RemotePlan,
+    RightsChange,
     TopicPlan,
     TransactionPlan,
 )
@@ -104,6 +105,8 @@ class Plan:
     """What it does with transactions."""
     alterations: tuple[Alteration, ...] = ()
     """Settings that are altered."""
+    rights: tuple[RightsChange, ...] = ()
+    """What changes of access rules, credentials and quotas."""
     remote: RemotePlan | None = None
     """What it has of remote logs."""
 

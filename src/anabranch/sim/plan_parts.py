@@ -7,6 +7,7 @@ whole plan and how one is drawn (`plan.py`, `diskless_plan.py`, `offset_plan.py`
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 from anabranch.core.types import TopicPartition
@@ -84,6 +85,19 @@ class Alteration:
     """SET 0, DELETE 1, APPEND 2, SUBTRACT 3."""
     value: str | None = None
     must_be_refused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RightsChange:
+    """A change of an access rule, a credential or a quota while the cluster works.
+
+    `what` is an Acl, (mechanism, user), or (entity, key); `value` is what it is then: True for a
+    rule, the salt of a credential, the number of a quota, None for something that is removed.
+    """
+
+    at_us: int
+    what: Hashable
+    value: bytes | float | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 from anabranch.sim.checks.suite import Suite
 from anabranch.sim.checks.violation import Violation
+from anabranch.sim.clients.rights_workload import RightsWorkload
 from anabranch.sim.clients.workload import Workload
 from anabranch.sim.cluster import Cluster
 from anabranch.sim.diskless_run import DisklessRun
@@ -115,6 +116,10 @@ class Run:
         self.workload = Workload(self.cluster, plan, self.history)
         if plan.alterations:
             self.workload.settings = self.suite.watch_settings(plan)
+        self.rights: RightsWorkload | None = None
+        if plan.rights:
+            checks = self.suite.watch_rights(plan)
+            self.rights = RightsWorkload(self.cluster, plan, self.history, checks)
         self.diskless: DisklessRun | None = None
         kinds = self.workload.faults()
         if plan.diskless is not None:
@@ -143,6 +148,8 @@ class Run:
         try:
             self._settle()
             self.workload.start()
+            if self.rights is not None:
+                self.rights.start()
             if self.diskless is not None:
                 self.diskless.workload.start()
             if self.offsets is not None:

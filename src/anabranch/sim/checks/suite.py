@@ -25,6 +25,7 @@ from anabranch.sim.checks.metadata import MetadataChecks
 from anabranch.sim.checks.model import Key
 from anabranch.sim.checks.readers import check_thrown
 from anabranch.sim.checks.registrations import RegistrationChecks
+from anabranch.sim.checks.rights import RightsChecks
 from anabranch.sim.checks.settings import SettingsChecks
 from anabranch.sim.cluster import Watcher
 from anabranch.sim.history import OK, OPEN, Assigned, Commit, Poll, Thrown
@@ -78,6 +79,8 @@ class Suite(Watcher):
         self.logs.counts_passes = True
         self.settings: SettingsChecks | None = None
         """Where settings are altered."""
+        self.rights: RightsChecks | None = None
+        """Where access rules, credentials and quotas change."""
         self.hosting = HostingChecks(self.marks)
         self.groups = GroupChecks(self.logs, self.marks)
         self.copies = CopyChecks(self.marks)
@@ -106,6 +109,11 @@ class Suite(Watcher):
         self.settings = SettingsChecks(self.metadata, self.marks, plan, self._is_near_a_crash)
         return self.settings
 
+    def watch_rights(self, plan: Plan) -> RightsChecks:
+        """Access rules, credentials and quotas change."""
+        self.rights = RightsChecks(self.metadata, self.marks, plan, self._is_near_a_crash)
+        return self.rights
+
     def _is_near_a_crash(self) -> bool:
         return self.cluster.world.now_us - self._crashed_us <= NEAR_US
 
@@ -121,6 +129,8 @@ class Suite(Watcher):
                     self.registrations.look(node)
                 if self.settings is not None:
                     self.settings.look(node)
+                if self.rights is not None:
+                    self.rights.look(node)
         elif self.history.fresh or self.history.open:
             self._hear_clients()
 
@@ -133,6 +143,8 @@ class Suite(Watcher):
         self.registrations.committed(records)
         if self.settings is not None:
             self.settings.committed(records)
+        if self.rights is not None:
+            self.rights.committed(records, end_offset)
 
     def lease_confirmed(self, node: SimNode, lease: Lease) -> None:
         self.leases.confirmed(node, lease)
@@ -167,6 +179,8 @@ class Suite(Watcher):
 
     def copy_changed(self, node: SimNode, what: str) -> None:
         self.copies.copy_changed(node, what)
+        if self.rights is not None:
+            self.rights.copy_changed(node, what)
 
     def _mark_crash(self, node: SimNode) -> None:
         """In the middle of what a process ended."""

@@ -99,6 +99,10 @@ class Admin(Client):
         wanted = TopicPartitions(topic=place.topic, partitions=[place.partition])
         self._do(ElectLeadersRequest(election_type=kind, topic_partitions=[wanted]))
 
+    def request(self, message: Any, done: Done) -> None:
+        """Ask for anything; `done` hears its result."""
+        self._do(message, done)
+
     def alter(self, topic: str, name: str, value: str) -> None:
         """Set one setting of a topic."""
         resource = AlterConfigsResource(
