@@ -58,8 +58,8 @@ MUTANTS = (
         name="remote-tries-count",
         rule="a local segment goes only where finished segments have its offsets",
         module=f"{ROOM}.local_log",
-        old="(each for each in segments if each.is_finished)",
-        new="iter(segments)",
+        old="if each.end_offset > first and each.is_finished)",
+        new="if each.end_offset > first)",
         seed=105,
         caught_by="RL3",
     ),
@@ -259,6 +259,32 @@ MUTANTS = (
         "::test_a_segment_of_which_something_is_gone_is_named_and_kept",
     ),
     mutant(
+        "remote-changes-not-told",
+        "a reader that asks for what has changed knows as much as one that asks for all",
+        TABLES,
+        "        is_whole = known < forgotten or not 0 <= known <= newest\n",
+        "        is_whole = not 0 <= known <= newest\n",
+        "tests/stores/coordinator/test_remote_facts.py"
+        "::test_who_asks_for_what_has_changed_knows_as_much_as_who_asks_for_all",
+    ),
+    mutant(
+        "remote-all-facts-read",
+        "of a partition with many segments what has changed is read",
+        TABLES,
+        "        segments = self._segments(key) if is_whole else self._new(key, known)\n",
+        "        is_whole = True\n        segments = self._segments(key)\n",
+        "tests/stores/coordinator/test_remote_facts.py"
+        "::test_little_is_read_of_a_partition_with_many_segments",
+    ),
+    mutant(
+        "remote-many-segments-on-the-loop",
+        "what is due of many segments is worked out beside the loop",
+        "anabranch.server.remote.round_performer",
+        "        return self._count > MOST_ON_LOOP\n",
+        "        return False\n",
+        f"{PERFORMED}::test_a_round_of_many_segments_holds_no_loop_up",
+    ),
+    mutant(
         "remote-damaged-sidecar-removed",
         "a restore has nothing deleted whose description is damaged",
         f"{ROOM}.restored_facts",
@@ -304,7 +330,7 @@ MUTANTS = (
         "remote-follower-of-another-history-drops",
         "a follower drops what segments of its own epochs hold",
         f"{ROOM}.rounds",
-        "    coverage = Coverage(facts.segments, view.lineage)\n"
+        "    coverage = covered(facts, view)\n"
         "    yield from _shorten(key, facts, view, coverage, view.log_start)\n",
         "    held = Coverage((), view.lineage)\n"
         "    held.holds = lambda first, end: True  # type: ignore[method-assign]\n"

@@ -27,12 +27,13 @@ async def carried_out(
     steps: Generator[Step, Any, Result],
     perform: Callable[[Step], Awaitable[Any]],
     *,
-    in_thread: bool = False,
+    in_thread: Callable[[], bool] = lambda: False,
 ) -> Result:
-    """Do each step of a chain, and hand back what it gave; what the chain returns."""
+    """Do each step of a chain, and hand back what it gave; what the chain returns. `in_thread` is
+    asked before each step."""
     result: Any = None
     while True:
-        if in_thread:
+        if in_thread():
             step = await asyncio.to_thread(_advance, steps, result)
         else:
             step = _advance(steps, result)

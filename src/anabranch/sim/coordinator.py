@@ -15,6 +15,7 @@ from anabranch.core.diskless.coordinator import CoordinatorAway
 from anabranch.core.diskless.rows import Change
 from anabranch.sim.remote import Done, Remote
 from anabranch.sim.world import World
+from anabranch.stores.coordinator.remote_reads import RemoteFactReads
 from anabranch.stores.coordinator.sqlite_memory import SqliteInMemory
 
 HEARD_US = (300, 3_000)
@@ -23,6 +24,8 @@ NOTICED_US = (1_000, 2_000_000)
 """Until a broker notices that its watch broke."""
 MARK = "sim"
 REMOTE = "remote."
+READS = frozenset({"lead", "look"})
+"""What tells a caller only what has changed."""
 """What the names of the calls of RemoteTables begin with."""
 
 Called = Callable[[str, tuple[Any, ...], Any], None]
@@ -80,17 +83,27 @@ class SimCoordinator(Remote):
         self.tables = SqliteInMemory(cluster_id, lambda: self.now_ms, mark=MARK)
         self.watches: list[Watch] = []
         self.on_called: list[Called] = []
+        self.reads: dict[str, RemoteFactReads] = {}
+        """What each caller knows of remote segments, whatever became of the answers."""
 
     def ask(self, caller: str, name: str, args: tuple[Any, ...], done: Done) -> None:
         """Make a call of SqliteInMemory, or of its RemoteTables."""
-        on: object = self.tables.remote if name.startswith(REMOTE) else self.tables
 
         def act() -> Any:
-            result = getattr(on, name.removeprefix(REMOTE))(*args)
+            result = self._made(caller, name, args)
             self.tell(name, args, result)
             return result
 
         self.call(caller, name, act, done)
+
+    def _made(self, caller: str, name: str, args: tuple[Any, ...]) -> Any:
+        what = name.removeprefix(REMOTE)
+        if what == name:
+            return getattr(self.tables, what)(*args)
+        if what in READS:
+            reads = self.reads.setdefault(caller, RemoteFactReads())
+            return getattr(reads, what)(self.tables.remote, *args)
+        return getattr(self.tables.remote, what)(*args)
 
     def tell(self, name: str, args: tuple[Any, ...], result: Any) -> None:
         """A call was carried out."""

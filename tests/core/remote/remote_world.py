@@ -33,6 +33,7 @@ from anabranch.core.remote.unfinished import (
     may_go_on,
 )
 from anabranch.core.types import TopicId
+from anabranch.stores.coordinator.remote_reads import RemoteFactReads
 from anabranch.stores.coordinator.sqlite_memory import SqliteInMemory
 
 CLUSTER = "kwC8bZ6oTn-4yqXqYkQ0Yw"
@@ -58,6 +59,7 @@ class Broker:
         self.begin_life()
 
     def begin_life(self) -> None:
+        self.reads = RemoteFactReads()
         self.running: set[SegmentId] = set()
         self.removals = Removals()
         self.round: Generator[Any, Any, Any] | None = None
@@ -358,7 +360,9 @@ class World:
         remote = self.coordinator.remote
         match asked:
             case rounds.ReadFacts(key, epoch):
-                return self.ask(lambda: remote.lead(key, "creek", epoch, broker.lineage().entries))
+                return self.ask(
+                    lambda: broker.reads.lead(remote, key, "creek", epoch, broker.lineage().entries)
+                )
             case rounds.LookAtLog():
                 return self.view(broker)
             case rounds.BeginRemoval(key, epoch, start, finished, given_up):
@@ -470,7 +474,7 @@ class World:
             self.objects.pop(key, None)
 
     def segments(self) -> tuple[RemoteSegment, ...]:
-        known = self.coordinator.remote.look(KEY)
+        known = RemoteFactReads().look(self.coordinator.remote, KEY)
         return () if known is None else known.segments
 
     def lose_coordinator(self) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from dataclasses import dataclass, field
 
 import pytest
@@ -14,6 +15,7 @@ from anabranch.core.diskless.rows import LogKey
 from anabranch.core.errors import StorageFault
 from anabranch.core.log.config import LogConfig
 from anabranch.core.log.log import Log
+from anabranch.core.remote import rounds
 from anabranch.core.remote.copy_pace import CopyPace
 from anabranch.core.remote.facts import Facts
 from anabranch.core.remote.keys import SIDECAR, object_keys, segment_folder, upload_names
@@ -66,7 +68,7 @@ class Led:
     def stands(self, leader_epoch: int) -> bool:
         return leader_epoch == self.epoch
 
-    def knows(self, facts: Facts) -> None:
+    async def knows(self, facts: Facts) -> None:
         self.known.append(facts)
 
     def failed(self, fault: StorageFault) -> None:
@@ -336,3 +338,22 @@ async def test_a_lost_checkpoint_of_log_starts_removes_no_remote_segment(world, 
     await perform_round(world, leading, led)  # what was deleted stays so
     assert led.log.start_offset == start
     assert len((await facts(world)).segments) == 4
+
+
+async def test_a_round_of_many_segments_holds_no_loop_up(world, led, monkeypatch):
+    threads, real = [], rounds.covered
+
+    def covered(facts, view):
+        threads.append(threading.current_thread())
+        return real(facts, view)
+
+    monkeypatch.setattr(rounds, "covered", covered)
+    await one_round(world, led)
+    assert set(threads) == {threading.main_thread()}
+    before = (await facts(world)).segments
+    assert before
+    monkeypatch.setattr("anabranch.server.remote.round_performer.MOST_ON_LOOP", 0)
+    threads.clear()
+    await one_round(world, led)
+    assert threads and threading.main_thread() not in threads
+    assert (await facts(world)).segments == before

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from coordinator_kit import TOPICS, Engine
 
@@ -11,8 +13,10 @@ from anabranch.core.errors import StorageFault
 from anabranch.core.remote.facts import HeldRemoteLog, TryEnded
 from anabranch.core.remote.segments import EpochStart, RemoteSegment, SegmentId, SegmentState
 from anabranch.core.types import ZERO_TOPIC_ID
+from anabranch.stores.coordinator import remote_tables
 from anabranch.stores.coordinator.front import Front
 from anabranch.stores.coordinator.remote_front import RemoteFront
+from anabranch.stores.coordinator.remote_tables import _segment
 
 CREEK = LogKey(TOPICS[1], 3)
 EPOCHS = (EpochStart(0, 0), EpochStart(2, 60))
@@ -200,3 +204,68 @@ async def test_tries_and_topics_are_known_by_their_segments(facts):
     assert await facts.known([*ids, *there]) == there
     assert await facts.known([]) == set()
     assert await facts.copied_topics() == [CREEK.topic_id]
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_who_asks_for_what_has_changed_knows_as_much_as_who_asks_for_all(
+    facts, engine: Engine, seed, monkeypatch
+):
+    """Also after it has not asked for long, and when it may keep few segments in memory."""
+    random = Random(seed)
+    if seed % 2:
+        monkeypatch.setattr("anabranch.stores.coordinator.remote_reads.MOST_SEGMENTS", 6)
+    front = await engine.connect()
+    readers = [RemoteFront(front) for _ in range(3)]
+    keys = [CREEK, CREEK._replace(partition=4)]
+    numbers, running, done, removed = iter(range(1, 200)), [], [], []
+    for key in keys:
+        await facts.lead(key, "creek", 2)
+    for _ in range(120):
+        key = random.choice(keys)
+        mine = [each for each in done if each.key == key]
+        match random.randrange(6):
+            case 0 | 1:
+                at = random.randrange(50)
+                running.append(segment(next(numbers), at, at + 5, key=key))
+                await facts.start(running[-1])
+            case 2 if running:
+                done.append(running.pop(random.randrange(len(running))))
+                await facts.finish(done[-1])
+            case 3 if mine or running:
+                gone = random.sample(mine, min(2, len(mine)))
+                lost = [each for each in running if each.key == key][:1]
+                ids = [[each.segment_id for each in some] for some in (gone, lost)]
+                await facts.begin_removal(key, 2, 0, *ids)
+                done = [each for each in done if each not in gone]
+                running = [each for each in running if each not in lost]
+                removed += [*gone, *lost]
+            case 4 if removed:
+                over = removed.pop(0)
+                await facts.forget([over.segment_id])
+        reader, asked = random.choice(readers), random.choice(keys)
+        found, whole = await reader.look(asked), await RemoteFront(front).look(asked)
+        assert found is not None and whole is not None
+        assert found.segments == whole.segments
+    for each in readers:
+        again = await each.look(CREEK)
+        assert again is not None
+        if not seed % 2:
+            assert (await each.look(CREEK)).segments is again.segments, "nothing has changed"
+
+
+async def test_little_is_read_of_a_partition_with_many_segments(facts, monkeypatch):
+    await facts.lead(CREEK, "creek", 2)
+    many = [segment(at, at * 5, at * 5 + 5) for at in range(1, 101)]
+    await finished(facts, *many)
+    decoded = []
+    monkeypatch.setattr(
+        remote_tables, "_segment", lambda row, to=_segment: decoded.append(row) or to(row)
+    )
+    assert len((await facts.look(CREEK)).segments) == len(decoded) == 100
+    decoded.clear()
+    await finished(facts, segment(200, 600, 605))
+    await facts.begin_removal(CREEK, 2, 5, [many[0].segment_id], [])
+    assert len((await facts.lead(CREEK, "creek", 2)).segments) == 101
+    await facts.forget([many[0].segment_id])
+    assert len((await facts.look(CREEK)).segments) == 100
+    assert len(decoded) <= 4

@@ -11,6 +11,7 @@ is kept: a table of epochs may begin later than the remote log does. Source: KIP
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -41,10 +42,13 @@ class Lineage(NamedTuple):
 
     def span_of(self, epoch: int) -> Span | None:
         """Where an epoch is in force; None where it never was, as far as is known."""
-        for entry, end in _with_ends(self.entries, NO_END):
-            if entry.epoch == epoch:
-                return Span(entry.start_offset, end)
-        return None
+        at = bisect_left(self.entries, epoch, key=_epoch)
+        if at == len(self.entries) or self.entries[at].epoch != epoch:
+            return None
+        is_last = at + 1 == len(self.entries)
+        return Span(
+            self.entries[at].start_offset, NO_END if is_last else self.entries[at + 1].start_offset
+        )
 
 
 def agreed_spans(segment: RemoteSegment, lineage: Lineage) -> list[Span]:
@@ -52,9 +56,9 @@ def agreed_spans(segment: RemoteSegment, lineage: Lineage) -> list[Span]:
     spans: list[Span] = []
     for entry, end in _with_ends(segment.leader_epochs, segment.end_offset):
         theirs = lineage.span_of(entry.epoch)
-        if theirs is not None:
+        if theirs is not None and theirs.first < end and entry.start_offset < theirs.end:
             spans.append(Span(max(entry.start_offset, theirs.first), min(end, theirs.end)))
-    return joined(span for span in spans if span.first < span.end)
+    return spans if len(spans) < 2 else joined(spans)
 
 
 def is_cut(segment: RemoteSegment, lineage: Lineage, log_start: int) -> bool:
@@ -85,6 +89,10 @@ def joined(spans: Iterable[Span]) -> list[Span]:
         else:
             result.append(span)
     return result
+
+
+def _epoch(entry: EpochStart) -> int:
+    return entry.epoch
 
 
 def _with_ends(

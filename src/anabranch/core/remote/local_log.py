@@ -44,10 +44,11 @@ class Limits(NamedTuple):
 
 
 class Coverage:
-    """The offsets that finished remote segments hold as the log has them."""
+    """The offsets that finished remote segments hold as the log has them, from an offset on: what
+    lies before the local part of a log is not looked at."""
 
-    def __init__(self, segments: Iterable[RemoteSegment], lineage: Lineage) -> None:
-        finished = (each for each in segments if each.is_finished)
+    def __init__(self, segments: Iterable[RemoteSegment], lineage: Lineage, first: int = 0) -> None:
+        finished = (each for each in segments if each.end_offset > first and each.is_finished)
         self.spans = joined(span for each in finished for span in agreed_spans(each, lineage))
 
     def holds(self, first: int, end: int) -> bool:
@@ -56,11 +57,6 @@ class Coverage:
             return True
         at = bisect_right(self.spans, first, key=_first) - 1
         return at >= 0 and end <= self.spans[at].end
-
-    @property
-    def end_offset(self) -> int:
-        """The offset after the greatest that was copied; -1 when nothing was."""
-        return self.spans[-1].end if self.spans else -1
 
 
 class CopyLag(NamedTuple):

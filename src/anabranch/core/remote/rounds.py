@@ -20,7 +20,7 @@ from anabranch.core.errors import StorageFault
 from anabranch.core.remote import segment_copy
 from anabranch.core.remote.facts import Facts
 from anabranch.core.remote.keys import object_keys, segment_folder
-from anabranch.core.remote.lineage import Lineage
+from anabranch.core.remote.lineage import NO_END, Lineage
 from anabranch.core.remote.local_log import (
     CopyLag,
     Coverage,
@@ -162,7 +162,7 @@ def one_round(of: Leading) -> Generator[Step, Any, Done]:
     if copied or fault:
         facts = yield ReadFacts(of.key, of.leader_epoch)
     view = yield LookAtLog(of.key)
-    coverage = Coverage(facts.segments, view.lineage)
+    coverage = covered(facts, view)
     log_start = max(facts.log_start, view.log_start)
     yield from _shorten(of.key, facts, view, coverage, log_start)
     waiting = to_copy(view.segments, coverage, log_start, view.last_stable_offset)
@@ -199,7 +199,7 @@ def follower_round(key: LogKey) -> Generator[Step, Any, None]:
     if facts is None:
         return
     view: LocalView = yield LookAtLog(key)
-    coverage = Coverage(facts.segments, view.lineage)
+    coverage = covered(facts, view)
     yield from _shorten(key, facts, view, coverage, view.log_start)
 
 
@@ -227,6 +227,12 @@ def _remove(of: Leading, facts: Facts, view: LocalView) -> Generator[Step, Any, 
     return facts
 
 
+def covered(facts: Facts, view: LocalView) -> Coverage:
+    """What of the local log finished segments hold."""
+    first = view.segments[0].start_offset if view.segments else NO_END
+    return Coverage(facts.segments, view.lineage, first)
+
+
 def delete_removed(
     cluster_id: str, removals: Removals, segments: Sequence[RemoteSegment], now_ms: int
 ) -> Generator[DeleteObjects | ForgetSegments, Any, None]:
@@ -249,7 +255,7 @@ def _copy(of: Leading, facts: Facts) -> Generator[Step, Any, tuple[int, StorageF
     view: LocalView = yield LookAtLog(of.key)
     if not view.copies:
         return 0, None
-    coverage = Coverage(facts.segments, view.lineage)
+    coverage = covered(facts, view)
     log_start = max(facts.log_start, view.log_start)
     waiting = to_copy(view.segments, coverage, log_start, view.last_stable_offset)
     try:

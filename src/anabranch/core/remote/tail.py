@@ -45,23 +45,56 @@ class Stretch(NamedTuple):
     segment: RemoteSegment
 
 
+class ReadableOf(NamedTuple):
+    """The facts that a tail comes from."""
+
+    segments: tuple[RemoteSegment, ...]
+    lineage: Lineage
+    log_start: int
+
+
+class Readable(NamedTuple):
+    """What some facts let readers find; of many segments it takes a moment to tell."""
+
+    of: ReadableOf
+    stretches: list[Stretch]
+    epochs: LeaderEpochs
+
+
+def readable(of: ReadableOf) -> Readable:
+    """What readers find. It may be asked in a thread."""
+    found, epochs = list(_covering(*of)), LeaderEpochs()
+    for first, end, segment in found:
+        for entry in segment.leader_epochs:
+            if entry.start_offset < end and entry.epoch > epochs.latest:
+                epochs.assign(entry.epoch, max(entry.start_offset, first))
+    return Readable(of, found, epochs)
+
+
 class RemoteTail(Tail):
     """All that is FINISHED of one partition, as far as it has no gap."""
 
     def __init__(self, cluster_id: str, cache: RemoteCache) -> None:
         self._cluster_id = cluster_id
         self._cache = cache
+        self._of: ReadableOf | None = None
         self._stretches: list[Stretch] = []
         self._epochs = LeaderEpochs()
 
-    def take(self, segments: Iterable[RemoteSegment], lineage: Lineage, log_start: int) -> None:
+    def take(self, segments: tuple[RemoteSegment, ...], lineage: Lineage, log_start: int) -> None:
         """Use these facts from now on."""
-        self._stretches = list(_covering(segments, lineage, log_start))
-        self._epochs = LeaderEpochs()
-        for first, end, segment in self._stretches:
-            for entry in segment.leader_epochs:
-                if entry.start_offset < end and entry.epoch > self._epochs.latest:
-                    self._epochs.assign(entry.epoch, max(entry.start_offset, first))
+        of = ReadableOf(segments, lineage, log_start)
+        if not self.is_of(of):
+            self.use(readable(of))
+
+    def is_of(self, of: ReadableOf) -> bool:
+        """Whether these very facts are used already."""
+        used = self._of
+        return used is not None and used.segments is of.segments and used[1:] == of[1:]
+
+    def use(self, found: Readable) -> None:
+        """Use what was found in some facts."""
+        self._of, self._stretches, self._epochs = found
 
     @property
     def end_offset(self) -> int:

@@ -60,7 +60,7 @@ class Combiner:
         while True:
             try:
                 await carried_out(
-                    rounds(self.rounds, self._maker, POLL_MS), self._make, in_thread=True
+                    rounds(self.rounds, self._maker, POLL_MS), self._make, in_thread=lambda: True
                 )
             except Exception as fault:  # the manifests stay, and the rounds go on
                 tell_unexpected(fault, "combining manifests")
@@ -69,7 +69,7 @@ class Combiner:
 
     async def round(self) -> None:
         """One round; a fault is logged, and the round comes again soon."""
-        await carried_out(one_round(self.rounds, self._maker), self._make, in_thread=True)
+        await carried_out(one_round(self.rounds, self._maker), self._make, in_thread=lambda: True)
 
     async def _make(self, step: Step) -> Any:
         match step:

@@ -26,7 +26,7 @@ from anabranch.core.remote.local_log import Limits
 from anabranch.core.remote.rounds import Done, Leading
 from anabranch.core.remote.segment_files import lineage_of
 from anabranch.core.remote.segments import SegmentId
-from anabranch.core.remote.tail import RemoteTail
+from anabranch.core.remote.tail import ReadableOf, RemoteTail, readable
 from anabranch.core.remote.unfinished import Removals
 from anabranch.server.clocks import steady_ms, wall_ms
 from anabranch.server.logs import logger
@@ -34,6 +34,7 @@ from anabranch.server.own_faults import tell_unexpected
 from anabranch.server.remote.remote_counts import IdleShare, RemoteStatistics, TopicSizes
 from anabranch.server.remote.remote_reads import RemoteReads
 from anabranch.server.remote.round_performer import (
+    MOST_ON_LOOP,
     World,
     perform_ending_round,
     perform_follower_round,
@@ -309,14 +310,18 @@ class _Hosted:
             and replica.log.config.has_remote == self.has_remote
         )
 
-    def knows(self, facts: Facts) -> None:
+    async def knows(self, facts: Facts) -> None:
         replica = self._replica
         if not replica.log.config.has_remote:
             return
         if not isinstance(replica.older, RemoteTail):
             replica.older = RemoteTail(self._of.broker.cluster_id, self._of.reads.cache)
         lineage = lineage_of(replica.log, replica.leader_epoch)
-        replica.older.take(facts.segments, lineage, facts.log_start)
+        of, tail = ReadableOf(facts.segments, lineage, facts.log_start), replica.older
+        if tail.is_of(of):
+            return
+        is_long = len(facts.segments) > MOST_ON_LOOP
+        tail.use(await asyncio.to_thread(readable, of) if is_long else readable(of))
 
     def failed(self, fault: StorageFault) -> None:
         self._replica.failed(fault, self._of.broker.mailbox)

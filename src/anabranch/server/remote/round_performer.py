@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from anabranch.core.diskless.coordinator import Deposed
@@ -41,6 +42,8 @@ from anabranch.server.remote.segment_upload import Upload
 
 _T = TypeVar("_T")
 NO_FACTS = Facts(0, (), 0)
+MOST_ON_LOOP = 500
+"""Segments of a partition that are looked at without a thread: a few milliseconds."""
 MOST_ORPHANS = 1_000
 """Segments of deleted topics that one round sees to."""
 
@@ -77,7 +80,7 @@ class HostedLog(Protocol):
     def stands(self, leader_epoch: int) -> bool:
         """Whether this broker still leads, or follows, in that epoch."""
 
-    def knows(self, facts: Facts) -> None:
+    async def knows(self, facts: Facts) -> None:
         """Readers use these facts from now on: what a round drops next is found by them."""
 
     def failed(self, fault: StorageFault) -> None:
@@ -164,22 +167,18 @@ class _Round:
     def __init__(self, world: World, leader_epoch: int, led: HostedLog) -> None:
         self._world, self._leader_epoch, self._led = world, leader_epoch, led
         self._files: dict[SegmentId, SegmentFiles] = {}
+        self._count = 0
+        """Segments of which there are facts."""
 
     async def run(self, steps: Generator[rounds.Step, Any, _T]) -> _T:
-        answer, fault = None, None
         try:
-            while True:
-                asked = steps.send(answer) if fault is None else steps.throw(fault)
-                answer, fault = None, None
-                try:
-                    answer = await self._perform(asked)
-                except StorageFault as problem:
-                    fault = problem
-        except StopIteration as end:
-            done: _T = end.value
-            return done
+            return await carried_out(steps, self._perform, in_thread=self._is_long)
         finally:
-            steps.close()
+            with suppress(ValueError):  # a thread works it out still, and lets go of it then
+                steps.close()
+
+    def _is_long(self) -> bool:
+        return self._count > MOST_ON_LOOP
 
     async def _perform(self, asked: rounds.Step) -> Any:
         call = _CALLS.get(type(asked))
@@ -192,21 +191,21 @@ class _Round:
         epochs = lineage_of(self._led.log, asked.leader_epoch).entries
         facts = await world.facts.lead(asked.key, topic, asked.leader_epoch, epochs)
         world.counts.computation_ms[topic] = world.steady_ms() - began_ms
-        self._knows(facts)
+        await self._knows(facts)
         return facts
 
     async def _look_at_facts(self, asked: rounds.LookAtFacts) -> Facts | None:
         facts = await self._world.facts.look(asked.key)
-        self._knows(facts or NO_FACTS)
+        await self._knows(facts or NO_FACTS)
         return facts
 
-    def _knows(self, facts: Facts) -> None:
-        log = self._led.log
+    async def _knows(self, facts: Facts) -> None:
+        self._count, log = len(facts.segments), self._led.log
         if log.start_is_assumed:
             lineage = lineage_of(log, self._leader_epoch)
             local_start = log.local_start_offset
             log.settle_start(first_offset(facts.segments, lineage, facts.log_start, local_start))
-        self._led.knows(facts)
+        await self._led.knows(facts)
 
     async def _look(self, asked: rounds.LookAtLog) -> rounds.LocalView:
         led, epoch = self._led, self._leader_epoch

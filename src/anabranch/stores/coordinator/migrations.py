@@ -136,12 +136,24 @@ TIERING = (
 )
 """Commits in their order, and who may make segments of diskless batches."""
 
+REMOTE_CHANGES = (
+    "ALTER TABLE remote_logs ADD COLUMN last_change BIGINT NOT NULL DEFAULT 0",
+    "ALTER TABLE remote_logs ADD COLUMN last_forgotten BIGINT NOT NULL DEFAULT 0",
+    "ALTER TABLE remote_segments ADD COLUMN changed BIGINT NOT NULL DEFAULT 0",
+    "CREATE INDEX remote_segments_changed ON remote_segments (topic_id, partition, changed)",
+    "CREATE INDEX remote_segments_unfinished ON remote_segments (topic_id, partition) "
+    "WHERE state <> 1",
+)
+"""The changes of a partition's segments have numbers, so that a reader asks for what is new:
+`last_change` is the newest one, `last_forgotten` the newest of those that are read no more."""
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     FIRST,
     FORGOTTEN_PRODUCERS,
     IDLE_PRODUCERS,
     REMOTE_LOGS,
     TIERING,
+    REMOTE_CHANGES,
 )
 """Step n brings version n to n + 1."""
 NOT_THERE = (

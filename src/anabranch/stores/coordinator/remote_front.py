@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.core.remote.facts import RemoteFacts
 from anabranch.stores.coordinator.front import Front, Lane
+from anabranch.stores.coordinator.remote_reads import RemoteFactReads
 
 if TYPE_CHECKING:
     from anabranch.core.diskless.rows import LogKey
@@ -24,16 +25,17 @@ class RemoteFront(RemoteFacts):
 
     def __init__(self, front: Front) -> None:
         self._front = front
+        self._reads = RemoteFactReads()
 
     async def lead(
         self, key: LogKey, topic: str, leader_epoch: int, epochs: Sequence[EpochStart] = ()
     ) -> Facts:
         return await self._front.call(
-            Lane.UPKEEP, lambda on: on.remote.lead(key, topic, leader_epoch, epochs)
+            Lane.UPKEEP, lambda on: self._reads.lead(on.remote, key, topic, leader_epoch, epochs)
         )
 
     async def look(self, key: LogKey) -> Facts | None:
-        return await self._front.call(Lane.READ, lambda on: on.remote.look(key))
+        return await self._front.call(Lane.READ, lambda on: self._reads.look(on.remote, key))
 
     async def logs(self, after: LogKey, limit: int) -> list[HeldRemoteLog]:
         """Partitions after one that have facts, by topic id; for tools."""

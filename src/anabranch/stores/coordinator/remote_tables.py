@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from anabranch.core.diskless.coordinator import Deposed
 from anabranch.core.diskless.rows import LogKey
 from anabranch.core.errors import StorageFault
-from anabranch.core.remote.facts import Facts, HeldRemoteLog, TryEnded
+from anabranch.core.remote.facts import HeldRemoteLog, TryEnded
+from anabranch.core.remote.known_segments import NOTHING, Changed
 from anabranch.core.remote.lineage import kept_start
 from anabranch.core.remote.segments import EpochStart, RemoteSegment, SegmentId, SegmentState
 from anabranch.core.types import TopicId
@@ -27,8 +28,8 @@ SEGMENT = (
     "byte_size, broker_id, leader_epoch, has_no_aborted, state, event_ms, custom_metadata"
 )
 INSERT = (
-    f"INSERT INTO remote_segments ({SEGMENT}, claim_id) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+    f"INSERT INTO remote_segments ({SEGMENT}, claim_id, changed) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
 )
 NO_CLAIM, RESTORED_CLAIM = -1, 0
 """Of a segment that a leader copies, and of one that some job had made."""
@@ -55,6 +56,15 @@ class Statements(Protocol):
     def now_ms(self) -> int: ...
 
 
+class FactsRead(NamedTuple):
+    """What is told of a partition."""
+
+    log_start: int
+    now_ms: int
+    """By the coordinator's clock."""
+    changed: Changed
+
+
 class RemoteTables:
     """`RemoteFacts` over a database whose schema is the newest, in calls that wait."""
 
@@ -62,11 +72,16 @@ class RemoteTables:
         self._on = on
 
     def lead(
-        self, key: LogKey, topic: str, leader_epoch: int, epochs: Sequence[EpochStart] = ()
-    ) -> Facts:
-        """What is known, for the partition's leader."""
+        self,
+        key: LogKey,
+        topic: str,
+        leader_epoch: int,
+        epochs: Sequence[EpochStart] = (),
+        known: int = NOTHING,
+    ) -> FactsRead:
+        """What has changed after the change that is known, for the partition's leader."""
         with self._on.transaction():
-            return self._facts(key, self.lead_within(key, topic, leader_epoch, epochs))
+            return self._facts(key, self.lead_within(key, topic, leader_epoch, epochs), known)
 
     def lead_within(
         self, key: LogKey, topic: str, leader_epoch: int, epochs: Sequence[EpochStart] = ()
@@ -88,11 +103,11 @@ class RemoteTables:
             )
         return log_start
 
-    def look(self, key: LogKey) -> Facts | None:
-        """What is known, for a reader."""
+    def look(self, key: LogKey, known: int = NOTHING) -> FactsRead | None:
+        """What has changed after the change that is known, for a reader."""
         with self._on.transaction():
             found = self._on.rows(f"SELECT log_start_offset FROM remote_logs WHERE {OF_LOG}", key)
-            return self._facts(key, found[0][0]) if found else None
+            return self._facts(key, found[0][0], known) if found else None
 
     def logs(self, after: LogKey, limit: int) -> list[HeldRemoteLog]:
         """Partitions after one that have facts, by topic id; without a name where the topic was
@@ -114,7 +129,7 @@ class RemoteTables:
             key,
         )
         topic, leader_epoch, log_start = found[0] if found else ("", -1, 0)
-        return HeldRemoteLog(topic, key, leader_epoch, log_start, self._facts(key, 0).segments)
+        return HeldRemoteLog(topic, key, leader_epoch, log_start, tuple(self._segments(key)))
 
     def start(self, segment: RemoteSegment) -> None:
         """A try begins."""
@@ -126,7 +141,13 @@ class RemoteTables:
         """As `start`, within a transaction that has the remote log locked."""
         state = SegmentState.COPY_SEGMENT_STARTED
         row = _row(segment._replace(state=state, event_ms=now_ms))
-        self._on.do(INSERT, (*row, claim_id))
+        self._on.do(INSERT, (*row, claim_id, self.change(segment.key)))
+
+    def change(self, key: LogKey) -> int:
+        """Within a transaction: the number of the change that it makes to a partition."""
+        self._on.do(f"UPDATE remote_logs SET last_change = last_change + 1 WHERE {OF_LOG}", key)
+        found = self._on.rows(f"SELECT last_change FROM remote_logs WHERE {OF_LOG}", key)
+        return int(found[0][0]) if found else 0
 
     def stands(self, segment: RemoteSegment) -> bool:
         """Whether a try may go on."""
@@ -161,9 +182,9 @@ class RemoteTables:
             )
         if found.state == STARTED:
             self._on.do(
-                "UPDATE remote_segments SET state = ?, event_ms = ?, custom_metadata = ? "
-                "WHERE segment_id = ?",
-                (FINISHED, self._on.now_ms(), custom_metadata, segment_id),
+                "UPDATE remote_segments SET state = ?, event_ms = ?, custom_metadata = ?, "
+                "changed = ? WHERE segment_id = ?",
+                (FINISHED, self._on.now_ms(), custom_metadata, self.change(key), segment_id),
             )
         return found
 
@@ -182,12 +203,12 @@ class RemoteTables:
                 self._on.do(
                     f"UPDATE remote_logs SET log_start_offset = ? WHERE {OF_LOG}", (log_start, *key)
                 )
-            now_ms = self._on.now_ms()
+            now_ms, change = self._on.now_ms(), self.change(key)
             self._on.many(
-                "UPDATE remote_segments SET state = ?, event_ms = ? "
+                "UPDATE remote_segments SET state = ?, event_ms = ?, changed = ? "
                 f"WHERE segment_id = ? AND state = ? AND {OF_LOG}",
                 [
-                    (REMOVED, now_ms, segment_id, state, *key)
+                    (REMOVED, now_ms, change, segment_id, state, *key)
                     for state, ids in ((FINISHED, finished), (STARTED, given_up))
                     for segment_id in ids
                 ],
@@ -196,10 +217,30 @@ class RemoteTables:
     def forget(self, segment_ids: Sequence[SegmentId]) -> None:
         """Removals are over."""
         with self._on.transaction():
+            for topic_id, partition, changed in self._removed(segment_ids):
+                self._on.do(
+                    f"UPDATE remote_logs SET last_forgotten = ? WHERE {OF_LOG} "
+                    "AND last_forgotten < ?",
+                    (changed, topic_id, partition, changed),
+                )
             self._on.many(
                 "DELETE FROM remote_segments WHERE segment_id = ? AND state = ?",
                 [(segment_id, REMOVED) for segment_id in segment_ids],
             )
+
+    def _removed(self, segment_ids: Sequence[SegmentId]) -> list[tuple[Any, ...]]:
+        """The partitions of removals, each with the newest change that began one."""
+        found: list[tuple[Any, ...]] = []
+        for at in range(0, len(segment_ids), PAGE):
+            page = segment_ids[at : at + PAGE]
+            marks = ", ".join("?" * len(page))
+            query = (
+                "SELECT topic_id, partition, MAX(changed) FROM remote_segments "
+                f"WHERE segment_id IN ({marks}) AND state = ? GROUP BY topic_id, partition "
+                "ORDER BY topic_id, partition"
+            )
+            found += self._on.rows(query, (*page, REMOVED))
+        return found
 
     def topics(self, after: TopicId, limit: int) -> list[TopicId]:
         """Topics that have a remote log, by id."""
@@ -267,7 +308,7 @@ class RemoteTables:
             self._on.many(
                 INSERT,
                 [
-                    (*_row(each), RESTORED_CLAIM if log.key in diskless else NO_CLAIM)
+                    (*_row(each), RESTORED_CLAIM if log.key in diskless else NO_CLAIM, 0)
                     for log in logs
                     for each in log.segments
                 ],
@@ -288,13 +329,31 @@ class RemoteTables:
             )
         return int(newest), int(log_start)
 
-    def _facts(self, key: LogKey, log_start: int) -> Facts:
-        rows = self._on.rows(
-            f"SELECT {SEGMENT} FROM remote_segments WHERE {OF_LOG} "
-            "ORDER BY start_offset, end_offset, segment_id",
-            key,
+    def _facts(self, key: LogKey, log_start: int, known: int) -> FactsRead:
+        [(newest, forgotten)] = self._on.rows(
+            f"SELECT last_change, last_forgotten FROM remote_logs WHERE {OF_LOG}", key
         )
-        return Facts(log_start, tuple(map(_segment, rows)), self._on.now_ms())
+        is_whole = known < forgotten or not 0 <= known <= newest
+        segments = self._segments(key) if is_whole else self._new(key, known)
+        return FactsRead(log_start, self._on.now_ms(), Changed(newest, is_whole, tuple(segments)))
+
+    def _segments(self, key: LogKey) -> list[RemoteSegment]:
+        query = (
+            f"SELECT {SEGMENT} FROM remote_segments WHERE {OF_LOG} "
+            "ORDER BY start_offset, end_offset, segment_id"
+        )
+        return [_segment(row) for row in self._on.rows(query, key)]
+
+    def _new(self, key: LogKey, known: int) -> list[RemoteSegment]:
+        """What has changed after a change, and all that is not finished."""
+        changed = f"SELECT {SEGMENT} FROM remote_segments WHERE {OF_LOG} AND changed > ?"
+        others = (
+            f"SELECT {SEGMENT} FROM remote_segments WHERE {OF_LOG} AND state <> 1 AND changed <= ?"
+        )
+        values = (*key, known)
+        return [
+            _segment(row) for query in (changed, others) for row in self._on.rows(query, values)
+        ]
 
 
 def _row(segment: RemoteSegment) -> tuple[Any, ...]:

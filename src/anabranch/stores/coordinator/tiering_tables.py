@@ -220,10 +220,11 @@ class TieringTables:
             (*key, FINISHED, state.start_offset),
         )
         if rows:
-            now_ms = self._on.now_ms()
+            now_ms, change = self._on.now_ms(), self._on.remote.change(key)
             self._on.many(
-                "UPDATE remote_segments SET state = ?, event_ms = ? WHERE segment_id = ?",
-                [(REMOVED, now_ms, segment_id) for segment_id, _ in rows],
+                "UPDATE remote_segments SET state = ?, event_ms = ?, changed = ? "
+                "WHERE segment_id = ?",
+                [(REMOVED, now_ms, change, segment_id) for segment_id, _ in rows],
             )
         size = state.byte_size - sum(row[1] for row in rows)
         return state._replace(byte_size=size), len(rows)
