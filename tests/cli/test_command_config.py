@@ -63,7 +63,8 @@ def test_the_page_names_every_property_and_no_other():
 
 def test_the_examples_of_the_page_are_read(tmp_path):
     blocks = re.findall(r"```(properties|python)\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    (_, own), (_, mirrors), (kind, program) = blocks
+    (_, own), (_, mirrors), (kind, program), (_, tokens) = blocks
+    assert security_of(javaproperties.loads(tokens)).login.tokens.client_id == "orders"
     assert security_of(javaproperties.loads(own)).login.mechanism == "SCRAM-SHA-512"
     secrets = tmp_path / "east.properties"
     login = javaproperties.loads(own)["sasl.jaas.config"].replace("\\", "")

@@ -17,6 +17,7 @@ from anabranch.core.errors import ApiError, ClientFault, ErrorCode
 from anabranch.core.wire.frame import frame_response, read_request_header
 from anabranch.core.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from anabranch.core.wire.messages.metadata import MetadataRequest, MetadataResponse
+from anabranch.core.wire.messages.sasl_authenticate import SaslAuthenticateResponse
 from anabranch.core.wire.messages.sasl_handshake import SaslHandshakeResponse
 
 
@@ -272,6 +273,60 @@ def test_check_is_silent_for_zero_and_knows_unknown_codes():
     with pytest.raises(ApiError) as found:
         check(9999)
     assert found.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+class Renewing:
+    """What a broker of Kafka's does on one connection: a session of 100 ms, during whose renewal
+    nothing else may come."""
+
+    def __init__(self):
+        self.keys = []
+
+    def reply(self, header):
+        keys = [
+            ApiVersion(api_key=key, min_version=0, max_version=newest)
+            for key, newest in ((3, 12), (17, 1), (18, 4), (36, 2))
+        ]
+        answer = {
+            3: MetadataResponse(), 17: SaslHandshakeResponse(mechanisms=["PLAIN"]),
+            18: ApiVersionsResponse(api_keys=keys),
+            36: SaslAuthenticateResponse(session_lifetime_ms=100),
+        }[header.api_key]  # fmt: skip
+        if self.keys and self.keys[-1] == 17 and header.api_key != 36:
+            return None
+        self.keys.append(header.api_key)
+        return b"".join(frame_response(header.correlation_id, answer, header.version))
+
+
+async def test_requests_wait_while_a_login_is_renewed():
+    peer, posted = Renewing(), []
+    async with Peer(peer.reply) as port:
+        connection = await Connection.open("127.0.0.1", port, login=Login("PLAIN", "a", "b"))
+        sent = 0
+        while peer.keys.count(17) < 6:
+            for _ in range(20):
+                connection.post(MetadataRequest(), 9, posted.append)
+                await asyncio.sleep(0)
+            await asyncio.gather(*(connection.send(MetadataRequest()) for _ in range(5)))
+            sent += 20
+        await connection.send(MetadataRequest())
+        assert len(posted) == sent and {type(each) for each in posted} == {MetadataResponse}
+        await connection.close()
+
+
+async def test_those_who_wait_for_a_renewal_are_told_when_it_fails():
+    peer, posted = Renewing(), []
+
+    def reply(header):
+        return None if peer.keys.count(17) == 2 else peer.reply(header)
+
+    async with Peer(reply) as port:
+        connection = await Connection.open("127.0.0.1", port, login=Login("PLAIN", "a", "b"))
+        while connection.is_open:
+            if connection._held is not None:
+                connection.post(MetadataRequest(), 9, posted.append)
+            await asyncio.sleep(0)
+        assert posted and {type(each) for each in posted} == {ConnectionLost}
 
 
 def test_keys_go_where_java_producers_send_them():

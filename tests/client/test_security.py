@@ -52,7 +52,7 @@ def test_security_goes_to_tasks_and_tells_no_secret():
     [
         ({"security.protocol": "TLS"}, "security.protocol"),
         ({"sasl.mechanism": "GSSAPI"}, "sasl.mechanism"),
-        ({"sasl.mechanism": "OAUTHBEARER"}, "sasl.mechanism"),
+        ({"sasl.mechanism": "OAUTHBEARER"}, "sasl.jaas.config"),
         ({"sasl.jaas.config": ""}, "sasl.jaas.config"),
         ({"sasl.jaas.config": f'password="{SECRET}"'}, "sasl.jaas.config"),
         ({"sasl.jaas.config": jaas(username="alice")}, "sasl.jaas.config"),

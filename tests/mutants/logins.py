@@ -11,6 +11,7 @@ USERS = "tests/core/controller/test_scram.py"
 TLS = "tests/server/test_tls_transport.py"
 BEARER = "tests/core/access/test_bearer.py"
 KEYS = "tests/server/test_token_keys.py"
+SOURCES = "tests/client/test_tokens.py"
 TOKENS = "tests/server/test_token_logins.py"
 ROOM = "anabranch.core.access"
 
@@ -301,5 +302,37 @@ MUTANTS = (
         "session=Session(ANONYMOUS, is_restricted=True),",
         "session=Session(ANONYMOUS),",
         f"{TOKENS}::test_a_connection_may_nothing_before_its_handshake_is_over",
+    ),
+    mutant(
+        "client-renews-late",
+        "a client renews its login before the session is over",
+        "anabranch.client.connection",
+        "SHARE_OF_SESSION = 0.85",
+        "SHARE_OF_SESSION = 1.85",
+        f"{TOKENS}::test_our_own_client_renews_its_login_while_requests_are_under_way",
+    ),
+    mutant(
+        "client-renews-among-others",
+        "requests wait while a login is renewed",
+        "anabranch.client.connection",
+        "        if self._held is None:\n            return False\n        self._held.append((pending, buffers))\n        return True",
+        "        return False",
+        "tests/client/test_connection.py::test_requests_wait_while_a_login_is_renewed",
+    ),
+    mutant(
+        "client-token-too-old",
+        "a token is asked for again before it ends",
+        "anabranch.client.tokens",
+        "+ SHARE_OF_LIFE * seconds",
+        "+ 2 * seconds",
+        f"{SOURCES}::test_an_endpoint_is_asked_once_while_its_token_is_good",
+    ),
+    mutant(
+        "client-redirect",
+        "a secret is not sent where an answer points to, and a refusal is final",
+        "anabranch.client.web",
+        "kind = _Refused if answer.status < ITS_OWN_FAULT else ValueError",
+        "kind = ValueError",
+        f"{SOURCES}::test_no_redirect_is_followed",
     ),
 )

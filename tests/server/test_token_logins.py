@@ -15,9 +15,10 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 from tests.server.secure_kit import SecureNode
 from tests.server.token_kit import Provider, claims_of, first_message, new_key, signed, unsecured
 
-from anabranch.client.connection import Connection
+from anabranch.client.cluster import Cluster
+from anabranch.client.connection import Connection, ConnectionLost
 from anabranch.client.security import security_of
-from anabranch.core.errors import ErrorCode
+from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.wire.messages.describe_cluster import DescribeClusterRequest
 from anabranch.core.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from anabranch.core.wire.messages.sasl_handshake import SaslHandshakeRequest
@@ -171,10 +172,126 @@ def test_a_token_of_another_key_and_one_of_no_key_are_refused(node, issuer):
 
 
 def test_a_token_that_is_too_large_ends_the_connection(node):
-    from anabranch.client.connection import ConnectionLost
-
     with pytest.raises(ConnectionLost):
         answered(node, first_message("x" * (1 << 20)))
+
+
+def own_properties(node, listener, url, secret="provider-secret"):
+    module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
+    found = node.kafka_properties(listener)
+    return {
+        **found, "sasl.mechanism": "OAUTHBEARER", f"{OAUTH}token.endpoint.url": url,
+        "sasl.jaas.config": f'{module} clientId="me" clientSecret="{secret}" extension_a="b";',
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("listener", ["SASL", "BOTH"])
+@pytest.mark.parametrize("kind", ["file", "endpoint"])
+def test_our_own_client_logs_in_with_a_token(node, issuer, tmp_path, listener, kind):
+    path = tmp_path / "token"
+    path.write_text(token(issuer))
+    issuer.more = {"iss": "https://issuer", "aud": "kafka"}
+    url = path.as_uri() if kind == "file" else f"{issuer.url}/token"
+
+    async def work():
+        security = security_of(own_properties(node, listener, url))
+        async with Cluster(node.address(listener), security=security) as cluster:
+            return await cluster.metadata(None)
+
+    assert asyncio.run(work()).brokers
+
+
+def test_our_own_client_hears_that_its_token_is_refused(node, issuer, tmp_path):
+    path = tmp_path / "token"
+    path.write_text(token(issuer, aud="other"))
+    security = security_of(own_properties(node, "SASL", path.as_uri()))
+    host, _, port = node.address("SASL").partition(":")
+    with pytest.raises(ApiError) as refused:
+        asyncio.run(Connection.open(host, int(port), login=security.login))
+    assert "does not accept the token" in str(refused.value) and "invalid_token" in str(
+        refused.value
+    )
+    assert path.read_text() not in str(refused.value)
+
+
+def test_our_own_client_renews_its_login_while_requests_are_under_way(node, issuer, tmp_path):
+    """Each request is answered on the one connection, over many lives of a token."""
+    path = tmp_path / "token"
+
+    def renew():
+        new = tmp_path / "new"
+        new.write_text(signed(issuer.key, "RS256", claims(seconds=2)))
+        new.replace(path)
+
+    async def work():
+        renew()
+        security = security_of(own_properties(node, "SASL", path.as_uri()))
+        host, _, port = node.address("SASL").partition(":")
+        connection = await Connection.open(host, int(port), login=security.login)
+        until = time.monotonic() + 6
+        answered, posted = 0, []
+        while time.monotonic() < until:
+            renew()
+            version = connection.version_for(DescribeClusterRequest.api_key)
+            connection.post(DescribeClusterRequest(), version, posted.append)
+            await asyncio.gather(*(connection.send(DescribeClusterRequest()) for _ in range(5)))
+            answered += 1
+        assert len(posted) == answered and not any(isinstance(each, Exception) for each in posted)
+        await connection.close()
+
+    asyncio.run(work())
+
+
+def test_a_login_that_cannot_be_renewed_ends_the_connection_with_its_reason(node, issuer, tmp_path):
+    path = tmp_path / "token"
+    path.write_text(signed(issuer.key, "RS256", claims(seconds=2)))
+
+    async def work():
+        security = security_of(own_properties(node, "SASL", path.as_uri()))
+        host, _, port = node.address("SASL").partition(":")
+        connection = await Connection.open(host, int(port), login=security.login)
+        path.unlink()
+        until = time.monotonic() + SECONDS
+        while connection.is_open:
+            assert time.monotonic() < until
+            await asyncio.sleep(0.05)
+        return str(connection.lost)
+
+    told = asyncio.run(work())
+    assert "did not renew the login" in told and "No such file" in told
+
+
+def test_nodes_log_in_with_tokens_and_renew_them(tmp_path, issuer):
+    """Broker and controller speak over OAUTHBEARER, longer than a token lives."""
+    path = tmp_path / "jwks.json"
+    path.write_text(json.dumps(issuer.jwks))
+    issuer.more, issuer.seconds, issuer.user = {}, 3, "admin"
+    settings = {
+        "sasl.enabled.mechanisms": MECHANISMS, "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
+        "sasl.mechanism.controller.protocol": "OAUTHBEARER",
+        "listener.name.controller.sasl.enabled.mechanisms": "OAUTHBEARER",
+        f"{OAUTH}jwks.endpoint.url": path.as_uri(),
+        f"{OAUTH}token.endpoint.url": f"{issuer.url}/token",
+        f"{OAUTH}client.credentials.client.id": "node",
+        f"{OAUTH}client.credentials.client.secret": "provider-secret",
+    }  # fmt: skip
+    running = SecureNode(tmp_path, **settings).start()
+    try:
+        asked = len(issuer.asked)
+        until = time.monotonic() + SECONDS
+        while len(issuer.asked) < asked + 2:
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        names = {
+            each.channel.session.principal.name
+            for acceptor in running.node.acceptors
+            if acceptor.name == "CONTROLLER"
+            for each in acceptor.connections
+        }
+        assert names == {"admin"}
+    finally:
+        running.stop()
+        issuer.seconds, issuer.user = 300, "alice"
 
 
 def test_a_session_is_as_long_as_its_token(node, issuer):
@@ -183,8 +300,6 @@ def test_a_session_is_as_long_as_its_token(node, issuer):
 
 
 def test_a_session_ends_with_its_token_unless_it_is_renewed(node, issuer):
-    from anabranch.client.connection import ConnectionLost
-
     async def work():
         lasting, ending = await opened(node), await opened(node)
         short = first_message(signed(issuer.key, "RS256", claims(seconds=2)))

@@ -66,7 +66,7 @@ class Provider:
         self.key = new_key("RSA", "one")
         self.keys = [self.key]
         self.secret = secret
-        self.asked, self.seconds, self.user, self.status = [], 300, "alice", 200
+        self.asked, self.seconds, self.user, self.status, self.more = [], 300, "alice", 200, {}
         provider = self
 
         class Answers(BaseHTTPRequestHandler):
@@ -109,7 +109,7 @@ class Provider:
 
     def token(self, **more):
         """A token of the user."""
-        return signed(self.key, "RS256", claims_of(self.user, self.seconds, **more))
+        return signed(self.key, "RS256", claims_of(self.user, self.seconds, **self.more, **more))
 
     def stop(self):
         """Answer no more."""

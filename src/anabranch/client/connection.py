@@ -1,11 +1,11 @@
 """One connection to a node: requests out, answers in, in order, pipelined.
 
 What: `Connection.open` dials, with TLS where it is given a context, asks ApiVersions, and logs in
-where it is given a login; `send` picks the newest version that both sides
-speak; `post` has a function called with the answer, within the very step that brought it. Why not a
-stream reader: large record sets are received where they are used (`frames`). Rule kept: an
-answer is matched to the oldest request without one; anything else, and every end of the connection,
-fails all that wait with `ConnectionLost`. Source: KIP-511.
+where it is given a login, again before the session is over (KIP-368); `send` picks the newest
+version that both sides speak; `post` has a function called with the answer, within the very step
+that brought it. Why not a stream reader: large record sets are received where they are used
+(`frames`). Rule kept: an answer is matched to the oldest request without one; anything else, and
+every end of the connection, fails all that wait with `ConnectionLost`. Source: KIP-511.
 
 Not here: finding leaders, retrying (cluster.py).
 """
@@ -17,7 +17,7 @@ import math
 import socket
 import ssl as ssl_module
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -36,6 +36,8 @@ DIAL_SECONDS = 10.0
 REQUEST_SECONDS = 40.0
 """Longer than any node takes to answer by itself: its own timeouts end at 30 s."""
 SOFTWARE_NAME = "anabranch"
+SHARE_OF_SESSION = 0.85
+"""How much of a session is over when its login is renewed, as in Kafka's clients."""
 
 
 class ConnectionLost(ConnectionError):
@@ -73,6 +75,10 @@ class Connection(asyncio.BufferedProtocol):
         self._timer: asyncio.TimerHandle | None = None
         """Rings when the first of those that wait may be due, or earlier: one timer for them all,
         since nearly every answer comes long before."""
+        self._login: Login | None = None
+        self._renewal: asyncio.TimerHandle | asyncio.Task[None] | None = None
+        self._held: deque[tuple[PendingRequest | None, list[Buffer]]] | None = None
+        """Requests that wait until the login is renewed; None when it is not."""
 
     @classmethod
     async def open(
@@ -96,7 +102,8 @@ class Connection(asyncio.BufferedProtocol):
                 if login is not None:
                     if SaslHandshakeRequest.api_key not in connection.versions:
                         raise asks_for_none(connection.address, ErrorCode.UNSUPPORTED_VERSION)
-                    await authenticate(connection._say, connection.address, login)
+                    connection._login = login
+                    await connection._log_in(connection._say)
         except TimeoutError:
             connection.abort()
             why = f"{connection.address} did not answer within {timeout_seconds:g} s"
@@ -185,27 +192,74 @@ class Connection(asyncio.BufferedProtocol):
         buffers = self._frame(message, version)
         response = API_KEYS[type(message).api_key].response
         due = asyncio.get_running_loop().time() + timeout_seconds
-        self._pending.append(
-            PendingRequest(self._correlation_id, response, version, answered, timeout_seconds, due)
+        pending = PendingRequest(
+            self._correlation_id, response, version, answered, timeout_seconds, due
         )
         if self._timer is None or due < self._timer.when():
             self._arm(due)
+        if self._is_held(pending, buffers):
+            return
+        self._pending.append(pending)
         self._transport.write(b"".join(buffers))
 
     async def send_unanswered(self, message: Message, version: int | None = None) -> None:
         """Send a request that has no answer (Produce with acks=0)."""
         if version is None:
             version = self.version_for(type(message).api_key)
-        await self._write(self._frame(message, version))
+        buffers = self._frame(message, version)
+        if not self._is_held(None, buffers):
+            await self._write(buffers)
 
-    async def _send(self, message: Message, version: int) -> Any:
+    async def _send(self, message: Message, version: int, *, is_login: bool = False) -> Any:
         buffers = self._frame(message, version)
         future = asyncio.get_running_loop().create_future()
         response = API_KEYS[type(message).api_key].response
         answered = partial(_resolve, future)
-        self._pending.append(PendingRequest(self._correlation_id, response, version, answered))
-        await self._write(buffers)
+        pending = PendingRequest(self._correlation_id, response, version, answered)
+        if is_login or not self._is_held(pending, buffers):
+            self._pending.append(pending)
+            await self._write(buffers)
         return await future
+
+    # Logins.
+
+    async def _log_in(self, say: Callable[[Message], Awaitable[Any]]) -> None:
+        assert self._login is not None
+        lifetime_ms = await authenticate(say, self.address, self._login)
+        if lifetime_ms > 0:
+            seconds = lifetime_ms / 1000 * SHARE_OF_SESSION
+            self._renewal = asyncio.get_running_loop().call_later(seconds, self._begin_renewal)
+
+    def _begin_renewal(self) -> None:
+        self._renewal = asyncio.get_running_loop().create_task(self._renew())
+
+    async def _renew(self) -> None:
+        """Log in again on the same connection (KIP-368); other requests wait meanwhile."""
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS):
+                await self._log_in(self._say_again)
+        except ConnectionLost:
+            return  # all who wait have been told
+        except (ApiError, ClientFault, TimeoutError) as fault:
+            self._fail(f"{self.address} did not renew the login: {fault or 'it does not answer'}")
+            return
+        held, self._held = self._held or (), None
+        for pending, buffers in held:
+            if pending is not None:
+                self._pending.append(pending)
+            self._transport.writelines(buffers)
+
+    async def _say_again(self, message: Message) -> Any:
+        if self._held is None:
+            self._held = deque()
+        version = self.version_for(type(message).api_key)
+        return await self._send(message, version, is_login=True)
+
+    def _is_held(self, pending: PendingRequest | None, buffers: list[Buffer]) -> bool:
+        if self._held is None:
+            return False
+        self._held.append((pending, buffers))
+        return True
 
     def _frame(self, message: Message, version: int) -> list[Buffer]:
         if self.lost is not None:
@@ -246,7 +300,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _ring(self) -> None:
         self._timer = None
-        first = min(self._pending, key=lambda each: each.due, default=None)
+        held = (pending for pending, _ in self._held or () if pending is not None)
+        first = min((*self._pending, *held), key=lambda each: each.due, default=None)
         if first is None or first.due == math.inf:
             return
         if first.due <= asyncio.get_running_loop().time():
@@ -265,9 +320,13 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.close()
         if self._timer is not None:
             self._timer.cancel()
+        if self._renewal is not None and self._renewal is not asyncio.current_task():
+            self._renewal.cancel()
         pending, self._pending = self._pending, deque()
         for each in pending:
             each.answered(self.lost)
+        held, self._held = self._held or (), None
+        _tell(held, self.lost)
         self.resume_writing()
 
     # What the transport calls.
@@ -326,6 +385,12 @@ class Connection(asyncio.BufferedProtocol):
             self._fail(f"{self.address} answered out of order")
         else:
             pending.answered(message)
+
+
+def _tell(held: Iterable[tuple[PendingRequest | None, list[Buffer]]], lost: ConnectionLost) -> None:
+    for pending, _ in held:
+        if pending is not None:
+            pending.answered(lost)
 
 
 def _resolve(future: asyncio.Future[Any], answer: Any) -> None:

@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 
 from anabranch.client.sasl import MECHANISMS, Login
 from anabranch.client.stores import StoreFault, add_key, add_trusted
+from anabranch.client.token_properties import PROPERTIES, WrongToken, token_login
+from anabranch.core.access.bearer import OAUTHBEARER
 from anabranch.core.errors import ClientFault, ErrorCode
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -29,6 +31,7 @@ EFFECTIVE = (
     "ssl.truststore.certificates", "ssl.keystore.location", "ssl.keystore.password",
     "ssl.keystore.type", "ssl.keystore.key", "ssl.keystore.certificate.chain",
     "ssl.key.password", "ssl.endpoint.identification.algorithm", "ssl.enabled.protocols",
+    *PROPERTIES,
 )  # fmt: skip
 """Properties that do something here."""
 JAVAS = (
@@ -37,9 +40,13 @@ JAVAS = (
     "sasl.kerberos.min.time.before.relogin", "sasl.kerberos.service.name",
     "sasl.kerberos.ticket.renew.jitter", "sasl.kerberos.ticket.renew.window.factor",
     "sasl.login.class", "sasl.login.callback.handler.class",
-    "sasl.client.callback.handler.class",
+    "sasl.client.callback.handler.class", "sasl.oauthbearer.jwt.retriever.class",
+    "sasl.oauthbearer.jwt.validator.class", "sasl.login.refresh.window.factor",
+    "sasl.login.refresh.window.jitter", "sasl.login.refresh.min.period.seconds",
+    "sasl.login.refresh.buffer.seconds", "sasl.login.retry.backoff.ms",
+    "sasl.login.retry.backoff.max.ms",
 )  # fmt: skip
-"""Properties about Java's libraries, which change nothing here."""
+"""Properties about Java's libraries and their pauses, which change nothing here."""
 REFUSED = {
     "ssl.cipher.suites": "Python's library chooses the cipher suites: leave it out",
     "ssl.engine.factory.class": "Java classes are not supported: leave it out",
@@ -123,7 +130,7 @@ def _check_name(name: str) -> None:
     if name in REFUSED:
         raise _Wrong(f"{name} is not supported. {REFUSED[name]}.")
     if name.startswith(REFUSED_PREFIXES):
-        raise _Wrong(f"{name} is not supported. Use PLAIN or SCRAM, and leave it out.")
+        raise _Wrong(f"{name} is not supported. Leave it out.")
     raise _Wrong(f"{name} is unknown. Correct its name, or leave it out.")
 
 
@@ -152,8 +159,17 @@ def _login(given: Mapping[str, str]) -> Login:
             f"sasl.mechanism must be one of {', '.join(MECHANISMS)}; without it Kafka's default is "
             "GSSAPI, which is not supported."
         )
+    if mechanism == OAUTHBEARER:
+        return _token_login(given)
     options = _jaas(given.get("sasl.jaas.config", ""))
     return Login(mechanism, options["username"], options["password"])
+
+
+def _token_login(given: Mapping[str, str]) -> Login:
+    try:
+        return token_login(given)
+    except WrongToken as wrong:
+        raise _Wrong(str(wrong)) from None
 
 
 def _jaas(text: str) -> dict[str, str]:

@@ -18,11 +18,20 @@ from dataclasses import dataclass, field
 from anabranch.client.stores import add_trusted
 
 LARGEST_ANSWER_BYTES = 1 << 20
-OK = 200
+OK, ITS_OWN_FAULT = 200, 500
 
 
 class FetchFault(Exception):
-    """Nothing was fetched: the sentence begins with the address."""
+    """Nothing was fetched: the sentence begins with the address. `is_temporary`: it may work
+    later."""
+
+    def __init__(self, sentence: str, *, is_temporary: bool) -> None:
+        super().__init__(sentence)
+        self.is_temporary = is_temporary
+
+
+class _Refused(ValueError):
+    """An answer that will not become another."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +55,8 @@ def fetch(ask: Ask, context: ssl.SSLContext | None = None) -> bytes:
             return _read(urllib.parse.unquote(where.path))
         return _asked(ask, where, context)
     except (OSError, http.client.HTTPException, ValueError) as fault:
-        raise FetchFault(f"{shown}: {fault or type(fault).__name__}") from None
+        sentence = f"{shown}: {fault or type(fault).__name__}"
+        raise FetchFault(sentence, is_temporary=not isinstance(fault, _Refused)) from None
 
 
 def trust_of(options: Mapping[str, str]) -> ssl.SSLContext | None:
@@ -84,7 +94,8 @@ def _asked(ask: Ask, where: urllib.parse.SplitResult, context: ssl.SSLContext | 
         connection.request("GET" if body is None else "POST", target, body, headers)
         answer = connection.getresponse()
         if answer.status != OK:
-            raise ValueError(f"it answers {answer.status} {answer.reason[:100]}")
+            kind = _Refused if answer.status < ITS_OWN_FAULT else ValueError
+            raise kind(f"it answers {answer.status} {answer.reason[:100]}")
         return _bounded(answer.read(LARGEST_ANSWER_BYTES + 1))
     finally:
         connection.close()
@@ -94,7 +105,7 @@ def _connection(
     where: urllib.parse.SplitResult, seconds: float, context: ssl.SSLContext | None
 ) -> http.client.HTTPConnection:
     if not where.hostname or where.scheme not in ("http", "https"):
-        raise ValueError("it is no address that begins with https://, http:// or file://")
+        raise _Refused("it is no address that begins with https://, http:// or file://")
     if where.scheme == "http":
         return http.client.HTTPConnection(where.hostname, where.port, timeout=seconds)
     trust = context or ssl.create_default_context()

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from anabranch.client.security import PLAINTEXT, Security, security_of
+from anabranch.core.access.bearer import OAUTHBEARER
 from anabranch.core.access.standard_authorizer import STANDARD_AUTHORIZER, super_users_of
 from anabranch.core.errors import ClientFault
 from anabranch.core.replication.selection import RACK_AWARE_SELECTOR, SELECTORS
@@ -27,6 +28,7 @@ from anabranch.core.settings.listener_security import (
     MECHANISMS,
     ListenerSettings,
 )
+from anabranch.core.settings.listener_tokens import node_properties
 from anabranch.core.settings.listeners import (
     WILDCARDS,
     Listener,
@@ -243,7 +245,9 @@ def _security_to(broker: BrokerConfig, listener: Listener, setting: str) -> Secu
             )
         properties["sasl.mechanism"] = mechanism
         properties["sasl.jaas.config"] = settings.text("sasl.jaas.config", mechanism)
-        if not properties["sasl.jaas.config"]:
+        if mechanism == OAUTHBEARER:
+            properties |= node_properties(settings)
+        elif not properties["sasl.jaas.config"]:
             raise ConfigFault(
                 f"other nodes ask this one for a login: give username and password of a user for "
                 f"{mechanism}",

@@ -17,6 +17,12 @@ from anabranch.core.settings.setting import ConfigFault, Value
 
 KEYS_URL = "sasl.oauthbearer.jwks.endpoint.url"
 UNSECURED = "sasl.oauthbearer.unsecured.tokens.allow"
+OF_NODES = (
+    "sasl.oauthbearer.token.endpoint.url", "sasl.oauthbearer.client.credentials.client.id",
+    "sasl.oauthbearer.client.credentials.client.secret", "sasl.oauthbearer.scope",
+    "sasl.login.connect.timeout.ms", "sasl.login.read.timeout.ms",
+)  # fmt: skip
+"""With what a node gets tokens for its own logins."""
 SCHEMES = ("https://", "http://", "file://")
 TIMEOUT_MS = 10_000
 
@@ -67,6 +73,12 @@ def token_settings(settings: Settings) -> TokenSettings:
         _whole(settings, "sasl.login.connect.timeout.ms", TIMEOUT_MS),
         _whole(settings, "sasl.login.read.timeout.ms", TIMEOUT_MS),
     )
+
+
+def node_properties(settings: Settings) -> dict[str, str]:
+    """Client properties with which a node gets its own tokens, those that are set."""
+    found = {name: settings.value(name, OAUTHBEARER) for name in OF_NODES}
+    return {name: str(value) for name, value in found.items() if value is not None}
 
 
 def _check_unsecured(settings: Settings, is_meant: bool) -> None:
