@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from anabranch.cli import record_reader
+from anabranch.cli import group_reader, record_reader
 from anabranch.cli.cluster_command import Refused
 from anabranch.client.cluster import Cluster
 from anabranch.client.membership import Membership
@@ -24,7 +24,9 @@ async def texts(reader, *wanted):
     seen = []
     async with asyncio.timeout(20):
         while len(seen) < len(wanted):
-            seen += [bytes(record.value).decode() for _, record in await reader.poll()]
+            records = await reader.poll()
+            seen += [bytes(record.value).decode() for _, record in records]
+            reader.shown(records, len(records))
     assert sorted(seen) == sorted(wanted)
 
 
@@ -45,7 +47,8 @@ async def test_the_others_are_read_until_it_has_a_leader_again(
     async def started(cluster):
         reader = record_reader.Reader(cluster, topic, 0)
         if in_group:
-            return record_reader.Member(reader, Membership(cluster, topic, topic), topic, "latest")
+            membership = Membership(cluster, topic, ())
+            return group_reader.Group(cluster, topic, membership).read(reader, "latest")
         await reader.begin("earliest", None)
         return reader
 

@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, Producer
 from tests.clients.members import until
 
 import anabranch.client.produce
-from anabranch.cli import cluster_command, produce, record_reader
+from anabranch.cli import cluster_command, group_reader, produce, record_reader
 from anabranch.client import membership
 from anabranch.client.cluster import Cluster
 from anabranch.client.connection import ConnectionLost
@@ -383,8 +383,8 @@ async def test_partitions_that_are_added_are_read_from_their_beginning(
         if group is None:
             await reader.begin(start, None)
         else:
-            member = membership.Membership(cluster, topic, topic)
-            reader = record_reader.Member(reader, member, topic, start)
+            member = membership.Membership(cluster, topic, ())
+            reader = group_reader.Group(cluster, topic, member).read(reader, start)
         await reader.poll()
         await run("topics", "alter", "--topic", topic, "--partitions", "3")
         for partition in ("0", "2"):
@@ -392,7 +392,9 @@ async def test_partitions_that_are_added_are_read_from_their_beginning(
             await run("produce", *place, lines=f"r{partition}\n")
         seen = set()
         while len(seen) < 2:
-            seen |= {(partition, bytes(record.value)) for partition, record in await reader.poll()}
+            records = await reader.poll()
+            seen |= {(partition, bytes(record.value)) for partition, record in records}
+            reader.shown(records, len(records))
     assert seen == {(0, b"r0"), (2, b"r2")}
 
 
@@ -416,8 +418,8 @@ async def test_a_topic_that_is_made_again_is_read_from_its_beginning(
         if group is None:
             await reader.begin(start, None)
         else:
-            member = membership.Membership(cluster, topic, topic)
-            reader = record_reader.Member(reader, member, topic, start)
+            member = membership.Membership(cluster, topic, ())
+            reader = group_reader.Group(cluster, topic, member).read(reader, start)
         await reader.poll()
         for text in ("old", "new"):
             for partition in ("0", "1"):
@@ -425,7 +427,9 @@ async def test_a_topic_that_is_made_again_is_read_from_its_beginning(
                 await run("produce", *place, lines=f"{text}{partition}\n" * 3)
             seen = []
             while len(seen) < 6:
-                seen += [bytes(record.value).decode() for _, record in await reader.poll()]
+                records = await reader.poll()
+                seen += [bytes(record.value).decode() for _, record in records]
+                reader.shown(records, len(records))
             assert sorted(seen) == [f"{text}0"] * 3 + [f"{text}1"] * 3
             if text == "old":
                 await run("topics", "delete", "--topic", topic)
