@@ -9,7 +9,7 @@ from anabranch.sim.life import draw_plan
 from anabranch.sim.plan import SEEDS_OF_PLANS
 from anabranch.sim.plan_parts import Fault
 from anabranch.sim.remote_faults import RemoteFaults
-from anabranch.sim.remote_plan import FIRST_SEED, has_remote_logs
+from anabranch.sim.remote_plan import FIRST_SEED, has_remote_logs, has_switches
 from anabranch.sim.schedule import Run, run_schedule
 from anabranch.sim.trace import Trace
 
@@ -38,6 +38,31 @@ def test_topics_are_what_a_remote_log_can_be_of():
             assert not topic.is_compacted
             if topic in of_transactions:
                 assert (configs["retention.ms"], configs["retention.bytes"]) == ("-1", "-1")
+
+
+SWITCHED = [seed for seed in range(30_000, 31_000) if has_switches(draw_plan(seed))]
+
+
+def test_some_remote_logs_are_switched_off_and_on_again():
+    assert SWITCHED and all(map(has_remote_logs, SWITCHED))
+    seen = set()
+    for plan in map(draw_plan, SWITCHED):
+        of = {topic.name: dict(topic.configs) for topic in plan.topics}
+        for each in plan.alterations:
+            seen.add((each.name, each.value))
+            own = of[each.topic]
+            assert own["remote.log.delete.on.disable"] == "true"
+            if each.name == "remote.log.copy.disable":  # local limits would be refused
+                assert not any(name.startswith("local.") for name in own)
+    names = ("remote.storage.enable", "remote.log.copy.disable")
+    assert seen == {(name, value) for name in names for value in ("true", "false")}
+
+
+def test_a_schedule_in_which_remote_logs_are_switched_off_is_clean():
+    outcome = run_schedule(30_121)
+    assert outcome.ok, outcome.sentence
+    for mark in ("remote-ended", "remote-copied", "remote-removed"):
+        assert outcome.marks[mark], mark
 
 
 def test_each_fault_is_drawn():

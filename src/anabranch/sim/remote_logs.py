@@ -38,7 +38,7 @@ from anabranch.core.remote.segment_upload import (
     uploaded,
 )
 from anabranch.core.remote.segments import RemoteSegment, SegmentId
-from anabranch.core.remote.tail import RemoteTail
+from anabranch.core.remote.tail import RemoteTail, first_offset
 from anabranch.core.remote.unfinished import Removals
 from anabranch.sim.chains import Chain, Told
 from anabranch.sim.coordinator import REMOTE
@@ -46,6 +46,7 @@ from anabranch.sim.coordinator import REMOTE
 if TYPE_CHECKING:
     from anabranch.core.log.log import Log
     from anabranch.core.replication.replica import Replica
+    from anabranch.core.types import TopicId
     from anabranch.sim.node_life import NodeLife
     from anabranch.sim.remotes import Remotes
 
@@ -83,7 +84,9 @@ class RemoteLogs:
         self.ids = self.world.random(f"{node.name}/remote-segments")
         self._life = node.life
         self._logs: dict[LogKey, RemoteLog] = {}
-        self._orphans = RemoteLog()
+        self._orphans, self._copies = RemoteLog(), RemoteLog()
+        self._copied: frozenset[TopicId] = frozenset()
+        """Topics that had segments when that was last asked."""
         self._waiting: dict[RemoteAsk, list[Callable[[], None]]] = {}
         self.broker.bringers.register(Bringer.REMOTE, self.bring)
 
@@ -106,7 +109,11 @@ class RemoteLogs:
 
     def _begin_due(self) -> None:
         now_ms = self.world.steady_ms
-        there = {_key(each): each for each in self.broker.partitions if each.log.config.has_remote}
+        there = {
+            _key(each): each
+            for each in self.broker.partitions
+            if each.log.config.has_remote or (each.is_leader and each.topic_id in self._copied)
+        }
         busy = {key: each for key, each in self._logs.items() if each.is_busy}
         self._logs = {key: self._logs.get(key) or RemoteLog() for key in there} | busy
         for key, replica in there.items():
@@ -115,6 +122,8 @@ class RemoteLogs:
                 of.leader_epoch, of.due_ms = replica.leader_epoch, 0
             if not of.is_busy and of.due_ms <= now_ms:
                 self._begin(of, Round(self, replica, of).calls())
+        if not self._copies.is_busy and self._copies.due_ms <= now_ms:
+            self._begin(self._copies, self._ask_for_copies())
         turn, _ = turn_of(self.broker.image, self.broker.broker_id)
         if turn == 0 and not self._orphans.is_busy and self._orphans.due_ms <= now_ms:
             self._begin(self._orphans, self._remove_orphans())
@@ -129,6 +138,9 @@ class RemoteLogs:
             yield from calls
         finally:
             of.is_busy = False
+
+    def _ask_for_copies(self) -> Calls:
+        self._copied = frozenset((yield self.fact("copied_topics")))
 
     def _remove_orphans(self) -> Calls:
         segments = yield self.fact("orphans", MOST_ORPHANS)
@@ -221,6 +233,7 @@ class Round:
         self._of, self._replica, self._log = of, replica, log
         self._epoch = replica.leader_epoch
         self._leads = replica.is_leader
+        self._has_remote = replica.log.config.has_remote
         self._files: dict[SegmentId, SegmentFiles] = {}
 
     def calls(self) -> Calls:
@@ -233,10 +246,13 @@ class Round:
                 leading = rounds.Leading(
                     cluster_id, _key(replica), self._epoch, log.removals, log.running
                 )
-                done = yield from performed(rounds.one_round(leading), self._perform)
+                steps = rounds.one_round if self._has_remote else rounds.ending_round
+                done = yield from performed(steps(leading), self._perform)
+                if not self._has_remote:
+                    of.remotes.met.add("ended")
                 if done.copied and done.lag.segments and done.fault is None:
                     log.due_ms = of.world.steady_ms
-            else:
+            elif self._has_remote:
                 yield from performed(rounds.follower_round(_key(replica)), self._perform)
         finally:
             if _starts(replica.log) != before:
@@ -282,9 +298,15 @@ class Round:
 
     def _knows(self, facts: Facts) -> None:
         replica, of = self._replica, self._of
+        if not replica.log.config.has_remote:
+            return
         if not isinstance(replica.older, RemoteTail):
             replica.older = RemoteTail(of.broker.cluster_id, of.cache)
-        lineage = lineage_of(replica.log, replica.leader_epoch)
+        log = replica.log
+        lineage = lineage_of(log, replica.leader_epoch)
+        if log.start_is_assumed:
+            at = first_offset(facts.segments, lineage, facts.log_start, log.local_start_offset)
+            log.settle_start(at)
         replica.older.take(facts.segments, lineage, facts.log_start)
 
     def _check_stands(self) -> None:
@@ -294,7 +316,7 @@ class Round:
             hosted is not replica
             or replica.is_leader != self._leads
             or replica.leader_epoch != self._epoch
-            or not replica.log.config.has_remote
+            or replica.log.config.has_remote != self._has_remote
         ):
             raise Deposed(f"{replica.topic_partition}: what it was in epoch {self._epoch} is over")
 

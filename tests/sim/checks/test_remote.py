@@ -31,12 +31,13 @@ class Scene:
         self.truth.commit([], 10)
         model = SimpleNamespace(leaders={}, place=lambda key: str(key))
         logs = SimpleNamespace(truths={KEY: self.truth}, seats={}, model=model)
-        topic = SimpleNamespace(partitions={KEY.partition: SimpleNamespace(leader=1)})
+        self.configs = {"remote.storage.enable": "true"}
+        topic = SimpleNamespace(name="t", partitions={KEY.partition: SimpleNamespace(leader=1)})
         node = SimpleNamespace(broker=SimpleNamespace(partitions=["the replica"]))
         logs.key_of = lambda _: KEY
         cluster = SimpleNamespace(
             cluster_id=CLUSTER, checks=[], nodes={1: node},
-            image=SimpleNamespace(topic_by_id=lambda _: topic),
+            image=SimpleNamespace(topic_by_id=lambda _: topic, config=lambda *_: self.configs),
         )  # fmt: skip
         suite = SimpleNamespace(logs=logs, marks=Marks())
         self.checks = RemoteChecks(cluster, self.remotes, suite)
@@ -119,6 +120,10 @@ def test_what_no_log_needs_is_garbage():
     scene.copied()
     assert not scene.checks.garbage()
     scene.checks.end()
+    scene.configs["remote.storage.enable"] = "false"
+    (left,) = scene.checks.garbage()[:1]
+    assert left.endswith("0-2 is of a log that was switched off")
+    scene.configs["remote.storage.enable"] = "true"
     scene.ask("begin_removal", KEY, 1, 2, [], [])
     (left,) = scene.checks.garbage()[:1]
     assert left.endswith("0-2 lies before the log start")

@@ -126,6 +126,7 @@ MARKS: dict[str, str] = {
     "remote-local-dropped": "a local log began later than the whole one",
     "remote-read": "a reader was served from a segment in the store",
     "remote-log-start-raised": "a leader recorded a later start of a remote log",
+    "remote-ended": "a leader saw to the end of a remote log that was switched off",
     "remote-removed": "a finished segment was removed",
     "remote-try-given-up": "a leader gave up a try that it did not make itself",
     "remote-forgotten": "the removal of a segment was over",

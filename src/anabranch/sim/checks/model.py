@@ -31,7 +31,7 @@ MIN_ISR, _UNCLEAN = "min.insync.replicas", "unclean.leader.election.enable"
 _ELR_FEATURE = "eligible.leader.replicas.version"
 POLICY, DELETES, COMPACTS = "cleanup.policy", "delete", "compact"
 RETENTION_MS, RETENTION_BYTES = "retention.ms", "retention.bytes"
-REMOTE_STORAGE = "remote.storage.enable"
+REMOTE_STORAGE, ENDS_REMOTE = "remote.storage.enable", "remote.log.delete.on.disable"
 TOMBSTONES_STAY_MS = "delete.retention.ms"
 BY_BROKERS = {
     POLICY: "log.cleanup.policy",

@@ -22,6 +22,7 @@ from anabranch.core.log.segment import LOG
 from anabranch.core.remote.keys import place_of, remote_prefix, segment_folder, upload_names
 from anabranch.core.remote.segments import RemoteSegment, SegmentId, SegmentState
 from anabranch.sim.checks.entries import Entry, entries_of
+from anabranch.sim.checks.model import REMOTE_STORAGE, TOPIC, means_true
 from anabranch.sim.checks.violation import Violation
 from anabranch.sim.cluster import Watcher
 from anabranch.sim.coordinator import REMOTE
@@ -279,6 +280,8 @@ class RemoteChecks(Watcher):
                 finished.add(segment_id.hex())
             elif state != SegmentState.COPY_SEGMENT_FINISHED:
                 found.append(f"{segment_id.hex()} {start}-{end} {SegmentState(state).name}")
+            elif self._has_ended(key):
+                found.append(f"{segment_id.hex()} {start}-{end} is of a log that was switched off")
             elif end <= self._starts.get(key, 0):
                 found.append(f"{segment_id.hex()} {start}-{end} lies before the log start")
             else:
@@ -288,6 +291,12 @@ class RemoteChecks(Watcher):
             if object_key.startswith(prefix) and object_key.split("/")[-2] not in finished:
                 found.append(object_key)
         return found
+
+    def _has_ended(self, key: LogKey) -> bool:
+        """Whether the topic has no remote log any more."""
+        topic = self.cluster.image.topic_by_id(key.topic_id)
+        own = {} if topic is None else self.cluster.image.config(TOPIC, topic.name)
+        return topic is not None and not means_true(own.get(REMOTE_STORAGE, ""))
 
     def _has_no_leader(self, key: LogKey) -> bool:
         """Whether a partition has no leader who could see to it, for good."""

@@ -111,7 +111,7 @@ class ReplicaChecks:
         """L6: why a log may begin later than it did."""
         truth, place, start = copy.truth, replica.topic_partition, replica.log.start_offset
         seat, model = self._known.seats[copy.node.node_id], self._known.model
-        expires = seat.expires(place.topic, model)
+        expires = seat.expires(place.topic, model) or seat.ends_remote(place.topic, model)
         truth.expires = truth.expires or expires
         asked = place in self._known.deletes_asked
         if not expires and not asked and start > truth.dropped_to:

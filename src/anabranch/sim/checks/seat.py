@@ -14,8 +14,10 @@ from anabranch.sim.checks.model import (
     BROKER,
     BY_BROKERS,
     COMPACTS,
+    ENDS_REMOTE,
     MIN_ISR,
     POLICY,
+    REMOTE_STORAGE,
     RETENTION_BYTES,
     RETENTION_MS,
     TOPIC,
@@ -23,6 +25,7 @@ from anabranch.sim.checks.model import (
     Model,
     deletes,
     entries,
+    means_true,
 )
 
 if TYPE_CHECKING:
@@ -83,6 +86,15 @@ class Seat:
             for age_ms in self.known(topic, RETENTION_MS, model)
             for size in self.known(topic, RETENTION_BYTES, model)
         )
+
+    def ends_remote(self, topic: str, model: Model) -> bool:
+        """Whether the node gives up what is remote of a topic, by what it knows or knew since the
+        last event."""
+        may, has = (
+            [means_true(each or "") for each in self.known(topic, name, model)]
+            for name in (ENDS_REMOTE, REMOTE_STORAGE)
+        )
+        return any(may) and not all(has)
 
     def compacts(self, place: TopicPartition, model: Model) -> bool:
         """Whether the node compacts a topic, by what it knew since the pass over the log began."""
