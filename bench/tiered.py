@@ -24,8 +24,8 @@ COMMON = {
 }
 
 
-class TieredAnabranch(Anabranch):
-    """A combined node with a store in a folder."""
+class Tiered(Server):
+    """A server that looks at its remote logs often."""
 
     def __init__(
         self,
@@ -34,6 +34,10 @@ class TieredAnabranch(Anabranch):
         ports: tuple[int, int] | None = None,
     ) -> None:
         super().__init__({**COMMON, **(settings or {})}, work, ports)
+
+
+class TieredAnabranch(Tiered, Anabranch):
+    """A combined node with a store in a folder."""
 
     def prepare(self) -> None:
         """The folder has to be there."""
@@ -46,16 +50,8 @@ class TieredAnabranch(Anabranch):
         }
 
 
-class TieredKafka(Kafka):
+class TieredKafka(Tiered, Kafka):
     """Kafka with LocalTieredStorage."""
-
-    def __init__(
-        self,
-        settings: Mapping[str, object] | None = None,
-        work: Path = WORK,
-        ports: tuple[int, int] | None = None,
-    ) -> None:
-        super().__init__({**COMMON, **(settings or {})}, work, ports)
 
     def prepare(self) -> None:
         """The same with the names of its settings."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack, ExitStack
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -18,6 +18,7 @@ from anabranch.cli.cluster_command import (
     print_table,
     say_unseen,
 )
+from anabranch.cli.stores import DISKLESS, Check, Where, where_options, with_both
 
 if TYPE_CHECKING:
     from anabranch.core.diskless.coordinator import Coordinator
@@ -27,21 +28,6 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-Check: TypeAlias = "Callable[[ObjectStore, ExitStack], Awaitable[None]]"
-"""Refuses to go on with a store, and holds what must not change until the end."""
-
-config_option = click.option(
-    "--config", "properties_file", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
-    help="A broker's server.properties, which says where store and coordinator are.",
-)  # fmt: skip
-storage_option = click.option(
-    "--storage-url", metavar="URL", help="The store; overrides diskless.storage.url."
-)
-coordinator_option = click.option(
-    "--coordinator-url",
-    metavar="URL",
-    help="The coordinator; overrides diskless.coordinator.url.",
-)
 
 
 @click.group(cls=VerbGroup, epilog="Example: anabranch diskless verify --config server.properties")
@@ -52,17 +38,12 @@ def command() -> None:
 @command.command(
     epilog="Example: anabranch diskless verify --config server.properties  # all nodes stopped"
 )
-@config_option
-@storage_option
-@coordinator_option
+@where_options(DISKLESS)
 @click.option(
     "--whole", "is_whole", is_flag=True, help="Read every byte of objects, not only their indexes."
 )
 @json_option
-def verify(
-    properties_file: str | None, storage_url: str | None, coordinator_url: str | None,
-    is_whole: bool, as_json: bool,
-) -> None:  # fmt: skip
+def verify(where: Where, is_whole: bool, as_json: bool) -> None:
     """Compare objects, the coordinator's rows and manifests with one another.
 
     Stop all nodes first, because concurrent writes would be reported as damage. The exit code is 1
@@ -73,7 +54,7 @@ def verify(
     async def work(store: ObjectStore, coordinator: Coordinator, held: Held) -> Any:
         return await check(store, coordinator, held, is_whole=is_whole)
 
-    found = _run(properties_file, storage_url, coordinator_url, work, makes=False)
+    found = _run(where, work, makes=False)
     say(found._asdict(), found.findings, as_json=as_json)
     if not as_json:
         damage = sum(each.kind.is_damage for each in found.findings)
@@ -88,19 +69,14 @@ def verify(
 @command.command(
     epilog="Example: anabranch diskless restore --config server.properties  # all nodes stopped"
 )
-@config_option
-@storage_option
-@coordinator_option
+@where_options(DISKLESS)
 @click.option(
     "--append-unknown", is_flag=True,
     help="Include objects that are in no manifest; the order of their records is a guess.",
 )  # fmt: skip
 @force_option
 @json_option
-def restore(
-    properties_file: str | None, storage_url: str | None, coordinator_url: str | None,
-    append_unknown: bool, force: bool, as_json: bool,
-) -> None:  # fmt: skip
+def restore(where: Where, append_unknown: bool, force: bool, as_json: bool) -> None:
     """Rebuild a lost coordinator from the checkpoint and the manifests in the store.
 
     Stop all nodes first: what they commit while or after this runs is not in the new coordinator.
@@ -124,9 +100,8 @@ def restore(
         now_ms = time.time_ns() // 1_000_000
         return await rebuild(store, coordinator, held, with_unknown=append_unknown, now_ms=now_ms)
 
-    urls = _urls(properties_file, storage_url, coordinator_url)
-    beside = None if force else beside_brokers(properties_file, *urls)
-    done = _run(properties_file, storage_url, coordinator_url, work, makes=True, check=beside)
+    beside = None if force else beside_brokers(where)
+    done = _run(where, work, makes=True, check=beside)
     say({**done._asdict(), "has_remote_segments": has_remote}, done.findings, as_json=as_json)
     if not as_json:
         _say_restored(done)
@@ -158,45 +133,29 @@ def _noting(read: Any) -> str:
 
 
 def _run(
-    properties_file: str | None,
-    storage_url: str | None,
-    coordinator_url: str | None,
+    where: Where,
     work: Callable[[ObjectStore, Coordinator, Held], Awaitable[T]],
     *,
     makes: bool,
     check: Check | None = None,
 ) -> T:
-    """Do the work with store and coordinator; `check` comes before anything is made."""
-    from anabranch.stores.coordinator.engines import open_coordinator
-    from anabranch.stores.objects.engines import open_objects
     from anabranch.stores.objects.verification import read_store
 
-    storage, at = _urls(properties_file, storage_url, coordinator_url)
-
-    async def run() -> T:
-        async with AsyncExitStack() as stack:
-            store = await open_objects(storage)
-            stack.push_async_callback(store.close)
-            if check is not None:
-                await check(store, stack.enter_context(ExitStack()))
-            held = await read_store(store)
-            coordinator = await open_coordinator(at, held.cluster_id, makes=makes)
-            stack.push_async_callback(coordinator.close)
-            return await work(store, coordinator, held)
-
-    return asyncio.run(run())
+    return with_both(
+        where, read_store, lambda held: held.cluster_id, work, makes=makes, check=check
+    )
 
 
-def beside_brokers(properties_file: str | None, storage_url: str, coordinator_url: str) -> Check:
+def beside_brokers(where: Where) -> Check:
     """What refuses to restore while brokers are noticed."""
     from anabranch.cli.serve import configured
     from anabranch.server import running_nodes as nodes
     from anabranch.stores.objects.verification import owner_of
 
-    folders = nodes.folders_beside(storage_url, coordinator_url)
+    folders = nodes.folders_beside(*where.urls)
     told = []
-    if properties_file is not None:
-        config = configured(properties_file, [])
+    if where.properties_file is not None:
+        config = configured(where.properties_file, [])
         folders += nodes.folders_of(config)
         told = nodes.addresses_told(config)
 
@@ -212,24 +171,6 @@ def beside_brokers(properties_file: str | None, storage_url: str, coordinator_ur
 async def _watching(seconds: float) -> None:
     click.echo(f"Watching for {seconds:g} s whether brokers write to the store.", err=True)
     await asyncio.sleep(seconds)
-
-
-def _urls(
-    properties_file: str | None, storage_url: str | None, coordinator_url: str | None
-) -> tuple[str, str]:
-    """Where store and coordinator are: options win over the file."""
-    if properties_file is not None:
-        from anabranch.cli.serve import configured
-
-        config = configured(properties_file, [])
-        storage_url = storage_url or config.broker.diskless_storage_url
-        coordinator_url = coordinator_url or config.diskless_coordinator_url
-    if not storage_url or not coordinator_url:
-        raise click.UsageError(
-            "Give store and coordinator: --config FILE with diskless.storage.url and "
-            "diskless.coordinator.url, or --storage-url URL and --coordinator-url URL."
-        )
-    return storage_url, coordinator_url
 
 
 def say(fields: dict[str, Any], findings: list[Finding], *, as_json: bool) -> None:

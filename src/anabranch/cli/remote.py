@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,14 +16,8 @@ from anabranch.cli.cluster_command import (
     print_json,
     print_table,
 )
-from anabranch.cli.diskless import (
-    Check,
-    beside_brokers,
-    config_option,
-    coordinator_option,
-    exit_with,
-    say,
-)
+from anabranch.cli.diskless import beside_brokers, exit_with, say
+from anabranch.cli.stores import REMOTE, Check, Where, where_options, with_both
 
 if TYPE_CHECKING:
     from anabranch.core.diskless.coordinator import Coordinator
@@ -35,9 +27,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-storage_option = click.option(
-    "--storage-url", metavar="URL", help="The store; overrides remote.storage.url."
-)
 topic_option = click.option("--topic", metavar="TOPIC", help="Only this topic.")
 
 
@@ -49,15 +38,10 @@ def command() -> None:
 @command.command(
     "list", epilog="Example: anabranch remote list --config server.properties --topic flights"
 )
-@config_option
-@storage_option
-@coordinator_option
+@where_options(REMOTE)
 @topic_option
 @json_option
-def list_segments(
-    properties_file: str | None, storage_url: str | None, coordinator_url: str | None,
-    topic: str | None, as_json: bool,
-) -> None:  # fmt: skip
+def list_segments(where: Where, topic: str | None, as_json: bool) -> None:
     """List the segments that the coordinator knows, also of copies and removals under way.
 
     Nodes may run. Segments without a topic name belong to deleted topics.
@@ -66,7 +50,7 @@ def list_segments(
     async def work(_store: ObjectStore, coordinator: Coordinator, _id: str) -> list[HeldRemoteLog]:
         return await _logs(coordinator, topic)
 
-    logs = _run(_urls(properties_file, storage_url, coordinator_url), work)
+    logs = _run(where, work)
     if as_json:
         print_json({"partitions": [_log_json(each) for each in logs]})
         return
@@ -92,17 +76,12 @@ def list_segments(
 @command.command(
     epilog="Example: anabranch remote verify --config server.properties  # all nodes stopped"
 )
-@config_option
-@storage_option
-@coordinator_option
+@where_options(REMOTE)
 @click.option(
     "--whole", "is_whole", is_flag=True, help="Read every byte of segments, and check batches."
 )
 @json_option
-def verify(
-    properties_file: str | None, storage_url: str | None, coordinator_url: str | None,
-    is_whole: bool, as_json: bool,
-) -> None:  # fmt: skip
+def verify(where: Where, is_whole: bool, as_json: bool) -> None:
     """Compare the objects in the store with the segments that the coordinator knows.
 
     Stop all nodes first: a copy or removal that ends meanwhile may be reported as damage. The exit
@@ -113,7 +92,7 @@ def verify(
     async def work(store: ObjectStore, coordinator: Coordinator, cluster_id: str) -> Any:
         return await check(store, coordinator, cluster_id, is_whole=is_whole)
 
-    found = _run(_urls(properties_file, storage_url, coordinator_url), work)
+    found = _run(where, work)
     say(found._asdict(), found.findings, as_json=as_json)
     if not as_json:
         damage = sum(each.kind.is_damage for each in found.findings)
@@ -134,15 +113,10 @@ DAMAGE = (
 @command.command(
     epilog="Example: anabranch remote restore --config server.properties  # all nodes stopped"
 )
-@config_option
-@storage_option
-@coordinator_option
+@where_options(REMOTE)
 @force_option
 @json_option
-def restore(
-    properties_file: str | None, storage_url: str | None, coordinator_url: str | None,
-    force: bool, as_json: bool,
-) -> None:  # fmt: skip
+def restore(where: Where, force: bool, as_json: bool) -> None:
     """Rebuild what a lost coordinator knew of remote segments, from the segments in the store.
 
     Stop all nodes first. The coordinator must know no remote segment. If the store also has records
@@ -154,9 +128,8 @@ def restore(
     """
     from anabranch.stores.objects.remote_verification import restore as rebuild
 
-    urls = _urls(properties_file, storage_url, coordinator_url)
-    beside = None if force else beside_brokers(properties_file, *urls)
-    done = _run(urls, rebuild, makes=True, check=beside)
+    beside = None if force else beside_brokers(where)
+    done = _run(where, rebuild, makes=True, check=beside)
     segments = [each for log in done.logs for each in log.segments]
     finished = sum(each.is_finished for each in segments)
     fields = {
@@ -178,15 +151,10 @@ def restore(
 
 @command.command(epilog="Example: anabranch remote export --config server.properties exported/")
 @click.argument("folder", type=click.Path(path_type=Path), metavar="FOLDER")
-@config_option
-@storage_option
-@coordinator_option
+@where_options(REMOTE)
 @topic_option
 @json_option
-def export(
-    folder: Path, properties_file: str | None, storage_url: str | None,
-    coordinator_url: str | None, topic: str | None, as_json: bool,
-) -> None:  # fmt: skip
+def export(where: Where, folder: Path, topic: str | None, as_json: bool) -> None:
     """Write what is known of remote segments as Kafka's records of `__remote_log_metadata`.
 
     FOLDER gets a folder for each partition of that topic, with a segment that Kafka's
@@ -199,7 +167,7 @@ def export(
     async def work(_store: ObjectStore, coordinator: Coordinator, _id: str) -> list[HeldRemoteLog]:
         return await _logs(coordinator, topic)
 
-    logs = _run(_urls(properties_file, storage_url, coordinator_url), work)
+    logs = _run(where, work)
     segments, files = _write(folder, [each for each in logs if each.topic])
     if as_json:
         print_json({"segments": segments, "files": [str(each) for each in files]})
@@ -275,47 +243,12 @@ def _segment_json(segment: RemoteSegment) -> dict[str, Any]:
 
 
 def _run(
-    urls: tuple[str, str],
+    where: Where,
     work: Callable[[ObjectStore, Coordinator, str], Awaitable[T]],
     *,
     makes: bool = False,
     check: Check | None = None,
 ) -> T:
-    """Do the work with store, coordinator and cluster id; `check` comes before anything is made."""
-    from anabranch.stores.coordinator.engines import open_coordinator
-    from anabranch.stores.objects.engines import open_objects
     from anabranch.stores.objects.verification import owner_of
 
-    storage, at = urls
-
-    async def run() -> T:
-        async with AsyncExitStack() as stack:
-            store = await open_objects(storage, "remote.storage.url")
-            stack.push_async_callback(store.close)
-            if check is not None:
-                await check(store, stack.enter_context(ExitStack()))
-            cluster_id = await owner_of(store)
-            coordinator = await open_coordinator(at, cluster_id, makes=makes)
-            stack.push_async_callback(coordinator.close)
-            return await work(store, coordinator, cluster_id)
-
-    return asyncio.run(run())
-
-
-def _urls(
-    properties_file: str | None, storage_url: str | None, coordinator_url: str | None
-) -> tuple[str, str]:
-    """Where store and coordinator are: options win over the file."""
-    if properties_file is not None:
-        from anabranch.cli.serve import configured
-
-        config = configured(properties_file, [])
-        told = config.broker.remote_storage_url or config.broker.diskless_storage_url
-        storage_url = storage_url or told
-        coordinator_url = coordinator_url or config.diskless_coordinator_url
-    if not storage_url or not coordinator_url:
-        raise click.UsageError(
-            "Give store and coordinator: --config FILE with remote.storage.url and "
-            "diskless.coordinator.url, or --storage-url URL and --coordinator-url URL."
-        )
-    return storage_url, coordinator_url
+    return with_both(where, owner_of, str, work, makes=makes, check=check)
