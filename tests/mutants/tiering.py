@@ -11,6 +11,7 @@ TABLES = "anabranch.stores.coordinator.tiering_tables"
 ROOM = "anabranch.core.tiering"
 BUILT = "tests/core/tiering/test_built_segment.py"
 REQUESTS = "tests/core/api/test_tiering_requests.py"
+TRIES = "tests/core/tiering/test_tries.py"
 TIERS = "tests/pipelines/test_tiers.py"
 SAME = f"{BUILT}::test_segments_are_those_of_a_log_with_the_same_batches"
 
@@ -174,5 +175,42 @@ MUTANTS = (
         "        if not NO_EPOCH <= header.leader_epoch <= newest:\n",
         "        if False:\n",
         "tests/core/remote/test_segment_check.py::test_a_batch_of_another_epoch_is_named",
+    ),
+    Mutant(
+        name="tiering-finished-before-described",
+        rule="a segment becomes FINISHED once its sidecar says that all of it is stored",
+        module=f"{ROOM}.tries",
+        old="    yield PutFiles({folder + SIDECAR: [encode_sidecar(topic, segment)]}, lease)\n"
+        "    yield Call(FINISH)\n",
+        new="    yield Call(FINISH)\n"
+        "    yield PutFiles({folder + SIDECAR: [encode_sidecar(topic, segment)]}, lease)\n",
+        seed=2012,
+        caught_by="TR2",
+    ),
+    Mutant(
+        name="tiering-rows-stay",
+        rule="the rows of a finished segment are deleted with it",
+        module=TABLES,
+        old='f"DELETE FROM runs WHERE {OF_LOG} AND base_offset < ?", (*key, segment.end_offset)',
+        new='f"DELETE FROM runs WHERE {OF_LOG} AND base_offset < ?", (*key, segment.start_offset)',
+        seed=2012,
+        caught_by="TR3",
+    ),
+    Mutant(
+        name="tiering-segment-of-other-records",
+        rule="a segment has the batches of its own runs",
+        module=f"{ROOM}.plan",
+        old="        taken.append(run)\n        size += run.byte_size\n    if not taken or not",
+        new="        taken[:] = [*taken[-3:], run]\n        size += run.byte_size\n    if not taken or not",
+        seed=2012,
+        caught_by="TR2",
+    ),
+    mutant(
+        "tiering-lease-unchecked",
+        "no put begins a minute after the last word that the try stands",
+        f"{ROOM}.tries",
+        "        if not may_go_on(self._asked_ms, now_ms):\n",
+        "        if False:\n",
+        f"{TRIES}::test_no_put_begins_a_lease_after_the_last_word_that_the_try_stands",
     ),
 )

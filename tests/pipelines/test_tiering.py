@@ -26,6 +26,7 @@ from tests.pipelines.tiering_kit import (
 
 from anabranch.core.diskless.claim import CLAIM_KEY
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
+from anabranch.core.wire.messages.tier_segment import FINISH, START
 from anabranch.pipelines import tiering, tiering_task
 from anabranch.pipelines.tiering import Where, key_ranges, tier
 from anabranch.pipelines.tiering_task import Part
@@ -164,7 +165,7 @@ def test_each_step_finds_the_leader_where_leadership_has_moved(cluster, admin, w
     monkeypatch.setattr(tiering_task.Try, "_step", at_another)
     done = tier(None, where)
     assert (done.segments, done.faults, done.given_up) == (1, {}, 0)
-    assert asked == [tiering_task.START, tiering_task.FINISH]
+    assert asked == [START, FINISH]
 
 
 def test_a_damaged_object_stops_its_partition_and_no_other(cluster, admin, where):

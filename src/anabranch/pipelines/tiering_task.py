@@ -1,11 +1,10 @@
 """A task of tiering: the segments of a range of partitions, made from a range of each object.
 
 What: reads, of each object that the task's runs lie in, what they span, once; makes the segment of
-each partition, has its leader start the try, stores the files, and has the leader finish it. Rules
-kept: the coordinator knows of a try before the store does; no put is begun a minute after the last
-word that the try stands; the sidecar comes last; a partition whose try ends, or whose object is
-damaged, holds up no other. Why in memory: a segment is bounded (`core/tiering/plan.py`), and the
-JVM sees none of its bytes. Not here: what a segment's files hold (`core/tiering`).
+each partition, has its leader start the try, stores the files, and has the leader finish it. Rule
+kept: a partition whose try ends, or whose object is damaged, holds up no other. Why in memory: a
+segment is bounded (`core/tiering/plan.py`), and the JVM sees none of its bytes. Not here: what a
+segment's files hold, and in which order they are put (`core/tiering`).
 """
 
 from __future__ import annotations
@@ -13,7 +12,9 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 from anabranch.client.cluster import Cluster, check
@@ -23,17 +24,14 @@ from anabranch.core.diskless.objects import ObjectStore, Source
 from anabranch.core.diskless.rows import LogKey, Run
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.log.segment import LOG, SNAPSHOT, offset_name
-from anabranch.core.remote.keys import SIDECAR, segment_folder
-from anabranch.core.remote.segments import RemoteSegment, SegmentId
-from anabranch.core.remote.sidecar import encode_sidecar
-from anabranch.core.remote.unfinished import CONFIRM_MS, may_go_on
+from anabranch.core.remote.keys import segment_folder
+from anabranch.core.remote.segments import SegmentId
 from anabranch.core.tiering.built_segment import BuiltSegment, build
 from anabranch.core.tiering.plan import PlannedSegment
+from anabranch.core.tiering.tries import Call, Lease, PutFiles, one_try
 from anabranch.core.types import Buffer, TopicId
 from anabranch.core.wire.messages.tier_segment import (
-    FINISH,
     STANDS,
-    START,
     TierSegmentRequest,
     TierSegmentResponse,
 )
@@ -181,7 +179,7 @@ class _Tiering:
 
 
 class Try:
-    """One try of a segment: its calls, in order."""
+    """One try of a segment: performs the steps of `one_try`."""
 
     def __init__(
         self, objects: ObjectStore, cluster: Cluster, task: Task, part: Part, built: BuiltSegment
@@ -189,44 +187,41 @@ class Try:
         self._objects, self._cluster, self._task = objects, cluster, task
         self._part, self._built = part, built
         self._leader_id = part.leader_id
-        self._asked_ms = 0
 
     async def make(self) -> None:
         """Start, put, finish. Raises ApiError, ConnectionLost and StorageFault; what was put is
         removed then, by a broker."""
-        self._asked_ms = _now_ms()
-        started = await self._step(START)
-        segment = self._built.segment._replace(
-            broker_id=started.broker_id, leader_epoch=started.leader_epoch
-        )
-        await self._put(segment)
-        await self._step(FINISH)
+        answer: Any = None
+        steps = one_try(self._task.cluster_id, self._part.topic, self._built)
+        with suppress(StopIteration):
+            while True:
+                match steps.send(answer):
+                    case Call(step):
+                        answer = _now_ms(), await self._step(step)
+                    case PutFiles(files, lease):
+                        await self._put(files, lease)
+                        answer = None
 
-    async def _put(self, segment: RemoteSegment) -> None:
-        folder = segment_folder(self._task.cluster_id, segment.key, segment.segment_id)
-        await self.confirm()
-        await asyncio.gather(*(self._put_file(folder, *each) for each in self._built.files.items()))
-        await self.confirm()
-        await self._objects.put(folder + SIDECAR, [encode_sidecar(self._part.topic, segment)])
+    async def _put(self, files: Mapping[str, Sequence[Buffer]], lease: Lease) -> None:
+        await asyncio.gather(*(self._put_file(*each, lease) for each in files.items()))
 
-    async def _put_file(self, folder: str, name: str, buffers: list[Buffer]) -> None:
-        if name.endswith(LOG):
-            await self._objects.put_large(folder + name, BufferSource(buffers, self.confirm))
+    async def _put_file(self, key: str, buffers: Sequence[Buffer], lease: Lease) -> None:
+        await self._confirm(lease)
+        if key.endswith(LOG):
+            source = BufferSource(buffers, partial(self._confirm, lease))
+            await self._objects.put_large(key, source)
         else:
-            await self._objects.put(folder + name, buffers)
+            await self._objects.put(key, buffers)
 
-    async def confirm(self) -> None:
+    async def _confirm(self, lease: Lease) -> None:
         """Before each put: ask now and then whether the try stands. Raises ApiError where it does
         not, and StorageFault where that was not to be heard for a lease."""
         now_ms = _now_ms()
-        if now_ms - self._asked_ms >= CONFIRM_MS:
-            try:
+        if lease.is_old(now_ms):
+            with suppress(ConnectionLost):  # the lease tells for how long
                 await self._step(STANDS)
-                self._asked_ms = now_ms
-            except ConnectionLost:
-                pass  # the lease tells for how long
-        if not may_go_on(self._asked_ms, _now_ms()):
-            raise StorageFault("no broker has confirmed the try for a minute; it is given up")
+                lease.stands(now_ms)
+        lease.check(_now_ms())
 
     async def _step(self, step: int) -> TierSegmentResponse:
         part, segment = self._part, self._built.segment

@@ -109,6 +109,7 @@ class Cluster:
         *,
         is_diskless: bool = False,
         has_remote_logs: bool = False,
+        has_tiering: bool = False,
     ) -> None:
         """`levels` are the feature levels of the new cluster where they are not the newest."""
         ids = list(range(1, brokers + 1)) if isinstance(brokers, int) else list(brokers)
@@ -120,7 +121,9 @@ class Cluster:
         self.remotes: Remotes | None = None
         """The object store and the coordinator, where topics are diskless or have remote logs."""
         if is_diskless or has_remote_logs:
-            self.remotes = Remotes(world, CLUSTER_ID, has_remote_logs=has_remote_logs)
+            self.remotes = Remotes(
+                world, CLUSTER_ID, has_remote_logs=has_remote_logs, has_tiering=has_tiering
+            )
         self.batches = MetadataBatches()
         self.checks: list[Watcher] = []
         self.twins: list[Twin] = []

@@ -23,10 +23,10 @@ HEARD_US = (300, 3_000)
 NOTICED_US = (1_000, 2_000_000)
 """Until a broker notices that its watch broke."""
 MARK = "sim"
-REMOTE = "remote."
-READS = frozenset({"lead", "look"})
+REMOTE, TIERING = "remote.", "tiering."
+"""What the names of the calls of RemoteTables and TieringTables begin with."""
+READS = frozenset({f"{REMOTE}lead", f"{REMOTE}look"})
 """What tells a caller only what has changed."""
-"""What the names of the calls of RemoteTables begin with."""
 
 Called = Callable[[str, tuple[Any, ...], Any], None]
 """Takes a call's name, its arguments, and what it gave."""
@@ -87,7 +87,7 @@ class SimCoordinator(Remote):
         """What each caller knows of remote segments, whatever became of the answers."""
 
     def ask(self, caller: str, name: str, args: tuple[Any, ...], done: Done) -> None:
-        """Make a call of SqliteInMemory, or of its RemoteTables."""
+        """Make a call of SqliteInMemory, or of its RemoteTables or TieringTables."""
 
         def act() -> Any:
             result = self._made(caller, name, args)
@@ -97,13 +97,11 @@ class SimCoordinator(Remote):
         self.call(caller, name, act, done)
 
     def _made(self, caller: str, name: str, args: tuple[Any, ...]) -> Any:
-        what = name.removeprefix(REMOTE)
-        if what == name:
-            return getattr(self.tables, what)(*args)
-        if what in READS:
+        room, dot, what = name.rpartition(".")
+        if name in READS:
             reads = self.reads.setdefault(caller, RemoteFactReads())
             return getattr(reads, what)(self.tables.remote, *args)
-        return getattr(self.tables.remote, what)(*args)
+        return getattr(getattr(self.tables, room) if dot else self.tables, what)(*args)
 
     def tell(self, name: str, args: tuple[Any, ...], result: Any) -> None:
         """A call was carried out."""

@@ -22,7 +22,7 @@ from anabranch.core.errors import StorageFault
 from anabranch.core.partition.bringers import apart
 from anabranch.core.types import NEVER_MS
 from anabranch.sim.chains import Chain, Told
-from anabranch.sim.coordinator import Watch
+from anabranch.sim.coordinator import REMOTE, TIERING, Watch
 from anabranch.sim.processes import Process, State
 
 if TYPE_CHECKING:
@@ -210,6 +210,12 @@ class DisklessPerformer:
         done = self._done(effect)
         self.remotes.objects.read(self.name, effect.object_key, effect.ranges, done)
 
+    def _look_at_facts(self, effect: does.LookAtFacts) -> None:
+        self._ask(effect, f"{REMOTE}look", effect.key)
+
+    def _call_claims(self, effect: does.CallClaims) -> None:
+        self._ask(effect, f"{TIERING}{effect.call}", *effect.arguments)
+
     def _read_on(self, effect: does.ReadOn) -> None:
         """Calls of the simulator share no connection that could be held up."""
 
@@ -293,5 +299,7 @@ _TABLE: dict[type, Callable[[DisklessPerformer, Any], None]] = {
     does.FindByTime: DisklessPerformer._by_time,
     does.DeleteBefore: DisklessPerformer._delete_before,
     does.ReadObject: DisklessPerformer._read,
+    does.LookAtFacts: DisklessPerformer._look_at_facts,
+    does.CallClaims: DisklessPerformer._call_claims,
     does.ReadOn: DisklessPerformer._read_on,
 }

@@ -48,6 +48,12 @@ MINUTES_US = (70 * SECOND_US, 150 * SECOND_US)
 HANGS = "puts-hang"
 HANGS_SINCE = 1_000
 """From this seed on, puts hang in some."""
+TIERED_SINCE = 2_000
+"""From this seed on, some have jobs that tier their topics."""
+TIERING_FAULTS = (
+    "tiering-driver-dies", "tiering-driver-dies", "tiering-task-dies", "tiering-task-dies",
+    "tiering-claim-lapses", "tiering-claim-lapses", "coordinator-clock",
+)  # fmt: skip
 IDLE_SINCE = 800
 """From this seed on, some have producers that are idle until the coordinator forgets them."""
 ONLY_LATE = 3
@@ -83,6 +89,8 @@ def with_diskless(plan: Plan) -> Plan:
         plan = _with_idle_producers(plan, Random(f"{seed}/idle-producers"))
     if seed >= HANGS_SINCE:
         plan = _with_hanging_puts(plan, Random(f"{seed}/hanging-puts"))
+    if seed >= TIERED_SINCE:
+        plan = _with_tiering(plan, Random(f"{seed}/tiering"))
     kept = _that_keep_ids_apart(plan)
     return replace(plan, faults=tuple(sorted(kept, key=lambda fault: fault.at_us)))
 
@@ -180,6 +188,34 @@ def _with_hanging_puts(plan: Plan, random: Random) -> Plan:
     lasts_us = (5 * SECOND_US, 20 * SECOND_US)
     faults = [_fault(random, HANGS, random.randrange(*lasts_us)) for _ in range(3)]
     return replace(plan, faults=(*plan.faults, *faults))
+
+
+def _with_tiering(plan: Plan, random: Random) -> Plan:
+    """Jobs tier all diskless topics, in small segments, while drivers, tasks and claims end."""
+    diskless = plan.diskless
+    assert diskless is not None
+    if random.random() < 0.5:
+        return plan
+    topics = tuple(replace(each, configs=_tiered(each, random)) for each in diskless.topics)
+    faults = [
+        _fault(random, random.choice(TIERING_FAULTS), random.choice((1, 4)) * SECOND_US)
+        for _ in range(random.choice((2, 5, 9)))
+    ]
+    jobs = random.choice((1, 2, 2))
+    return replace(
+        plan,
+        diskless=replace(diskless, topics=topics, tiering_jobs=jobs),
+        faults=(*plan.faults, *faults),
+    )
+
+
+def _tiered(topic: TopicPlan, random: Random) -> tuple[tuple[str, str], ...]:
+    configs = {
+        "diskless.tiering.age.ms": random.choice(("0", "500", "3000")),
+        "diskless.tiering.min.segment.bytes": random.choice(("1", "1", "300")),
+        "internal.segment.bytes": random.choice(("200", "500", "2000")),
+    }
+    return tuple(sorted({**dict(topic.configs), **configs}.items()))
 
 
 def _config(random: Random) -> dict[str, str]:

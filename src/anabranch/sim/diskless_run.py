@@ -21,6 +21,7 @@ from anabranch.sim.diskless_plan import THRESHOLD
 from anabranch.sim.diskless_upkeep import PACE
 from anabranch.sim.remote import FATES
 from anabranch.sim.settings_plan import BY_DEFAULT
+from anabranch.sim.tiering_run import TieringRun
 
 if TYPE_CHECKING:
     from anabranch.core.types import TopicId
@@ -68,6 +69,7 @@ class DisklessRun:
         managed.threshold_ms = int(dict(plan.config)[THRESHOLD])
         self.workload = DisklessWorkload(cluster, self.plan, self.clients)
         self._faults = DisklessFaults(cluster, self.remotes)
+        self.tiering = TieringRun(cluster, self.plan, self.clients.history, self.truth)
         self._marks = marks
         self._noted: set[str] = set()
         self.world.listeners.append(self._hear)
@@ -88,11 +90,12 @@ class DisklessRun:
     @property
     def kinds(self) -> dict[str, Callable[[Fault], Callable[[], None] | None]]:
         """Faults by kind."""
-        return self._faults.table()
+        return self._faults.table() | self.tiering.table()
 
     def heal(self) -> None:
         """No fault is left."""
         self._faults.heal()
+        self.tiering.heal()
 
     def unrest(self) -> str:
         """Why its clients are not at rest, "" when they are."""
@@ -139,6 +142,7 @@ class DisklessRun:
                 sentence = "Objects are left that nothing points to."
                 raise Violation("orphans", sentence, {"objects": orphans[:5]})
             self.world.run(self.world.now_us + LOOK_US)
+        self.tiering.collect()
         self._check_notes()
         self.clients.end()
         self._mark()

@@ -199,7 +199,7 @@ class SimNode(Machine, Performer):
         remotes = self.cluster.remotes
         self.diskless = None if remotes is None else DisklessPerformer(self, remotes)
         self.remote_logs = None
-        if remotes is not None and remotes.has_remote_logs:
+        if remotes is not None and (remotes.has_remote_logs or remotes.has_tiering):
             self.remote_logs = RemoteLogs(self, remotes)
         due.performs(REPLICATION, self.replicating.perform)
         due.performs(PEERS, self.asking.perform)

@@ -124,6 +124,8 @@ class DisklessPlan:
     """Between two objects of a broker that are not full."""
     coordinator_skew_ms: int
     objects_skew_ms: int
+    tiering_jobs: int = 0
+    """Jobs that tier its topics, at once."""
 
     @property
     def places(self) -> list[TopicPartition]:

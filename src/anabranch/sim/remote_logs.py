@@ -40,6 +40,7 @@ from anabranch.core.remote.segment_upload import (
 from anabranch.core.remote.segments import RemoteSegment, SegmentId
 from anabranch.core.remote.tail import RemoteTail, first_offset
 from anabranch.core.remote.unfinished import Removals
+from anabranch.core.tiering.tiered_tail import tiered_tail
 from anabranch.sim.chains import Chain, Told
 from anabranch.sim.coordinator import REMOTE
 
@@ -89,6 +90,10 @@ class RemoteLogs:
         """Topics that had segments when that was last asked."""
         self._waiting: dict[RemoteAsk, list[Callable[[], None]]] = {}
         self.broker.bringers.register(Bringer.REMOTE, self.bring)
+        if remotes.has_tiering:
+            self.broker.diskless.make_tail = partial(
+                tiered_tail, self.broker.cluster_id, self.cache
+            )
 
     @property
     def steady_ms(self) -> int:

@@ -15,8 +15,15 @@ from anabranch.sim.world import World
 class Remotes:
     """The store and the coordinator of a cluster. `interval_ms` is that of its brokers."""
 
-    def __init__(self, world: World, cluster_id: str, *, has_remote_logs: bool = False) -> None:
-        self.has_remote_logs = has_remote_logs
+    def __init__(
+        self,
+        world: World,
+        cluster_id: str,
+        *,
+        has_remote_logs: bool = False,
+        has_tiering: bool = False,
+    ) -> None:
+        self.has_remote_logs, self.has_tiering = has_remote_logs, has_tiering
         self.objects = SimObjects(world)
         self.coordinator = SimCoordinator(world, cluster_id)
         self.interval_ms = 0

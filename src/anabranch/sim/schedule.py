@@ -109,6 +109,7 @@ class Run:
             levels=_levels(plan),
             is_diskless=plan.diskless is not None,
             has_remote_logs=plan.remote is not None,
+            has_tiering=plan.diskless is not None and plan.diskless.tiering_jobs > 0,
         )
         self.history = History()
         self.world.listeners.append(self._hear)

@@ -29,6 +29,7 @@ from anabranch.core.diskless.rows import (
     Verdict,
 )
 from anabranch.core.errors import ErrorCode
+from anabranch.core.remote.keys import place_of
 from anabranch.core.wire.batch import read_header
 from anabranch.core.wire.records import decode_records
 from anabranch.sim.checks.violation import Violation
@@ -263,7 +264,8 @@ class DisklessChecks:
             log.told_high = run.end_offset
             self.objects[run.object_key].runs += 1
         log.start, log.told_high = state.start_offset, state.high_watermark
-        self._release(log, lambda run: run.end_offset <= log.start)
+        gone = max(log.start, state.tiered_end)
+        self._release(log, lambda run: run.end_offset <= gone)
 
     def _release(self, log: TrueLog, goes: Callable[[Run], bool]) -> None:
         gone = [run for run in log.runs if goes(run)]
@@ -278,6 +280,8 @@ class DisklessChecks:
     # The store.
 
     def _deleted(self, key: str) -> None:
+        if place_of(key) is not None:
+            return  # of a segment: see `tiering.py`
         found, now_ms = self.objects.get(key), self.coordinator.now_ms
         if found is None:
             raise violated("D7", "An object was deleted that nobody prepared.", key=key)
@@ -293,7 +297,8 @@ class DisklessChecks:
 
     def orphans(self) -> list[str]:
         """Objects that nothing points to."""
-        return [key for key in self.store.objects if not self.objects[key].runs]
+        own = (key for key in self.store.objects if place_of(key) is None)
+        return [key for key in own if not self.objects[key].runs]
 
 
 _CALLS: dict[str, Callable[[DisklessChecks, tuple[Any, ...], Any], None]] = {
