@@ -7,7 +7,7 @@ import pickle
 import time
 
 import pytest
-from tests.server.token_kit import Provider, unsecured
+from compat.token_provider import Provider, unsecured
 
 from anabranch.client import tokens
 from anabranch.client.security import security_of

@@ -11,6 +11,8 @@ USERS = "tests/core/controller/test_scram.py"
 TLS = "tests/server/test_tls_transport.py"
 BEARER = "tests/core/access/test_bearer.py"
 KEYS = "tests/server/test_token_keys.py"
+HTTP = "tests/server/test_http_guard.py"
+HTTP_TOKENS = "tests/core/access/test_http_tokens.py"
 SOURCES = "tests/client/test_tokens.py"
 TOKENS = "tests/server/test_token_logins.py"
 ROOM = "anabranch.core.access"
@@ -334,5 +336,45 @@ MUTANTS = (
         "kind = _Refused if answer.status < ITS_OWN_FAULT else ValueError",
         "kind = ValueError",
         f"{SOURCES}::test_no_redirect_is_followed",
+    ),
+    mutant(
+        "http-any-token",
+        "a token of another is not let in",
+        "anabranch.core.access.http_tokens",
+        "    return True in same\n",
+        "    return given is not None\n",
+        f"{HTTP_TOKENS}::test_each_token_of_the_file_is_let_in_and_no_other",
+    ),
+    mutant(
+        "http-every-page",
+        "every page but health needs a token",
+        "anabranch.server.http_guard",
+        "or path in OPEN or",
+        'or path != "/metrics" or',
+        f"{HTTP}::test_no_page_but_health_is_open_to_others",
+    ),
+    mutant(
+        "http-tokens-stay",
+        "tokens that are taken out of their file open nothing",
+        "anabranch.server.http_guard",
+        "if self._stamp_now() != self._stamp:",
+        "if False:",
+        f"{HTTP}::test_new_tokens_and_keys_are_taken_from_their_files",
+    ),
+    mutant(
+        "http-old-keys",
+        "a new certificate is shown from the next handshake on",
+        "anabranch.server.http_guard",
+        "        if self._security.has_changed:\n            self._security.reload()\n",
+        "",
+        f"{HTTP}::test_new_tokens_and_keys_are_taken_from_their_files",
+    ),
+    mutant(
+        "http-strangers",
+        "pages beyond loopback are for those who show who they are",
+        "anabranch.core.settings.http_listener",
+        "if not has_tokens and not settings.authenticates and not is_loopback(listener.host):",
+        "if False:",
+        f"{HTTP}::test_pages_beyond_loopback_are_encrypted_and_for_those_who_show_who_they_are",
     ),
 )

@@ -9,10 +9,10 @@ import json
 import socket
 
 import pytest
+from compat.token_provider import ALGORITHMS, claims_of, new_key, provider, signed, unsecured
 from hypothesis import given, settings
 from hypothesis import strategies as some
 from joserfc import jwk, jws
-from tests.server.token_kit import ALGORITHMS, claims_of, new_key, provider, signed, unsecured
 
 from anabranch.core.access.bearer import TokenRefused, TokenRules
 from anabranch.core.settings.listener_tokens import TokenSettings

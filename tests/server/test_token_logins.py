@@ -8,12 +8,12 @@ import socket
 import time
 
 import pytest
+from compat.token_provider import Provider, claims_of, first_message, new_key, signed, unsecured
 from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient
 from kafka.net.sasl.oauth import AbstractTokenProvider
 from tests.server.secure_kit import SecureNode
-from tests.server.token_kit import Provider, claims_of, first_message, new_key, signed, unsecured
 
 from anabranch.client.cluster import Cluster
 from anabranch.client.connection import Connection, ConnectionLost

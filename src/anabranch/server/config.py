@@ -22,6 +22,7 @@ from anabranch.core.access.standard_authorizer import STANDARD_AUTHORIZER, super
 from anabranch.core.errors import ClientFault
 from anabranch.core.replication.selection import RACK_AWARE_SELECTOR, SELECTORS
 from anabranch.core.settings.broker import BrokerConfig
+from anabranch.core.settings.http_listener import http_listener
 from anabranch.core.settings.listener_security import (
     CONTROLLER_MECHANISM,
     INTER_BROKER_MECHANISM,
@@ -146,6 +147,12 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
             for each in self.listeners
             if each.security_protocol != "PLAINTEXT"
         }
+
+    @property
+    def http_settings(self) -> ListenerSettings | None:
+        """Those of the listener for metrics and health; None where it is off."""
+        broker = self.broker
+        return http_listener(broker, broker.http_listener, broker.http_security_protocol)
 
     @property
     def trusted_listener_names(self) -> frozenset[str]:
@@ -464,20 +471,8 @@ def _store_url(broker: BrokerConfig, roles: Sequence[str], log_dirs: Sequence[st
 
 
 def _http(broker: BrokerConfig) -> tuple[str, int]:
-    if not broker.http_listener:
-        return "", OFF
-    setting = "http.listener"
-    text = f"PLAINTEXT://{broker.http_listener}"
-    try:
-        (listener,) = parse_listeners(setting, text, {"PLAINTEXT": "PLAINTEXT"})
-    except (ConfigFault, ValueError):
-        raise ConfigFault(
-            f"{broker.http_listener} is not an address; write host:port, for example "
-            "127.0.0.1:9644",
-            name=setting,
-        ) from None
-    refuse_unmeant_plaintext(setting, [listener], broker.listener_plaintext_beyond_loopback_allow)
-    return listener.host, listener.port
+    settings = http_listener(broker, broker.http_listener, broker.http_security_protocol)
+    return ("", OFF) if settings is None else (settings.listener.host, settings.listener.port)
 
 
 def _refuse_unknown_authorizer(broker: BrokerConfig) -> None:

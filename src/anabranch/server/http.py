@@ -7,7 +7,8 @@
     GET /placement/TOPIC    how the partitions of a diskless topic are placed
     GET /diskless/lags      how far this broker is behind the coordinator, for each partition
 
-Rules kept: it only reads; what is no HTTP is refused with a line in the log that says what it
+Rules kept: it only reads; with `http.tokens.file`, those without a token see health alone; what is
+no HTTP is refused with a line in the log that says what it
 probably was. Not here: the admin interface and the console.
 """
 
@@ -30,6 +31,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from anabranch.core.metadata.image import MetadataImage
 from anabranch.core.settings.listeners import bind_sentence
+from anabranch.server.http_guard import HttpGuard
 from anabranch.server.listener import BindFault
 from anabranch.server.logs import logger
 from anabranch.server.metrics import NodeCollector, Page
@@ -119,12 +121,17 @@ class HttpListener:
 
     @classmethod
     async def start(cls, node: ObservedNode, host: str, port: int) -> HttpListener:
-        """Bind and serve. Raises BindFault."""
+        """Bind and serve. Raises BindFault, ConfigFault."""
+        settings = node.config.http_settings
+        assert settings is not None
+        guard = HttpGuard(settings, node.config.broker.http_tokens_file)
         bound = bind(host, port)
         config = uvicorn.Config(
-            application(node), lifespan="off", access_log=False, log_config=None,
+            application(node, guard), lifespan="off", access_log=False, log_config=None,
             log_level="error", http=HttpProtocol, timeout_graceful_shutdown=STOP_SECONDS,
         )  # fmt: skip
+        config.load()
+        config.ssl = guard.context()
         server = QuietServer(config)
         task = asyncio.get_running_loop().create_task(server.serve(sockets=[bound]))
         return cls(server, task, f"{host}:{bound.getsockname()[1]}")
@@ -149,8 +156,8 @@ def bind(host: str, port: int) -> socket.socket:
     return bound
 
 
-def application(node: ObservedNode) -> Starlette:
-    """The routes over one node."""
+def application(node: ObservedNode, guard: HttpGuard) -> Starlette:
+    """The routes over one node, for those whom `guard` lets in."""
     collector = NodeCollector(node)
 
     async def metrics(_request: Request) -> Response:
@@ -183,7 +190,7 @@ def application(node: ObservedNode) -> Starlette:
 
     return Starlette(
         routes=[
-            Route(path, guarded(answer))
+            Route(path, guarded(answer, guard))
             for path, answer in (
                 ("/metrics", metrics),
                 ("/healthz", healthz),
@@ -196,17 +203,27 @@ def application(node: ObservedNode) -> Starlette:
     )
 
 
-def guarded(answer: Callable[[Request], Awaitable[Response]]) -> Callable[..., Awaitable[Response]]:
+def guarded(
+    answer: Callable[[Request], Awaitable[Response]], guard: HttpGuard
+) -> Callable[..., Awaitable[Response]]:
     """An answer that fails is counted as a fault of the node's own, and is a 500 in one line."""
 
-    async def guard(request: Request) -> Response:
+    async def answered(request: Request) -> Response:
+        peer = request.client.host if request.client is not None else ""
+        header = request.headers.get("authorization", "")
+        if not guard.is_let_in(request.url.path, header, peer):
+            return JSONResponse(
+                {"error": "Send the header Authorization: Bearer TOKEN."},
+                status_code=401,
+                headers={"WWW-Authenticate": "Bearer"},
+            )
         try:
             return await answer(request)
         except Exception as fault:
             tell_unexpected(fault, f"answering {request.url.path}")
             return JSONResponse({"error": described(fault)}, status_code=500)
 
-    return guard
+    return answered
 
 
 def known(node: ObservedNode) -> tuple[MetadataImage, BrokerConfig]:

@@ -12,6 +12,7 @@ import stat
 import time
 from collections.abc import Iterator
 
+from anabranch.core.settings.http_listener import open_http
 from anabranch.core.settings.listener_security import ListenerSettings
 from anabranch.core.settings.open_doors import open_doors
 from anabranch.core.settings.setting import ConfigFault
@@ -29,14 +30,22 @@ OTHERS = stat.S_IRGRP | stat.S_IROTH
 def check(config: NodeConfig, properties_file: str | None = None) -> list[str]:
     """What is open; each sentence names the remedy."""
     found = open_doors(config.broker, config.listeners, config.controller_listener_names)
-    if config.http_port >= 0:
-        found.append("http.listener has neither TLS nor a login: keep it on the loopback interface")
+    http = config.http_settings
+    if http is not None:
+        found += _http(http, config.broker.http_tokens_file)
     has_secrets = any(any(word in name for word in SECRETS) for name in config.broker.static)
     if properties_file is not None and has_secrets:
         found += _readable(properties_file)
     for settings in config.secure_listeners.values():
         found += _stores(settings)
     return list(dict.fromkeys(found))
+
+
+def _http(settings: ListenerSettings, tokens_file: str) -> Iterator[str]:
+    yield from open_http(settings, has_tokens=bool(tokens_file))
+    yield from _stores(settings)
+    if tokens_file:
+        yield from _readable(tokens_file)
 
 
 def _readable(path: str) -> Iterator[str]:

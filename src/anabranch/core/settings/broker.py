@@ -69,6 +69,8 @@ class BrokerConfig:
     group_max_size: int
     group_min_session_timeout_ms: int
     http_listener: str
+    http_security_protocol: str
+    http_tokens_file: str
     ignore_rack_assignment: bool
     initial_broker_registration_timeout_ms: int
     inter_broker_listener_name: str | None

@@ -24,7 +24,7 @@ from anabranch.core.settings.notation import (
     STRING,
     row,
 )
-from anabranch.core.settings.validators import CORDONED, PLACER, at_least, between
+from anabranch.core.settings.validators import CORDONED, PLACER, at_least, between, one_of
 
 # fmt: off
 OWN = (
@@ -51,6 +51,12 @@ OWN = (
         LONG, LONG_MAX, MEDIUM, at_least(0), OURS, IN_FORCE, CLUSTER_WIDE),
     row("http.listener",
         "Address of metrics and health, as host:port; empty is off, port 0 any free.",
+        STRING, "", MEDIUM, OURS, IN_FORCE),
+    row("http.security.protocol",
+        "SSL encrypts metrics and health with the keys of ssl.keystore.location.",
+        STRING, "PLAINTEXT", MEDIUM, one_of("PLAINTEXT", "SSL"), OURS, IN_FORCE),
+    row("http.tokens.file",
+        "File with bearer tokens, one a line, for everything over HTTP but health.",
         STRING, "", MEDIUM, OURS, IN_FORCE),
     row("leader.imbalance.per.broker.percentage",
         "Share of leaderships that a broker may be away from preferred before they move.",

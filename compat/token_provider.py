@@ -1,4 +1,4 @@
-"""An identity provider of a test: keys, tokens that it signs, and an address that answers."""
+"""An identity provider for rows and tests: its keys, its tokens, and an address that answers."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ class Provider:
         provider = self
 
         class Answers(BaseHTTPRequestHandler):
-            def do_GET(self):  # noqa: N802
+            def do_GET(self):
                 self.say(provider.jwks)
 
-            def do_POST(self):  # noqa: N802
+            def do_POST(self):
                 size = int(self.headers["Content-Length"])
                 form = dict(urllib.parse.parse_qsl(self.rfile.read(size).decode()))
                 provider.asked.append((self.headers["Authorization"], form))
