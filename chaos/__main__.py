@@ -38,10 +38,15 @@ def main() -> int:
     parser.add_argument(
         "--namespaces", action="store_true", help="a network namespace for each node (needs root)"
     )
+    parser.add_argument(
+        "--secure", action="store_true", help="SASL_SSL for clients and between nodes"
+    )
     arguments = parser.parse_args()
     if arguments.folder is not None and not is_free(arguments.folder):
         parser.error(f"{arguments.folder} holds something that a run would remove: name a new one")
     network = arguments.namespaces or given("NETNS") == 1
+    if arguments.secure and network:
+        parser.error("--secure makes certificates for nodes on one host: leave namespaces out")
     if MARK not in os.environ:  # where there is a network, if there is any
         streams.fetch(say)
     private = enter(network=network, say=say)
@@ -64,6 +69,7 @@ def main() -> int:
             private=private,
             objects=arguments.objects,
             program=program,
+            is_secure=arguments.secure,
         )
     except (ClusterError, OSError) as fault:
         say(f"The run broke off: {fault}")

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from anabranch.client.cluster import Cluster
 from anabranch.core.errors import ApiError
+from chaos import secure
 from chaos.scene import Scene
 from chaos.stores import Nothing
 
@@ -19,7 +20,9 @@ def ask(scene: Scene, question: Callable[[Cluster], Awaitable[T]]) -> T:
     """What an operator is answered within `ADMIN_SECONDS`. Raises Nothing when it is nothing."""
 
     async def asked() -> T:
-        async with Cluster(scene.nodes.bootstrap, deadline_seconds=ADMIN_SECONDS) as cluster:
+        async with Cluster(
+            scene.nodes.bootstrap, deadline_seconds=ADMIN_SECONDS, security=secure.own()
+        ) as cluster:
             return await question(cluster)
 
     try:

@@ -22,7 +22,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from chaos import client_logs
+from chaos import client_logs, secure
 from chaos.clients_ports import BATCH, Assigned, Committed, Failed, Full, Heard, Read, Thrown, Token
 from chaos.history import Place, content
 
@@ -31,6 +31,7 @@ ASK_SECONDS = 10.0
 
 def _common(bootstrap: str, name: str, random: Random) -> dict[str, Any]:
     return {
+        **secure.librdkafka(),
         "bootstrap.servers": bootstrap,
         "client.id": name,
         "socket.timeout.ms": random.choice((10_000, 30_000)),
@@ -204,7 +205,9 @@ class ConfluentConsuming:
 
     def compacted(self, topics: list[str]) -> set[str]:
         """Which of these topics are compacted."""
-        admin = AdminClient({"bootstrap.servers": self._bootstrap, "log_level": 2})
+        admin = AdminClient(
+            {**secure.librdkafka(), "bootstrap.servers": self._bootstrap, "log_level": 2}
+        )
         asked = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
         answers = admin.describe_configs(asked, request_timeout=ASK_SECONDS)
         return {

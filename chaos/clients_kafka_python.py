@@ -19,6 +19,7 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.structs import OffsetAndMetadata
 
+from chaos import secure
 from chaos.clients_ports import BATCH, Assigned, Committed, Failed, Heard, Read, Thrown, Token
 from chaos.history import Place, content
 
@@ -31,6 +32,7 @@ logging.getLogger("kafka").setLevel(logging.CRITICAL)
 
 def _common(bootstrap: str, name: str, random: Random) -> dict[str, Any]:
     return {
+        **secure.kafka_python(),
         "bootstrap_servers": bootstrap.split(","),
         "client_id": name,
         "reconnect_backoff_max_ms": 1_000,

@@ -26,6 +26,7 @@ from anabranch.core.wire.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from chaos import secure
 from chaos.history import Place, Writer
 
 COMMIT_VERSION = 4
@@ -85,7 +86,9 @@ class Keeper:
     async def _group(self, group: str, place: Place, retention_ms: int) -> None:
         while not self._stopping():
             try:
-                async with Cluster(self._bootstrap, deadline_seconds=DEADLINE_SECONDS) as cluster:
+                async with Cluster(
+                    self._bootstrap, deadline_seconds=DEADLINE_SECONDS, security=secure.own()
+                ) as cluster:
                     await self._turns(cluster, group, place, retention_ms)
             except FAULTS as fault:
                 self._writer.line("note", what=f"keeper {type(fault).__name__}", count=1)
@@ -134,7 +137,9 @@ class Keeper:
     async def _starts(self, topic: str) -> None:
         while not self._stopping():
             try:
-                async with Cluster(self._bootstrap, deadline_seconds=DEADLINE_SECONDS) as cluster:
+                async with Cluster(
+                    self._bootstrap, deadline_seconds=DEADLINE_SECONDS, security=secure.own()
+                ) as cluster:
                     while not self._stopping():
                         for number, start in (await list_offsets(cluster, topic, EARLIEST)).items():
                             self._writer.line("start", at=Place(topic, number).text, start=start)

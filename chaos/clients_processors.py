@@ -20,7 +20,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.structs import TopicPartition as Named
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException
 
-from chaos import client_logs
+from chaos import client_logs, secure
 from chaos.clients_transactional import (
     CLOSE_SECONDS,
     AiokafkaTransacting,
@@ -122,6 +122,7 @@ class ConfluentProcessor(Processor):
     def _consumer(self) -> Consumer:
         return Consumer(
             {
+                **secure.librdkafka(),
                 "bootstrap.servers": self.arguments.bootstrap,
                 "group.id": self.group,
                 "isolation.level": "read_committed",
@@ -199,7 +200,7 @@ async def starts_of(bootstrap: str, group: str, places: Collection[Named]) -> di
     partition then; aiokafka 0.14 does not look at it. The consumer's `committed` says None, as if
     nothing were committed. What the admin client gives back lacks the partitions; those without an
     offset have -1."""
-    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap.split(","))
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap.split(","), **secure.aiokafka())
     try:
         await admin.start()
         told = await admin.list_consumer_group_offsets(group, partitions=list(places))
@@ -234,6 +235,7 @@ class AiokafkaProcessor(Processor):
         places = [Named(ORDERS, each) for each in range(PARTITIONS[ORDERS])]
         starts = await starts_of(self.arguments.bootstrap, self.group, places)
         consumer = AIOKafkaConsumer(
+            **secure.aiokafka(),
             bootstrap_servers=self.arguments.bootstrap.split(","),
             group_id=self.group,
             isolation_level="read_committed",

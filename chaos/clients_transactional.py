@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 from aiokafka import AIOKafkaProducer
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
+from chaos import secure
 from chaos.client_logs import NOT_RETURNED
 from chaos.history import Place
 from chaos.transfers import TIMEOUT_MS
@@ -53,6 +54,7 @@ class ConfluentTransacting:
         """Why nothing is to be had of it any more."""
         self._producer = Producer(
             {
+                **secure.librdkafka(),
                 "bootstrap.servers": bootstrap,
                 "transactional.id": transactional_id,
                 "transaction.timeout.ms": TIMEOUT_MS,
@@ -148,6 +150,7 @@ class AiokafkaTransacting:
 
     async def _open(self, bootstrap: str, transactional_id: str, linger_ms: int) -> None:
         self._producer = AIOKafkaProducer(
+            **secure.aiokafka(),
             bootstrap_servers=bootstrap.split(","),
             transactional_id=transactional_id,
             transaction_timeout_ms=TIMEOUT_MS,

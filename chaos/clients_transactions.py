@@ -21,6 +21,7 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
+from chaos import secure
 from chaos.clients_readers import Notes
 from chaos.clients_transactional import AiokafkaTransacting, ConfluentTransacting, Transacting
 from chaos.history import Place, Writer
@@ -139,6 +140,7 @@ class Committed:
         self.notes = Notes(writer)
         self._topics: list[str] = arguments.topics.split(",")
         self._settings = {
+            **secure.librdkafka(),
             "bootstrap.servers": arguments.bootstrap,
             "group.id": arguments.name,
             "enable.auto.commit": False,

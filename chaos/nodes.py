@@ -17,6 +17,7 @@ from anabranch.cli.local_brokers import answers
 from anabranch.client.ports import free_ports
 from anabranch.testing import ClusterError, LocalCluster
 from anabranch.testing.nodes import NodePlan
+from chaos import secure
 from chaos.network import Host
 from chaos.node_logs import NO_ROOM
 
@@ -77,12 +78,13 @@ class Nodes:
 
     def __init__(
         self, folder: Path, store: str, config: Mapping[str, object],
-        hosts: Mapping[int, Host] | None = None,
+        hosts: Mapping[int, Host] | None = None, *, is_secure: bool = False,
     ) -> None:  # fmt: skip
-        self._hosts = hosts or {}
+        self._hosts, self._folder = hosts or {}, folder
         self.cluster = HostedCluster(
             self._hosts, brokers=len(IDS), racks=RACKS, processes=True, config=config,
             metadata_store=store, folder=folder, start_timeout_seconds=START_SECONDS,
+            security=secure.PROTOCOL if is_secure else None,
         )  # fmt: skip
         self.folders = [str(folder / f"broker-{each}") for each in IDS]
         self.outputs = [folder / f"broker-{each}.log" for each in IDS]
@@ -94,6 +96,8 @@ class Nodes:
     def start(self) -> None:
         """Start all and wait until they serve."""
         self.cluster.start()
+        if self.cluster.security is not None:
+            secure.share(self.cluster.security, self._folder)
         self.bootstrap = ",".join(f"{host}:{port}" for host, port in self._addresses())
 
     def _addresses(self) -> list[tuple[str, int]]:
@@ -112,7 +116,11 @@ class Nodes:
 
     def serve(self) -> bool:
         """Whether all of them answer clients."""
-        return all(answers(port, host) for host, port in self._addresses())
+        return all(self._answers(host, port) for host, port in self._addresses())
+
+    def _answers(self, host: str, port: int) -> bool:
+        is_secure = self.cluster.security is not None
+        return secure.answers(host, port) if is_secure else answers(port, host)
 
     def begin(self, broker_id: int) -> bool:
         """Start its process unless there is one; returns at once."""

@@ -15,6 +15,7 @@ from anabranch.client import partition_producers, transactions
 from anabranch.client.cluster import Cluster
 from anabranch.core.coordination.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.core.errors import ApiError
+from chaos import secure
 from chaos.transfers import TIMEOUT_MS
 
 WAIT_SECONDS = TIMEOUT_MS / 1000 + 60
@@ -32,7 +33,7 @@ async def _left_open(bootstrap: str, topics: Sequence[str]) -> list[str]:
     until = time.monotonic() + WAIT_SECONDS
     while True:
         try:
-            async with Cluster(bootstrap, deadline_seconds=10.0) as cluster:
+            async with Cluster(bootstrap, deadline_seconds=10.0, security=secure.own()) as cluster:
                 found = await _open(cluster, topics)
         except (ApiError, OSError) as fault:
             found = [f"it cannot be asked: {fault}"]

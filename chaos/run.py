@@ -20,7 +20,7 @@ from pathlib import Path
 
 from anabranch.core.errors import StorageFault
 from anabranch.core.types import TopicPartition
-from chaos import check, replicas
+from chaos import check, replicas, secure
 from chaos.crowd import Acks, Crowd
 from chaos.diskless import DisklessStorage
 from chaos.disks import SmallDisks
@@ -81,6 +81,7 @@ class Part:
         self, folder: Path, seed: int, number: int, store: str, say: Callable[[str], None],
         network: Network | None = None, *, has_mounts: bool = False,
         objects: str = FolderObjects.name, program: Program | None = None,
+        is_secure: bool = False,
     ) -> None:  # fmt: skip
         self.folder, self.seed, self.number, self._say = folder, seed, number, say
         folder.mkdir(parents=True)
@@ -100,8 +101,10 @@ class Part:
         where = ", hosts in network namespaces" if network else ""
         where += ", two small file systems" if has_mounts else ""
         where += f", objects in {self.objects.place}"
+        where += f", {secure.PROTOCOL} everywhere" if is_secure else ""
         self.report = PartReport(store + where, {each: str(drawn[each]) for each in drawn})
-        self.nodes = Nodes(folder, self.store.setting, config, network.nodes if network else None)
+        hosts = network.nodes if network else None
+        self.nodes = Nodes(folder, self.store.setting, config, hosts, is_secure=is_secure)
         self.logs = NodeLogs(self.nodes.outputs)
         self.watch = Watch(self.store.url)
         clients = network.clients if network else None
@@ -297,6 +300,7 @@ LONG_SECONDS = 600.0
 def run(
     folder: Path, *, seed: int, seconds: float, store: str, say: Callable[[str], None],
     private: Private, objects: str = FolderObjects.name, program: Program | None = None,
+    is_secure: bool = False,
 ) -> list[PartReport]:  # fmt: skip
     """All parts; what they wrote is left in `folder`."""
     shutil.rmtree(folder, ignore_errors=True)
@@ -313,6 +317,7 @@ def run(
             has_mounts=private.mounts,
             objects=objects,
             program=program,
+            is_secure=is_secure,
         )
         reports.append(part.run(part_seconds))
         say("\n".join(reports[-1].lines()))

@@ -30,6 +30,7 @@ from anabranch.client import groups
 from anabranch.client.cluster import Cluster
 from anabranch.core.errors import ApiError
 from anabranch.core.types import LATEST
+from chaos import secure
 from chaos.crowd import Client, Part
 from chaos.history import Writer
 from chaos.stores import wait_at_most
@@ -117,7 +118,7 @@ class StreamsClient(Client):
         light = (HEAP, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
         told = [self.bootstrap, APPLICATION, str(self._state), str(THREADS), "exactly_once_v2"]
         java = ["java", *light, quiet, "-cp", f"{classes}:{jars}/*", "WordCount"]
-        return [*java, *told, ",".join(COUNTED), EACH_COUNT]
+        return [*java, *told, ",".join(COUNTED), EACH_COUNT, *secure.java()]
 
     def start(self) -> None:
         """See Client; that it counts is in its history at once."""
@@ -158,7 +159,7 @@ def has_counted_all(bootstrap: str) -> bool:
 
 
 async def _has_counted_all(bootstrap: str) -> bool:
-    async with Cluster(bootstrap, deadline_seconds=ASK_SECONDS) as cluster:
+    async with Cluster(bootstrap, deadline_seconds=ASK_SECONDS, security=secure.own()) as cluster:
         places = [
             (topic, index) for topic in (*COUNTED, SORTED) for index in await cluster.leaders(topic)
         ]

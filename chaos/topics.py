@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from anabranch.client import admin
 from anabranch.client.cluster import Cluster
+from chaos import secure
 from chaos.nodes import IDS
 from chaos.transfers import ACCOUNTS, ORDERS, PARTITIONS
 
@@ -86,6 +87,6 @@ async def create(cluster: Cluster, name: str) -> None:
 
 async def create_topics(bootstrap: str) -> None:
     """All of them."""
-    async with Cluster(bootstrap) as cluster:
+    async with Cluster(bootstrap, security=secure.own()) as cluster:
         for name in TOPICS:
             await create(cluster, name)

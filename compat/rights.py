@@ -13,8 +13,8 @@ import itertools
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Container, Iterator
+from typing import Any, Protocol
 
 from anabranch.core.access.acl_filter import AclFilter
 from anabranch.core.access.acls import ALLOW, DENY, LITERAL, Acl
@@ -27,8 +27,11 @@ from anabranch.core.wire.messages import (
     API_KEYS,
     add_offsets_to_txn,
     add_partitions_to_txn,
+    alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
+    alter_replica_log_dirs,
+    alter_user_scram_credentials,
     create_acls,
     create_partitions,
     create_topics,
@@ -37,6 +40,7 @@ from anabranch.core.wire.messages import (
     delete_records,
     delete_topics,
     describe_acls,
+    describe_client_quotas,
     describe_cluster,
     describe_configs,
     describe_groups,
@@ -45,6 +49,7 @@ from anabranch.core.wire.messages import (
     describe_quorum,
     describe_topic_partitions,
     describe_transactions,
+    describe_user_scram_credentials,
     elect_leaders,
     end_txn,
     fetch,
@@ -73,7 +78,6 @@ from anabranch.core.wire.messages import (
 )
 from anabranch.core.wire.records import Record, build_batch
 from anabranch.core.wire.schema import Message, Struct
-from compat.peer import Peer
 from compat.row import Failed
 
 ADMIN, CLIENT = "127.0.0.1", "127.0.0.2"
@@ -96,16 +100,28 @@ RIGHTS = {
 """The operations that a type of resource knows."""
 KEPT = {
     "name", "topic", "topic_name", "group_id", "transactional_id", "resource_name", "key",
+    "error_message", "user",
     "authorized_operations", "cluster_authorized_operations", "topic_authorized_operations",
 }  # fmt: skip
 """Fields of answers that are compared beside error codes."""
 
 
+class Asked(Protocol):
+    """A server: a `Peer` is one."""
+
+    @property
+    def bootstrap(self) -> str:
+        """Where clients find it."""
+
+    def wait(self, ask: Callable[[], Any], what: str) -> Any:
+        """Ask again until the answer is true."""
+
+
 class Wire:
     """A connection from an address; one request at a time."""
 
-    def __init__(self, peer: Peer, source: str) -> None:
-        self.peer, self.source = peer, source
+    def __init__(self, peer: Asked, source: str, client_id: str = "rights") -> None:
+        self.peer, self.source, self.client_id = peer, source, client_id
         self.numbers = itertools.count(1)
         self.open()
 
@@ -118,7 +134,7 @@ class Wire:
         """The answer, in the newest version unless another is given; None where it hangs up."""
         spec = API_KEYS[type(body).api_key]
         used = max(spec.versions) if version is None else version
-        frame = frame_request(next(self.numbers), "rights", body, used)
+        frame = frame_request(next(self.numbers), self.client_id, body, used)
         try:
             self.socket.sendall(b"".join(frame))
             answer = self._exactly(SIZE.unpack(self._exactly(SIZE.size))[0])
@@ -285,6 +301,22 @@ def requests(topic_id: TopicId) -> Iterator[tuple[str, Message]]:
     )
     yield "", delete_groups.DeleteGroupsRequest(["nobody", "lost"])
     yield "", elect_leaders.ElectLeadersRequest(0, [elect_leaders.TopicPartitions("t", [0])], 1_000)
+    placed = alter_replica_log_dirs.AlterReplicaLogDirTopic("t", [0])
+    wanted = alter_replica_log_dirs.AlterReplicaLogDir("/no/such/folder", [placed])
+    yield "", alter_replica_log_dirs.AlterReplicaLogDirsRequest([wanted])
+    yield "", describe_client_quotas.DescribeClientQuotasRequest(
+        [describe_client_quotas.ComponentData("user", 0, "nobody")], True
+    )  # fmt: skip
+    limited = alter_client_quotas.EntryData(
+        [alter_client_quotas.EntityData("user", "nobody")],
+        [alter_client_quotas.OpData("producer_byte_rate", 1_000.0, False)],
+    )
+    yield "", alter_client_quotas.AlterClientQuotasRequest([limited], True)
+    yield "", describe_user_scram_credentials.DescribeUserScramCredentialsRequest(
+        [describe_user_scram_credentials.UserName("nobody")]
+    )  # fmt: skip
+    gone_user = alter_user_scram_credentials.ScramCredentialDeletion("nobody", 1)
+    yield "", alter_user_scram_credentials.AlterUserScramCredentialsRequest([gone_user])
     moved = [alter_partition_reassignments.ReassignablePartition(0, None)]
     yield (
         "",
@@ -342,7 +374,7 @@ def deletion(wanted: AclFilter) -> delete_acls.DeleteAclsFilter:
 class Table:
     """The rights of the client on a node with an authorizer, and what it is answered."""
 
-    def __init__(self, peer: Peer) -> None:
+    def __init__(self, peer: Asked) -> None:
         self.peer = peer
         self.admin, self.client = Wire(peer, ADMIN), Wire(peer, CLIENT)
         self.give(*(Acl(kind, LITERAL, name, ANONYMOUS, ADMIN, ALL, ALLOW)
@@ -416,8 +448,9 @@ class Table:
                 found[name] = kept(self.client.ask(body, version))
         return found
 
-    def rows(self) -> dict[str, Any]:
-        """What differs from the answers to a client with all rights, for each missing right."""
+    def rows(self, some: Container[str] | None = None) -> dict[str, Any]:
+        """What the client is answered without a right, with all of them, and without one of them:
+        with each, or with `some` alone."""
         everything = [
             Acl(kind, LITERAL, name, ANONYMOUS, CLIENT, ALL, ALLOW)
             for kind, name in RESOURCES.items()
@@ -427,11 +460,14 @@ class Table:
         found["every right"] = self.answers()
         for kind, operations in RIGHTS.items():
             for operation in operations.split():
+                missing = f"not {operation} on {kind.name}"
+                if some is not None and missing not in some:
+                    continue
                 code = int(Operation[operation])
                 self.take()
                 denied = Acl(kind, LITERAL, RESOURCES[kind], ANONYMOUS, CLIENT, code, DENY)
                 self.give(*everything, denied)
-                found[f"not {operation} on {kind.name}"] = self.answers()
+                found[missing] = self.answers()
         self.take()
         return found
 

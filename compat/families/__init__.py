@@ -10,6 +10,7 @@ FAMILIES = (
     "cluster",
     "acls",
     "secure",
+    "quotas",
     "placement",
     "dump",
     "tiered",

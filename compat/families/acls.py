@@ -17,12 +17,14 @@ from bench.servers import SERVERS
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
 from compat.access import kafkas_answers, our_answers, worlds
-from compat.clients import fetch_kcat
+from compat.clients import HERE, fetch_kcat
 from compat.families.cluster import ACLS
 from compat.families.kcat import kcat
 from compat.families.topics import create, refused
+from compat.java import java
 from compat.peer import Output, Peer
 from compat.rights import Table
+from compat.rights_table import without_texts
 from compat.row import Failed, row
 
 SECONDS = 30.0
@@ -252,4 +254,14 @@ def tells_rights_apart(peer: Peer) -> object:
     """Each request, in its oldest and newest version, from a client with no right, with every
     right, and with all but one: the codes, names and authorized operations of the answers."""
     with with_authorizer(peer) as node:
-        return Table(node).rows()
+        rows = Table(node).rows()
+    return {missing: without_texts(answers) for missing, answers in rows.items()}
+
+
+@row("acls-java-admin")
+def administers_in_java(peer: Peer) -> object:
+    """Kafka's Java Admin client makes, describes and removes rules, SCRAM credentials and quotas,
+    with the same exceptions and texts."""
+    with with_authorizer(peer) as node:
+        command = java(node.scratch, HERE / "SecurityAdmin.java", node.bootstrap)
+        return node.command(*command).lines

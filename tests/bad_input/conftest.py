@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "server")]
 
 from bad_kit import Bystander, Raw, RunningNode, batch, code_of, eventually  # noqa: E402
+from secured_kit import SecuredNode  # noqa: E402
 
 NOTICED_SECONDS = 5.0
 """Over what another client waits for an answer on a machine that is busy with other tests: on a
@@ -37,23 +39,46 @@ def shared_node(tmp_path_factory):
         node.close()
 
 
-@pytest.fixture
-def node(shared_node):
-    """The node; what holds after every bad input is asserted when the test is over."""
-    existing, before = shared_node.exists(), shared_node.resident_bytes
-    shared_node.lines.clear()
-    with Bystander(shared_node) as bystander:
-        yield shared_node
+@contextmanager
+def unnoticed(running):
+    """What holds after every bad input is asserted when it is over."""
+    existing, before = running.exists(), running.resident_bytes
+    running.lines.clear()
+    with Bystander(running) as bystander:
+        yield running
         sent = bystander.sent
         eventually(lambda: bystander.fault or bystander.sent > sent + 1, "the bystander's answer")
     assert bystander.fault is None
     assert bystander.worst_seconds < NOTICED_SECONDS
-    eventually(lambda: shared_node.exists() == existing, "nothing but what was there before")
+    eventually(lambda: running.exists() == existing, "nothing but what was there before")
     eventually(
-        lambda: shared_node.resident_bytes < before + LEFT_BYTES, "as much free memory as before"
+        lambda: running.resident_bytes < before + LEFT_BYTES, "as much free memory as before"
     )
-    eventually(lambda: shared_node.connections == 0, "no connection left")
-    assert not [line for line in shared_node.lines if "Traceback" in line or " ERROR " in line]
+    eventually(lambda: running.connections == 0, "no connection left")
+    assert not [line for line in running.lines if "Traceback" in line or " ERROR " in line]
+
+
+@pytest.fixture
+def node(shared_node):
+    """The node, which must be afterwards as it was."""
+    with unnoticed(shared_node):
+        yield shared_node
+
+
+@pytest.fixture(scope="session")
+def shared_secured(tmp_path_factory):
+    running = SecuredNode(tmp_path_factory.mktemp("secured"))
+    try:
+        yield running.start().ready().prepare().with_users()
+    finally:
+        running.close()
+
+
+@pytest.fixture
+def secured(shared_secured):
+    """A node with listeners that ask who is there, which must be afterwards as it was."""
+    with unnoticed(shared_secured):
+        yield shared_secured
 
 
 @pytest.fixture

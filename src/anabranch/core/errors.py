@@ -210,12 +210,9 @@ _TABLE: tuple[tuple[ErrorCode, bool, str], ...] = (
         "again."),
     (ErrorCode.INVALID_COMMIT_OFFSET_SIZE, False, "The offsets to commit do not fit into one "
         "batch."),
-    (ErrorCode.TOPIC_AUTHORIZATION_FAILED, False, "The principal has no permission for this "
-        "operation on the topic."),
-    (ErrorCode.GROUP_AUTHORIZATION_FAILED, False, "The principal has no permission for this "
-        "operation on the group."),
-    (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, False, "The principal has no permission for this "
-        "operation on the cluster."),
+    (ErrorCode.TOPIC_AUTHORIZATION_FAILED, False, "Topic authorization failed."),
+    (ErrorCode.GROUP_AUTHORIZATION_FAILED, False, "Group authorization failed."),
+    (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, False, "Cluster authorization failed."),
     (ErrorCode.INVALID_TIMESTAMP, False, "A timestamp is outside the range that the topic "
         "accepts."),
     (ErrorCode.UNSUPPORTED_SASL_MECHANISM, False, "The broker does not support this SASL "

@@ -15,7 +15,7 @@ from typing import Any
 from anabranch.core.access.authorize import Operation, ResourceType, cluster_allowed
 from anabranch.core.api.handler import Handler
 from anabranch.core.broker.gate import Need
-from anabranch.core.errors import ClientFault, ErrorCode
+from anabranch.core.errors import ERRORS, ClientFault, ErrorCode
 from anabranch.core.metadata.image import MetadataImage
 from anabranch.core.request import Request
 from anabranch.core.wire.messages.describe_user_scram_credentials import (
@@ -42,12 +42,9 @@ def answer(
     node: Any, image: MetadataImage, request: Request
 ) -> DescribeUserScramCredentialsResponse:
     """The users of an image."""
-    if not cluster_allowed(node.authorizer, request, Operation.DESCRIBE):
-        return DescribeUserScramCredentialsResponse(
-            error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-            error_message="Cluster authorization failed.",
-        )
     body: DescribeUserScramCredentialsRequest = request.body
+    if not cluster_allowed(node.authorizer, request, Operation.DESCRIBE):
+        return _refused(body)
     known: dict[str, list[CredentialInfo]] = {}
     for (mechanism, name), each in sorted(image.scram.items()):
         info = CredentialInfo(mechanism=mechanism, iterations=each.iterations)
@@ -55,6 +52,17 @@ def answer(
     times = Counter(each.name for each in body.users or ())
     results = [_result(name, known, times[name]) for name in times or sorted(known)]
     return DescribeUserScramCredentialsResponse(error_message=None, results=results)
+
+
+def _refused(body: DescribeUserScramCredentialsRequest) -> DescribeUserScramCredentialsResponse:
+    """As Kafka's: also for each user that is asked about, whose name is not repeated."""
+    code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    each = DescribeUserScramCredentialsResult(error_code=code, error_message=None)
+    return DescribeUserScramCredentialsResponse(
+        error_code=code,
+        error_message=ERRORS[code].sentence,
+        results=[each for _ in body.users or ()],
+    )
 
 
 def _result(
