@@ -37,19 +37,21 @@ def records(count: int) -> bytes:
 
 
 class Pieces:
-    """A large object in pieces, which are given again each time; a piece that is a fault is
-    raised."""
+    """A large object in pieces, which are given again each time, and overwritten once the next one
+    is asked for; a piece that is a fault is raised."""
 
     def __init__(self, *pieces: bytes | Exception, byte_size: int | None = None) -> None:
         self.given = pieces
         whole = sum(len(each) for each in pieces if isinstance(each, bytes))
         self.byte_size = whole if byte_size is None else byte_size
 
-    async def pieces(self) -> AsyncIterator[bytes]:
+    async def pieces(self) -> AsyncIterator[bytearray]:
         for each in self.given:
             if isinstance(each, Exception):
                 raise each
-            yield each
+            piece = bytearray(each)
+            yield piece
+            piece[:] = b"?" * len(piece)
 
 
 @dataclass

@@ -47,8 +47,9 @@ class Source(Protocol):
     byte_size: int
 
     def pieces(self) -> AsyncIterator[Buffer]:
-        """All of them, in order and from the beginning, each time that it is called. What it raises
-        ends the put: it is how a put is called off."""
+        """All of them, in order and from the beginning, each time that it is called. A piece may be
+        overwritten once the next one is asked for. What it raises ends the put: it is how a put is
+        called off."""
 
 
 class ObjectStore(Protocol):

@@ -217,7 +217,7 @@ class CloudStore:
         call = obstore.put_async(
             self._streams,
             key,
-            whole(source),
+            _held(source),
             use_multipart=True,
             chunk_size=PART_BYTES,
             max_concurrency=PARTS_AT_ONCE,
@@ -296,6 +296,12 @@ class CloudStore:
 
     async def close(self) -> None:
         """The library closes connections that are idle."""
+
+
+async def _held(source: Source) -> AsyncIterator[bytes]:
+    """Its pieces as the library may hold them: several parts are on their way at once."""
+    async for piece in whole(source):
+        yield bytes(piece)
 
 
 def joined(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
