@@ -1,6 +1,6 @@
 # Each verb is one script and works on a fresh clone by itself. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help demo up test test-rest check fuzz sim mutants rehearsals chaos bench compat extras docs release clean
+.PHONY: help demo up test test-rest check fuzz sim mutants rehearsals chaos upgrade bench compat extras docs release clean
 .NOTPARALLEL:
 
 help: ## list the verbs
@@ -35,6 +35,9 @@ rehearsals: ## every rehearsal again on real processes, event by event; NAME=…
 
 chaos: ## three real brokers killed, paused, cut off; every history judged; SECONDS=1800 SEED=… NETNS=1
 	@scripts/chaos
+
+upgrade: ## a rolling upgrade from OLD=COMMIT of three hosts that are apart, under clients; as root
+	@scripts/upgrade
 
 bench: ## beside Apache Kafka, alternating, same client (Java and Maven)
 	@scripts/bench

@@ -20,6 +20,7 @@ VERBS = (
     "sim",
     "mutants",
     "chaos",
+    "upgrade",
     "bench",
     "compat",
     "docs",

@@ -18,6 +18,7 @@ from anabranch.cli.cluster_command import (
     print_table,
     say_unseen,
 )
+from anabranch.cli.progress import told_while
 from anabranch.cli.stores import DISKLESS, Check, Where, where_options, with_both
 
 if TYPE_CHECKING:
@@ -54,7 +55,8 @@ def verify(where: Where, is_whole: bool, as_json: bool) -> None:
     async def work(store: ObjectStore, coordinator: Coordinator, held: Held) -> Any:
         return await check(store, coordinator, held, is_whole=is_whole)
 
-    found = _run(where, work, makes=False)
+    with told_while("Comparing objects"):
+        found = _run(where, work, makes=False)
     say(found._asdict(), found.findings, as_json=as_json)
     if not as_json:
         damage = sum(each.kind.is_damage for each in found.findings)
@@ -98,7 +100,10 @@ def restore(where: Where, append_unknown: bool, force: bool, as_json: bool) -> N
         nonlocal has_remote
         has_remote = await has_segments(store, held.cluster_id)
         now_ms = time.time_ns() // 1_000_000
-        return await rebuild(store, coordinator, held, with_unknown=append_unknown, now_ms=now_ms)
+        with told_while("Restoring"):
+            return await rebuild(
+                store, coordinator, held, with_unknown=append_unknown, now_ms=now_ms
+            )
 
     beside = None if force else beside_brokers(where)
     done = _run(where, work, makes=True, check=beside)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from anabranch.cli.cluster_command import VerbGroup, json_option, print_json, print_table
+from anabranch.cli.progress import told_while
 from anabranch.core.sentences import number_of
 
 if TYPE_CHECKING:
@@ -200,15 +200,12 @@ def verify(paths: tuple[str, ...], as_json: bool) -> None:
     when it starts.
     """
     segments = segments_in(paths)
-    checked = []
-    with click.progressbar(
-        segments,
-        label="verifying",
-        file=sys.stderr,
-        hidden=as_json or not sys.stderr.isatty(),
-    ) as bar:
+    checked: list[dict[str, Any]] = []
+    with told_while(
+        "Verifying", lambda: f"{len(checked)} of {number_of(len(segments), 'segment')}"
+    ):
         previous: dict[Path, tuple[Path, int]] = {}
-        for path in bar:
+        for path in segments:
             before = previous.get(path.parent)
             checked.append(check_segment(path, before[1] if before else None))
             previous[path.parent] = (path, checked[-1]["next_offset"])

@@ -17,6 +17,7 @@ from anabranch.cli.cluster_command import (
     print_table,
 )
 from anabranch.cli.diskless import beside_brokers, exit_with, say
+from anabranch.cli.progress import told_while
 from anabranch.cli.stores import REMOTE, Check, Where, where_options, with_both
 
 if TYPE_CHECKING:
@@ -92,7 +93,8 @@ def verify(where: Where, is_whole: bool, as_json: bool) -> None:
     async def work(store: ObjectStore, coordinator: Coordinator, cluster_id: str) -> Any:
         return await check(store, coordinator, cluster_id, is_whole=is_whole)
 
-    found = _run(where, work)
+    with told_while("Comparing objects"):
+        found = _run(where, work)
     say(found._asdict(), found.findings, as_json=as_json)
     if not as_json:
         damage = sum(each.kind.is_damage for each in found.findings)
@@ -128,8 +130,12 @@ def restore(where: Where, force: bool, as_json: bool) -> None:
     """
     from anabranch.stores.objects.remote_verification import restore as rebuild
 
+    async def work(store: ObjectStore, coordinator: Coordinator, cluster_id: str) -> Any:
+        with told_while("Restoring"):
+            return await rebuild(store, coordinator, cluster_id)
+
     beside = None if force else beside_brokers(where)
-    done = _run(where, rebuild, makes=True, check=beside)
+    done = _run(where, work, makes=True, check=beside)
     segments = [each for log in done.logs for each in log.segments]
     finished = sum(each.is_finished for each in segments)
     fields = {

@@ -10,7 +10,6 @@ import dataclasses
 import os
 import re
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -31,6 +30,7 @@ from anabranch.cli.cluster_command import (
     print_json,
 )
 from anabranch.cli.name_option import naming_option
+from anabranch.cli.progress import told_while
 from anabranch.core.sentences import number_of
 
 if TYPE_CHECKING:
@@ -369,24 +369,6 @@ def faults_with_remedies() -> Iterator[None]:
         if not text:
             raise
         raise click.ClickException(text) from fault
-
-
-@contextmanager
-def told_while(what: str) -> Iterator[Callable[[], object]]:
-    """Say every few seconds that something is still done; what is given ends that."""
-    over = threading.Event()
-
-    def tell() -> None:
-        begin, silence = time.monotonic(), SILENCE_SECONDS / 2
-        while not over.wait(silence):
-            silence = SILENCE_SECONDS
-            click.echo(f"{what}: {time.monotonic() - begin:.0f} s so far.", err=True)
-
-    threading.Thread(target=tell, daemon=True).start()
-    try:
-        yield over.set
-    finally:
-        over.set()
 
 
 def _teller() -> Callable[[str], None]:
