@@ -286,6 +286,15 @@ MUTANTS = (
         "::test_who_asks_for_what_has_changed_knows_as_much_as_who_asks_for_all",
     ),
     mutant(
+        "remote-retention-looks-at-all",
+        "retention by age alone looks at no more of a log than what goes",
+        f"{ROOM}.log_retention",
+        "    if has_size:\n",
+        "    if True:\n",
+        f"{TESTS}/test_log_retention.py"
+        "::test_of_a_long_log_little_is_looked_at_where_age_alone_is_limited",
+    ),
+    mutant(
         "remote-all-facts-read",
         "of a partition with many segments what has changed is read",
         TABLES,

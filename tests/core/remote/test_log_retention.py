@@ -21,8 +21,14 @@ ONE_EPOCH = lineage((0, 0))
 NO_LIMIT = Limits(-1, -1)
 
 
+def whole(segments, log, of, log_start):
+    """The stretches of segments that are given in any order."""
+    ordered = sorted(segments, key=lambda each: (each.start_offset, each.end_offset))
+    return list(stretches(ordered, log, of, log_start))
+
+
 def start_after(segments, log, limits, *, log_start=0, high_watermark=1_000, now_ms=0):
-    found = stretches(segments, log, ONE_EPOCH, log_start)
+    found = whole(segments, log, ONE_EPOCH, log_start)
     return log_start_after(found, log_start, limits, high_watermark, now_ms)
 
 
@@ -49,7 +55,7 @@ def test_overlapping_segments_count_once_and_go_with_the_log_start():
     """Of two leaders that rolled at different offsets (KAFKA-16511)."""
     segments = [remote(0, 20, number=1), remote(10, 30, number=2), remote(0, 10, number=3)]
     log = local(40, first=30)
-    found = stretches(segments, log, ONE_EPOCH, 0)
+    found = whole(segments, log, ONE_EPOCH, 0)
     assert [each[:3] for each in found] == [
         (0, 10, 10),
         (10, 20, 10),
@@ -84,7 +90,7 @@ def test_segments_that_were_cut_are_removed_and_others_are_not():
 
 
 def test_a_segment_that_was_cut_does_not_count():
-    found = stretches([remote(20, 30, (1, 20))], local(40), lineage((0, 0), (3, 15)), 0)
+    found = whole([remote(20, 30, (1, 20))], local(40), lineage((0, 0), (3, 15)), 0)
     assert found == [Stretch(0, 40, 40, 0)]
 
 
@@ -109,7 +115,7 @@ def test_what_stays_is_as_much_as_the_limit_says(drawn, ends, first, log_start, 
     held = {at for each in finished for at in range(each.start_offset, each.end_offset)}
     held |= {at for each in log for at in range(each.start_offset, each.end_offset)}
     held = {at for at in held if at >= log_start}
-    found = stretches(segments, log, ONE_EPOCH, log_start)
+    found = whole(segments, log, ONE_EPOCH, log_start)
     assert {at for each in found for at in range(each.first, each.end)} == held
     assert sum(each.byte_size for each in found) == len(held)
     start = log_start_after(found, log_start, Limits(-1, most_bytes), 100, 0)
@@ -124,3 +130,19 @@ def test_nothing_above_the_high_watermark_goes():
     log = local(10, 20, 30)
     assert start_after(segments, log, Limits(0, 0), high_watermark=19, now_ms=9) == 10
     assert start_after(segments, log, Limits(0, 0), high_watermark=0, now_ms=9) == 0
+
+
+@given(st.integers(0, 50), st.integers(0, 60))
+def test_of_a_long_log_little_is_looked_at_where_age_alone_is_limited(now_ms, most_ms):
+    asked = []
+
+    def segments():
+        for at in range(1_000):
+            asked.append(at)
+            yield remote(at * 10, at * 10 + 10, number=at, newest_ms=at)
+
+    found = stretches(segments(), local(10_010, first=10_000, newest_ms=99), ONE_EPOCH, 0)
+    start = log_start_after(found, 0, Limits(most_ms, -1), 10_010, now_ms)
+    gone = max(0, now_ms - most_ms)
+    assert start == 10 * gone
+    assert len(asked) <= gone + 3

@@ -69,6 +69,9 @@ def is_cut(segment: RemoteSegment, lineage: Lineage, log_start: int) -> bool:
         return False
     if first >= segment.end_offset or first < lineage.known_from:
         return False
+    theirs = lineage.span_of(newest)
+    if theirs is not None and theirs.first < segment.end_offset <= theirs.end:
+        return False  # its last offset counts, as that of nearly all
     return all(span.end <= first for span in agreed_spans(segment, lineage))
 
 

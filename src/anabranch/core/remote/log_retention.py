@@ -12,6 +12,7 @@ coordinator's, so that one clock that runs ahead expires nothing early. Not here
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from heapq import heappop, heappush
 from typing import NamedTuple
 
 from anabranch.core.remote.lineage import Lineage, Span, agreed_spans, is_cut
@@ -38,32 +39,36 @@ def stretches(
     local: Sequence[LocalSegment],
     lineage: Lineage,
     log_start: int,
-) -> list[Stretch]:
+) -> Iterator[Stretch]:
     """The log from its start on, in order; where segments overlap, the one that begins first
-    answers, and a remote one before a local one."""
-    found: list[Stretch] = []
+    answers, and a remote one before a local one. `segments` are by start offset, and are looked at
+    as far as the caller goes."""
     at = log_start
-    for _, _, each in sorted(_candidates(segments, local, lineage)):
+    for each in _by_offset(segments, local, lineage):
         if each.end <= at:
             continue
         first = max(each.first, at)
         share = each.byte_size * (each.end - first) // (each.end - each.first)
-        found.append(each._replace(first=first, byte_size=share))
+        yield each._replace(first=first, byte_size=share)
         at = each.end
-    return found
 
 
-def _candidates(
+def _by_offset(
     segments: Iterable[RemoteSegment], local: Sequence[LocalSegment], lineage: Lineage
-) -> Iterator[tuple[int, bool, Stretch]]:
-    for segment in segments:
-        if segment.is_finished:
-            for span in agreed_spans(segment, lineage):
-                yield span.first, False, _stretch(segment, span)
+) -> Iterator[Stretch]:
+    waiting: list[tuple[int, bool, Stretch]] = []
     for each in local:
         if each.start_offset < each.end_offset:
             stretch = Stretch(each.start_offset, each.end_offset, each.byte_size, each.newest_ms)
-            yield each.start_offset, True, stretch
+            heappush(waiting, (each.start_offset, True, stretch))
+    for segment in segments:
+        while waiting and waiting[0][0] < segment.start_offset:
+            yield heappop(waiting)[2]
+        if segment.is_finished:
+            for span in agreed_spans(segment, lineage):
+                heappush(waiting, (span.first, False, _stretch(segment, span)))
+    while waiting:
+        yield heappop(waiting)[2]
 
 
 def _stretch(segment: RemoteSegment, span: Span) -> Stretch:
@@ -74,12 +79,16 @@ def _stretch(segment: RemoteSegment, span: Span) -> Stretch:
 
 
 def log_start_after(
-    found: Sequence[Stretch], log_start: int, limits: Limits, high_watermark: int, now_ms: int
+    found: Iterable[Stretch], log_start: int, limits: Limits, high_watermark: int, now_ms: int
 ) -> int:
-    """Where the log begins once what the limits do not keep is gone; never before `log_start`."""
-    excess = sum(each.byte_size for each in found) - limits.most_bytes
+    """Where the log begins once what the limits do not keep is gone; never before `log_start`.
+    Without a limit of size, no more than what goes is looked at."""
+    has_size, excess = limits.most_bytes >= 0, 0
+    if has_size:
+        found = list(found)
+        excess = sum(each.byte_size for each in found) - limits.most_bytes
     for each in found:
-        is_too_much = limits.most_bytes >= 0 and excess >= each.byte_size
+        is_too_much = has_size and excess >= each.byte_size
         is_too_old = 0 <= limits.most_ms < now_ms - each.newest_ms
         if each.end > high_watermark or not (is_too_much or is_too_old):
             break
