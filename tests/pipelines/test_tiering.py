@@ -9,6 +9,7 @@ import subprocess
 from contextlib import closing
 from pathlib import Path
 
+import psycopg
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
@@ -31,6 +32,7 @@ from anabranch.pipelines import tiering, tiering_task
 from anabranch.pipelines.tiering import Where, key_ranges, tier
 from anabranch.pipelines.tiering_task import Part
 from anabranch.stores.coordinator.engines import open_coordinator
+from anabranch.stores.coordinator.postgres import SCHEMA
 from anabranch.stores.objects.engines import open_objects
 from anabranch.stores.objects.folder import FolderStore
 from anabranch.stores.objects.verification import read_store, restore, verify
@@ -230,28 +232,43 @@ def test_kafkas_dump_tool_reads_every_file_of_a_segment(cluster, admin, where, t
     assert "producerId" in told and "crc" in told
 
 
-def test_a_lost_coordinator_is_restored_with_its_segments(tmp_path):
-    with LocalCluster(brokers=1, folder=tmp_path) as running:
+LOGS = (
+    "SELECT topic_id, partition, log_start_offset, high_watermark, byte_size, tiered_end_offset "
+    "FROM {}logs ORDER BY 1, 2"
+)
+
+
+def logs_in(url):
+    """The partitions that a coordinator has."""
+    if url.startswith("sqlite://"):
+        with closing(sqlite3.connect(url.removeprefix("sqlite://"))) as on:
+            return on.execute(LOGS.format("")).fetchall()
+    with psycopg.connect(url) as on:
+        rows = on.execute(LOGS.format(f"{SCHEMA}.").encode()).fetchall()
+    return [(bytes(topic_id), *others) for topic_id, *others in rows]
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+def test_a_lost_coordinator_is_restored_with_its_segments(tmp_path, engine, request):
+    databases = [f"sqlite://{tmp_path}/{each}.db" for each in ("old", "new")]
+    if engine == "postgres":
+        databases = [str(request.getfixturevalue("postgres").new_database()) for _ in databases]
+    old, new = databases
+    config = {"diskless.coordinator.url": old}
+    with LocalCluster(brokers=1, folder=tmp_path, config=config) as running:
         running.own_folder = tmp_path
         admin = AdminClient({"bootstrap.servers": running.bootstrap_servers, "log_level": 0})
         make(admin, "kept", 2)
         write(running, "kept", 200)
-        where = Where(running.bootstrap_servers, f"file://{store_folder(running)}")
-        assert tier(None, where).segments == 2
-        write(running, "kept", 60, first=200)
         store = f"file://{store_folder(running)}"
-        query = (
-            "SELECT topic_id, partition, log_start_offset, high_watermark, byte_size, "
-            "tiered_end_offset FROM logs ORDER BY 1, 2"
-        )
-        before = rows_of(running, query)
+        assert tier(None, Where(running.bootstrap_servers, store)).segments == 2
+        write(running, "kept", 60, first=200)
+        before = logs_in(old)
         cluster_id = running.cluster_id
-    new = tmp_path / "new" / "diskless.db"
-    new.parent.mkdir()
 
     async def rebuilt():
         objects = await open_objects(store)
-        coordinator = await open_coordinator(f"sqlite://{new}", cluster_id)
+        coordinator = await open_coordinator(new, cluster_id)
         try:
             held = await read_store(objects)
             done = await restore(objects, coordinator, held, with_unknown=False, now_ms=1)
@@ -264,8 +281,7 @@ def test_a_lost_coordinator_is_restored_with_its_segments(tmp_path):
     done, verified = asyncio.run(rebuilt())
     assert [each for each in done.findings if each.kind.is_damage] == []
     assert [each for each in verified.findings if each.kind.is_damage] == []
-    with closing(sqlite3.connect(new)) as on:
-        assert on.execute(query).fetchall() == before
+    assert logs_in(new) == before
     assert all(row[-1] == 100 for row in before)
 
 

@@ -34,7 +34,7 @@ from anabranch.core.wire.messages.tier_segment import (
     TierSegmentResponse,
 )
 from anabranch.sim.chains import Chain, Told
-from anabranch.sim.clients.client import NOBODY, Client, Patience
+from anabranch.sim.clients.client import Client, Patience
 from anabranch.sim.remote_logs import PACE, performed
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class TieringJob(Client):
         Chain(self._wave_and_pause(number), self._performer(number)).go_on()
 
     def _performer(self, number: int) -> Callable[[Ask, Told], None]:
-        """Calls of this life of the driver: answers to a former one are heard by nobody."""
+        """Calls of this life of the driver: answers to a former one are not heard."""
 
         def make(ask: Ask, told: Told) -> None:
             def answered(found: Any) -> None:
@@ -263,7 +263,7 @@ class TieringJob(Client):
             if first:
                 return first.pop()
             known = self.places.get(place)
-            return NOBODY if known is None else known.leader
+            return -1 if known is None else known.leader
 
         request = TierSegmentRequest(
             claim_id=planned.claim_id,
@@ -292,11 +292,11 @@ class TieringJob(Client):
             if answer is None or code in MOVED:
                 yield self.refreshed
             yield self._pause(self.backoff_ms(attempt))
-        raise Ended("nobody answers")
+        raise Ended("no broker answers")
 
     def _request(self, node_id: int, request: Any) -> Ask:
         def ask(done: Callable[[Any], None]) -> None:
-            self.ask(node_id if node_id != NOBODY else self.anybody(), request, done)
+            self.ask(node_id if node_id >= 0 else self.anybody(), request, done)
 
         return ask
 
