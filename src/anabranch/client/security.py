@@ -11,7 +11,6 @@ Not here: speaking SASL (sasl.py).
 
 from __future__ import annotations
 
-import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from anabranch.client.sasl import MECHANISMS, Login
 from anabranch.client.stores import StoreFault, add_key, add_trusted
 from anabranch.client.token_properties import PROPERTIES, WrongToken, token_login
 from anabranch.core.access.bearer import OAUTHBEARER
+from anabranch.core.access.jaas import JaasFault, parse_jaas
 from anabranch.core.errors import ClientFault, ErrorCode
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -54,10 +54,6 @@ REFUSED = {
 }
 REFUSED_PREFIXES = ("sasl.oauthbearer.", "sasl.login.")
 
-_MODULE = re.compile(
-    r"\s*([\w.$]+)\s+(?:required|requisite|sufficient|optional)\b(.*);\s*", re.DOTALL
-)
-_OPTION = re.compile(r'(\w[\w.]*)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]+))')
 MODULES = ("PlainLoginModule", "ScramLoginModule")
 JAAS = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="…" password="…";'
 
@@ -173,15 +169,14 @@ def _token_login(given: Mapping[str, str]) -> Login:
 
 
 def _jaas(text: str) -> dict[str, str]:
-    found = _MODULE.fullmatch(text)
-    if found is None:
-        raise _Wrong(f"sasl.jaas.config is missing or cannot be read. Write it like {JAAS}")
-    if found[1].rpartition(".")[2] not in MODULES:
+    try:
+        module, options = parse_jaas(text)
+    except JaasFault:
+        raise _Wrong(
+            f"sasl.jaas.config is missing or cannot be read. Write it like {JAAS}"
+        ) from None
+    if module not in MODULES:
         raise _Wrong(f"sasl.jaas.config must name one of {', '.join(MODULES)}, as in {JAAS}")
-    options = {
-        name: re.sub(r"\\(.)", r"\1", quoted) if quoted or not plain else plain
-        for name, quoted, plain in _OPTION.findall(found[2])
-    }
     if "tokenauth" in options:
         raise _Wrong("sasl.jaas.config has tokenauth, and delegation tokens are not supported.")
     if not options.get("username") or "password" not in options:

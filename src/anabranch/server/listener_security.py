@@ -1,10 +1,11 @@
 """What one listener asks of its clients: keys and trust for TLS, logins for SASL.
 
 What: `ListenerSecurity` makes the TLS context of a listener, again whenever one of its files has
-changed (`reload`), and with them the keys that sign tokens; tells whose a new connection is, and
-makes the machines of its logins. Rule kept: a store that cannot be used stops the start, and is
+changed (`reload`), and with them the keys that sign tokens, and hands over what the client has
+shown. Rule kept: a store that cannot be used stops the start, and is
 told once while the node runs, which goes on with the one before. Not here: what is allowed in
-settings (`core/settings/listener_security.py`), what is said (`core/broker/authentication.py`).
+settings (`core/settings/listener_security.py`), whose a connection is and which logins there are
+(`core/broker/listener_logins.py`).
 """
 
 from __future__ import annotations
@@ -12,22 +13,14 @@ from __future__ import annotations
 import os
 import secrets
 import ssl
-from collections.abc import Callable
 
 from anabranch.client.security import VERSIONS
 from anabranch.client.stores import StoreFault, add_key, add_trusted
 from anabranch.client.web import trust_of
-from anabranch.core.access.bearer import OAUTHBEARER, BearerServer
-from anabranch.core.access.certificate_names import RuleFault, distinguished_name
-from anabranch.core.access.login import Mechanism
-from anabranch.core.access.plain import PLAIN, PlainServer, plain_users
-from anabranch.core.access.principal import ANONYMOUS, Principal
-from anabranch.core.access.scram_credential import ScramCredential
-from anabranch.core.access.scram_server import CODES, Decoys, ScramServer
-from anabranch.core.access.unsecured_token import read_unsecured
+from anabranch.core.access.bearer import OAUTHBEARER
 from anabranch.core.broker.authentication import Logins
 from anabranch.core.broker.gate import Session
-from anabranch.core.metadata.image import MetadataImage
+from anabranch.core.broker.listener_logins import Chance, Image, logins_of, session_of
 from anabranch.core.settings.listener_security import ListenerSettings
 from anabranch.core.settings.listener_tokens import KEYS_URL, token_settings
 from anabranch.core.settings.setting import ConfigFault
@@ -43,7 +36,9 @@ CLIENT_AUTH = {
     "required": ssl.CERT_REQUIRED, "requested": ssl.CERT_OPTIONAL, "none": ssl.CERT_NONE,
 }  # fmt: skip
 
-Image = Callable[[], MetadataImage]
+CHANCE = Chance(
+    lambda: secrets.token_urlsafe(NONCE_BYTES), lambda: secrets.token_bytes(SECRET_BYTES)
+)
 
 
 class ListenerSecurity:
@@ -141,46 +136,13 @@ class ListenerSecurity:
 
     def session(self, tls: ssl.SSLObject | None) -> Session | str:
         """Whose a new connection is, after its handshake; a sentence if it may not be."""
-        if self.settings.uses_sasl:
-            return Session(ANONYMOUS, is_restricted=True)
         certificate = tls.getpeercert() if tls is not None else None
-        if not certificate:
-            return Session(ANONYMOUS)
-        try:
-            subject = distinguished_name(certificate["subject"])  # type: ignore[arg-type]
-            return Session(Principal("User", self._rules.name_of(subject)))
-        except RuleFault as fault:
-            return str(fault)
+        return session_of(self.settings, self._rules, certificate)
 
     def logins(self, image: Image) -> Logins | None:
         """What the listener offers with SASL, if it does; `image` has the credentials of SCRAM."""
-        if not self.settings.uses_sasl:
-            return None
-        names = self.settings.mechanisms
-        return Logins(
-            {name: self._begin(name, image) for name in names},
-            {name: self.settings.lifetime_ms(name) for name in names},
-            self.settings.failure_delay_ms,
-        )
-
-    def _begin(self, name: str, image: Image) -> Callable[[], Mechanism]:
-        if name == PLAIN:
-            users = plain_users(self.settings.login_options(name))
-            return lambda: PlainServer(users)
-        if name == OAUTHBEARER:
-            rules, keys = token_settings(self.settings).rules, self._token_keys
-            verify = read_unsecured if keys is None else keys.verify
-            return lambda: BearerServer(verify, rules)
-        code = CODES[name]
-        decoys = Decoys(code, secrets.token_bytes(SECRET_BYTES))
-
-        def find(user: str) -> ScramCredential | None:
-            return image().scram.get((code, user))
-
-        def decoy(user: str) -> ScramCredential:
-            return decoys.of(user, image().scram)
-
-        return lambda: ScramServer(name, find, secrets.token_urlsafe(NONCE_BYTES), decoy)
+        verify = None if self._token_keys is None else self._token_keys.verify
+        return logins_of(self.settings, image, CHANCE, verify)
 
 
 def _context(settings: ListenerSettings) -> ssl.SSLContext:
