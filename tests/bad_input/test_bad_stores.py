@@ -284,8 +284,6 @@ def test_replicas_of_a_diskless_topic_that_are_chosen(diskless):
 @pytest.mark.parametrize(
     "setting",
     [
-        {"cleanup.policy": "compact"},
-        {"cleanup.policy": "compact,delete"},
         {"remote.storage.enable": "true"},
         {"confluent.placement.constraints": "replicas=a:1"},
     ],

@@ -14,6 +14,9 @@ REQUESTS = "tests/core/api/test_tiering_requests.py"
 TRIES = "tests/core/tiering/test_tries.py"
 TIERS = "tests/pipelines/test_tiers.py"
 SAME = f"{BUILT}::test_segments_are_those_of_a_log_with_the_same_batches"
+COMPACTION = "tests/stores/coordinator/test_compaction.py"
+SWAPS = "anabranch.stores.coordinator.compaction_tables"
+RECORDS = "tests/core/tiering/test_compacted_segment.py"
 
 
 def mutant(name: str, rule: str, module: str, old: str, new: str, caught_by: str) -> Mutant:
@@ -212,5 +215,72 @@ MUTANTS = (
         "        if not may_go_on(self._asked_ms, now_ms):\n",
         "        if False:\n",
         f"{TRIES}::test_no_put_begins_a_lease_after_the_last_word_that_the_try_stands",
+    ),
+    mutant(
+        "compaction-swaps-other-offsets",
+        "a segment takes the place of finished ones with exactly its offsets",
+        SWAPS,
+        "if made is None or len(old) != len(swap.replaced) or not tiles(made, old):",
+        "if made is None:",
+        f"{COMPACTION}::test_a_swap_that_leaves_offsets_out_is_refused[sqlite]",
+    ),
+    mutant(
+        "compaction-claim-without-end",
+        "a job that takes the claim over ends all tries of the one before",
+        SWAPS,
+        '            self._give_up(f"claim_id < -1 AND claim_id <> {_of_try(claim_id)}", now_ms)\n',
+        "",
+        f"{COMPACTION}::test_one_job_holds_the_claim_until_it_is_silent[sqlite]",
+    ),
+    mutant(
+        "compaction-size-as-before",
+        "a partition's size is that of its new segments",
+        SWAPS,
+        "state._replace(byte_size=state.byte_size + grown)",
+        "state._replace(byte_size=state.byte_size)",
+        f"{COMPACTION}::test_segments_take_the_place_of_others_all_at_once[sqlite]",
+    ),
+    mutant(
+        "compaction-forgets-too-early",
+        "a tombstone stays while something of its partition waits for its removal",
+        f"{ROOM}.compaction_plan",
+        "forgets = all(each.is_finished for each in held.segments)",
+        "forgets = True",
+        "tests/core/tiering/test_compaction_plan.py::"
+        "test_tombstones_stay_while_something_waits_for_its_removal",
+    ),
+    mutant(
+        "compaction-tombstone-before-its-record",
+        "a tombstone stays while another group of segments has its key",
+        f"{ROOM}.compacted_segment",
+        "tied = {key: FAR if each in live.alone else newest[key] for",
+        "tied = {key: FAR for",
+        f"{RECORDS}::"
+        "test_a_tombstone_does_not_go_in_the_pass_that_removes_what_it_deletes_elsewhere",
+    ),
+    mutant(
+        "compaction-newest-of-a-group",
+        "the newest record of a key is that of the whole pass",
+        f"{ROOM}.compacted_segment",
+        "newest = {key: each if each in live.newest else FAR for",
+        "newest = {key: each for",
+        f"{RECORDS}::test_the_newest_of_each_key_stays_where_it_is",
+    ),
+    mutant(
+        "compaction-restored-classic",
+        "a restore removes only segments whose offsets compacted ones have",
+        "anabranch.core.remote.superseded",
+        "least = max(1, mark_of(each).generation)",
+        "least = mark_of(each).generation",
+        "tests/core/remote/test_superseded.py::test_segments_of_classic_topics_are_left_alone",
+    ),
+    mutant(
+        "compaction-readers-of-what-is-gone",
+        "a reader of a segment that is gone asks for the newest ones",
+        "anabranch.core.diskless.partition",
+        "if error.code is ErrorCode.KAFKA_STORAGE_ERROR and not self._doubted:",
+        "if False:",
+        "tests/core/diskless/test_compacted_tail.py::"
+        "test_a_reader_goes_on_with_the_newest_segments",
     ),
 )

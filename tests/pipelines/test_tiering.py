@@ -161,7 +161,7 @@ def test_each_step_finds_the_leader_where_leadership_has_moved(cluster, admin, w
 
     async def at_another(self, number):
         asked.append(number)
-        self._leader_id = self._leader_id % 3 + 1  # as after an election
+        self._leader._leader_id = self._leader._leader_id % 3 + 1  # as after an election
         return await step(self, number)
 
     monkeypatch.setattr(tiering_task.Try, "_step", at_another)

@@ -35,6 +35,7 @@ from anabranch.core.sentences import number_of
 
 if TYPE_CHECKING:
     from anabranch.client.cluster import Cluster
+    from anabranch.pipelines.compaction import Compacted, Waiting
     from anabranch.pipelines.scrub import Report
     from anabranch.pipelines.tiering import Tiered
 
@@ -303,6 +304,103 @@ def tier(
             if every is None:
                 return
             time.sleep(every)
+
+
+@command.command(epilog="Example: anabranch spark compact --config server.properties")
+@address_option
+@click.option(
+    "--config", "properties_file", metavar="FILE", type=click.Path(exists=True, dir_okay=False),
+    help="A broker's properties file, for diskless.storage.url.",
+)  # fmt: skip
+@click.option("--storage-url", metavar="URL", help="The store, if there is no such file.")
+@click.option(
+    "--every", type=click.FloatRange(min=1), metavar="SECONDS",
+    help="Repeat at this interval until Ctrl-C. Default: once.",
+)  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Only tell which partitions would be compacted.")
+@master_option
+@json_option
+def compact(
+    bootstrap: str, properties_file: str | None, storage_url: str | None, every: float | None,
+    dry_run: bool, master: str, as_json: bool,
+) -> None:  # fmt: skip
+    """Keep only the latest record of each key in the tiered part of compacted diskless topics.
+
+    Topics decide when (min.cleanable.dirty.ratio and others). Exits with code 1 if some partition
+    could not be compacted. It may be interrupted at any time.
+    """
+    if dry_run:
+        _say_waiting(bootstrap, as_json=as_json)
+        return
+    need_package("pyspark", "pyspark>=4.3,<4.4")
+    url = storage_url or _storage_url(properties_file)
+    _refuse_absent(bootstrap)
+    with _session("anabranch spark compact", master) as spark:
+        from anabranch.pipelines.compaction import compact as work
+        from anabranch.pipelines.session import leave_faults_to_the_job
+        from anabranch.pipelines.tiering import Where
+
+        leave_faults_to_the_job(spark)
+        while True:
+            try:
+                done = work(spark, Where(bootstrap, url), _teller())
+            except Exception as fault:
+                if every is None:
+                    raise click.ClickException(_sentence(fault)) from None
+                click.echo(_sentence(fault), err=True)
+            else:
+                if as_json:
+                    print_json({**dataclasses.asdict(done), "waiting": _as_json(done.waiting)})
+                else:
+                    _say_compacted(done)
+                if every is None and done.faults:
+                    raise click.exceptions.Exit(1)
+            if every is None:
+                return
+            time.sleep(every)
+
+
+def _say_waiting(bootstrap: str, *, as_json: bool) -> None:
+    from anabranch.pipelines.compaction import waiting_of
+
+    found = ask(bootstrap, waiting_of)
+    if as_json:
+        print_json({"waiting": _as_json(found)})
+        return
+    for each in found:
+        if not each.tiered_bytes:
+            what = f"nothing is tiered; {number_of(each.untiered_records, 'record')} not tiered"
+        else:
+            dirty = f"{each.dirty_bytes / 1e6:,.1f} of {each.tiered_bytes / 1e6:,.1f} MB dirty"
+            what = f"{dirty}; {'would be compacted' if each.is_due else 'not compacted yet'}"
+        click.echo(f"{each.name}: {what}")
+    if not found:
+        click.echo(NO_COMPACTED)
+
+
+NO_COMPACTED = "There are no diskless topics with cleanup.policy=compact."
+
+
+def _as_json(found: list[Waiting]) -> list[dict[str, Any]]:
+    return [each._asdict() for each in found]
+
+
+def _say_compacted(done: Compacted) -> None:
+    before, after = done.bytes_before / 1e6, done.bytes_after / 1e6
+    click.echo(
+        f"{number_of(done.partitions, 'partition')} compacted in {done.seconds:.1f} s: "
+        f"{before:,.1f} MB became {after:,.1f} MB; {number_of(done.segments, 'segment')} took the "
+        f"place of {done.replaced:,}."
+    )
+    if not done.waiting:
+        click.echo(NO_COMPACTED)
+    elif not any(each.tiered_bytes for each in done.waiting):
+        click.echo("Nothing of these topics is tiered: run `anabranch spark tier` first.")
+    if done.given_up:
+        lost = number_of(done.given_up, "partition")
+        click.echo(f"Given up to another job, retention or a deletion: {lost}.")
+    for name, why in done.faults.items():
+        click.echo(f"{name}: {why}")
 
 
 def _storage_url(properties_file: str | None) -> str:

@@ -109,7 +109,7 @@ async def _plan(where: Where, claim_id: int, done: Tiered) -> list[tuple[str, Pa
         while not is_last and size < ROUND_BYTES:
             answer = await _page(cluster, claim_id, topic_id, partition)
             if done.commit_number < 0:
-                await _check_store(where, answer)
+                await check_store(where, answer.cluster_id, answer.store_id)
             done.commit_number = answer.commit_number
             for each in answer.partitions:
                 part = _part(answer, each)
@@ -138,7 +138,7 @@ async def _page(
     return await cluster.retrying(ask, seconds=0 if partition < 0 else None)
 
 
-async def _check_store(where: Where, answer: PlanSegmentsResponse) -> None:
+async def check_store(where: Where, cluster_id: str, held_store_id: str) -> None:
     """Whether the store is that of this cluster's coordinator. Raises StorageFault."""
     objects = await open_objects(where.storage_url)
     try:
@@ -146,12 +146,12 @@ async def _check_store(where: Where, answer: PlanSegmentsResponse) -> None:
     except ObjectMissing:
         raise StorageFault(
             f"{objects.url}: there is no object {CLAIM_KEY}: it is not the store of cluster "
-            f"{answer.cluster_id}; give that of diskless.storage.url of its brokers"
+            f"{cluster_id}; give that of diskless.storage.url of its brokers"
         ) from None
     finally:
         await objects.close()
-    store_id = check_claim(held, answer.cluster_id, objects.url)
-    check_place(store_id, answer.store_id, objects.url)
+    store_id = check_claim(held, cluster_id, objects.url)
+    check_place(store_id, held_store_id, objects.url)
 
 
 async def _release(where: Where, claim_id: int) -> None:

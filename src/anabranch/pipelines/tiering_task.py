@@ -25,15 +25,15 @@ from anabranch.core.diskless.rows import LogKey, Run
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.log.segment import LOG, SNAPSHOT, offset_name
 from anabranch.core.remote.keys import segment_folder
-from anabranch.core.remote.segments import SegmentId
+from anabranch.core.remote.segments import RemoteSegment, SegmentId
 from anabranch.core.tiering.built_segment import BuiltSegment, build
 from anabranch.core.tiering.plan import PlannedSegment
 from anabranch.core.tiering.tries import Call, Lease, PutFiles, one_try
 from anabranch.core.types import Buffer, TopicId
 from anabranch.core.wire.messages.tier_segment import (
+    FINISH,
     STANDS,
     TierSegmentRequest,
-    TierSegmentResponse,
 )
 from anabranch.stores.objects.engines import open_objects
 
@@ -123,7 +123,10 @@ class _Tiering:
     async def _tier(self, objects: ObjectStore, cluster: Cluster, part: Part) -> None:
         try:
             built = await self._built(objects, part)
-            await Try(objects, cluster, self._task, part, built).make()
+            place = Place(part.topic_id, part.topic, part.partition, part.leader_id)
+            leader = AtLeader(cluster, place)
+            request = partial(self._request, built.segment)
+            await Try(objects, leader, self._task.cluster_id, request, built).make()
         except ApiError as fault:
             if fault.code in GIVEN_UP:
                 self._done["given_up"].append(part.name)
@@ -135,6 +138,19 @@ class _Tiering:
             self._done["segments"] += 1
             self._done["bytes_tiered"] += built.segment.byte_size
             self._done["rows_freed"] += len(part.runs)
+
+    def _request(self, segment: RemoteSegment, step: int) -> TierSegmentRequest:
+        return TierSegmentRequest(
+            claim_id=self._task.claim_id,
+            step=step,
+            topic_id=segment.key.topic_id,
+            partition_index=segment.key.partition,
+            segment_id=segment.segment_id,
+            start_offset=segment.start_offset,
+            end_offset=segment.end_offset,
+            max_timestamp=segment.max_timestamp,
+            byte_size=segment.byte_size,
+        )
 
     async def _built(self, objects: ObjectStore, part: Part) -> BuiltSegment:
         snapshot = await _snapshot_before(objects, self._task.cluster_id, part)
@@ -178,24 +194,83 @@ class _Tiering:
         raise StorageFault(f"object {run.object_key}: {run.byte_size} bytes of it were not read")
 
 
+class Place(NamedTuple):
+    """A partition, and who led it when that was last told."""
+
+    topic_id: bytes
+    topic: str
+    partition: int
+    leader_id: int
+
+
+class AtLeader:
+    """Requests to the leader of a partition, whichever broker that is."""
+
+    def __init__(self, cluster: Cluster, part: Place) -> None:
+        self._cluster, self.part = cluster, part
+        self._leader_id = part.leader_id
+
+    async def send(self, request: Any) -> Any:
+        """The answer. Raises ApiError and ConnectionLost."""
+
+        async def ask() -> Any:
+            try:
+                answer = await self._cluster.send_to(self._leader_id, request)
+                check(answer.error_code, answer.error_message)
+                return answer
+            except (ApiError, ConnectionLost) as fault:
+                return await self._again(fault)
+
+        answer = await self._cluster.retrying(ask)
+        if isinstance(answer, ApiError):
+            raise answer
+        return answer
+
+    async def _again(self, fault: ApiError | ConnectionLost) -> ApiError:
+        """Before a step is repeated. Raises the fault; gives it where the try is over: clients
+        would repeat these codes."""
+        if isinstance(fault, ApiError) and fault.code in GIVEN_UP:
+            return fault
+        if isinstance(fault, ConnectionLost) or fault.code in MOVED:
+            if await self._is_deleted():
+                gone = f"topic {self.part.topic} was deleted"
+                return ApiError(ErrorCode.FENCED_LEADER_EPOCH, gone)
+            self._leader_id = await self._cluster.leader(self.part.topic, self.part.partition)
+        raise fault
+
+    async def _is_deleted(self) -> bool:
+        (topic,) = (await self._cluster.metadata([self.part.topic])).topics
+        is_unknown = topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return is_unknown or (not topic.error_code and topic.topic_id != self.part.topic_id)
+
+
 class Try:
     """One try of a segment: performs the steps of `one_try`."""
 
     def __init__(
-        self, objects: ObjectStore, cluster: Cluster, task: Task, part: Part, built: BuiltSegment
+        self,
+        objects: ObjectStore,
+        leader: AtLeader,
+        cluster_id: str,
+        request: Callable[[int], Any],
+        built: BuiltSegment,
+        *,
+        finishes: bool = True,
     ) -> None:
-        self._objects, self._cluster, self._task = objects, cluster, task
-        self._part, self._built = part, built
-        self._leader_id = part.leader_id
+        self._objects, self._leader, self._cluster_id = objects, leader, cluster_id
+        self._part, self._request, self._built = leader.part, request, built
+        self._finishes = finishes
 
     async def make(self) -> None:
-        """Start, put, finish. Raises ApiError, ConnectionLost and StorageFault; what was put is
-        removed then, by a broker."""
+        """Start, put, and finish unless that is left to the driver. Raises ApiError, ConnectionLost
+        and StorageFault; what was put is removed then, by a broker."""
         answer: Any = None
-        steps = one_try(self._task.cluster_id, self._part.topic, self._built)
+        steps = one_try(self._cluster_id, self._part.topic, self._built)
         with suppress(StopIteration):
             while True:
                 match steps.send(answer):
+                    case Call(step) if step == FINISH and not self._finishes:
+                        return
                     case Call(step):
                         answer = _now_ms(), await self._step(step)
                     case PutFiles(files, lease):
@@ -223,50 +298,8 @@ class Try:
                 lease.stands(now_ms)
         lease.check(_now_ms())
 
-    async def _step(self, step: int) -> TierSegmentResponse:
-        part, segment = self._part, self._built.segment
-        request = TierSegmentRequest(
-            claim_id=self._task.claim_id,
-            step=step,
-            topic_id=TopicId(part.topic_id),
-            partition_index=part.partition,
-            segment_id=segment.segment_id,
-            start_offset=segment.start_offset,
-            end_offset=segment.end_offset,
-            max_timestamp=segment.max_timestamp,
-            byte_size=segment.byte_size,
-        )
-
-        async def ask() -> TierSegmentResponse | ApiError:
-            try:
-                answer: TierSegmentResponse
-                answer = await self._cluster.send_to(self._leader_id, request)
-                check(answer.error_code, answer.error_message)
-                return answer
-            except (ApiError, ConnectionLost) as fault:
-                return await self._again(fault)
-
-        answer = await self._cluster.retrying(ask)
-        if isinstance(answer, ApiError):
-            raise answer
-        return answer
-
-    async def _again(self, fault: ApiError | ConnectionLost) -> ApiError:
-        """Before a step is repeated. Raises the fault; gives it where the try is over: clients
-        would repeat these codes."""
-        if isinstance(fault, ApiError) and fault.code in GIVEN_UP:
-            return fault
-        if isinstance(fault, ConnectionLost) or fault.code in MOVED:
-            if await self._is_deleted():
-                gone = f"topic {self._part.topic} was deleted"
-                return ApiError(ErrorCode.FENCED_LEADER_EPOCH, gone)
-            self._leader_id = await self._cluster.leader(self._part.topic, self._part.partition)
-        raise fault
-
-    async def _is_deleted(self) -> bool:
-        (topic,) = (await self._cluster.metadata([self._part.topic])).topics
-        is_unknown = topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return is_unknown or (not topic.error_code and topic.topic_id != self._part.topic_id)
+    async def _step(self, step: int) -> Any:
+        return await self._leader.send(self._request(step))
 
 
 MOVED = frozenset(

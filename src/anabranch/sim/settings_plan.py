@@ -78,8 +78,8 @@ DISKLESS_VALUES: dict[str, tuple[str, ...]] = {
 NOT_OF_DISKLESS = (
     (DISKLESS, SET, "FALSE"),
     (DISKLESS, DELETE, None),
-    (POLICY, SET, " compact "),
-    (POLICY, APPEND, "compact"),
+    ("remote.storage.enable", SET, " TRUE "),
+    ("confluent.placement.constraints", SET, "replicas=a:1"),
 )
 """What is refused for a diskless topic."""
 AROUND = (

@@ -38,20 +38,39 @@ def past_empty(
 ) -> Buffer:
     """What a consumer gets that asked for these batches: later ones where none of these has a
     record, and all are sound. Raises ColdRead."""
+    found = pieces_past_empty(
+        partition, (records,), limit, max_bytes=max_bytes, at_least_one=at_least_one
+    )
+    return found[0]
+
+
+def pieces_past_empty(
+    partition: Partition,
+    pieces: tuple[Buffer, ...],
+    limit: int,
+    *,
+    max_bytes: int,
+    at_least_one: bool,
+) -> tuple[Buffer, ...]:
+    """The same of a diskless partition: its compacted segments give their batches in one piece."""
+    records = pieces[0] if len(pieces) == 1 else b""
     if len(records) < BATCH_OVERHEAD or not is_empty(records):
-        return records
+        return pieces
     looked_at = 0
     for _ in range(MOST_READS_PAST):
         follows = limit
         for position, header in walk(records):
             if header.record_count or not crc_is_valid(records, position, header.size_bytes):
-                return records
+                return (records,)
             follows = header.next_offset
         looked_at += len(records)
         if follows >= limit or looked_at > MOST_BYTES_PAST:
-            return records
+            return (records,)
         later = partition.read(follows, max_bytes=max_bytes, upto=limit, at_least_one=at_least_one)
+        if isinstance(later, tuple) and len(later) > 1:
+            return later
+        later = later[0] if isinstance(later, tuple) and later else later
         if not later or isinstance(later, tuple):
-            return records
+            return (records,)
         records = later
-    return records
+    return (records,)

@@ -18,7 +18,7 @@ from anabranch.core.access.authorize import Operation, cluster_allowed, topic_al
 from anabranch.core.api.closest_replica import sent_nearer
 from anabranch.core.api.context import Broker
 from anabranch.core.api.doubts import Doubts
-from anabranch.core.api.empty_batches import is_empty, past_empty
+from anabranch.core.api.empty_batches import is_empty, past_empty, pieces_past_empty
 from anabranch.core.api.fetch_history import aborted_within, divergence
 from anabranch.core.api.fetch_sessions import FetchSession, Wanted
 from anabranch.core.api.leader_hints import tell_leaders
@@ -427,8 +427,10 @@ class Fetch:
                 records = replica.read(
                     offset, max_bytes=max_bytes, upto=limit, at_least_one=at_least_one
                 )
-            if isinstance(records, tuple):  # of a diskless topic: not compacted, no transactions
-                answer.records = records
+            if isinstance(records, tuple):  # of a diskless topic: no transactions
+                answer.records = pieces_past_empty(
+                    replica, records, limit, max_bytes=max_bytes, at_least_one=at_least_one
+                )
                 return answer
             if not self.is_follower and not isinstance(records, Loan):
                 records = past_empty(

@@ -11,7 +11,7 @@ here: the machines behind it (`writer.py`, `reader.py`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
 
 from anabranch.core.diskless.answer_buffers import AnswerBuffers, answer_of
 from anabranch.core.diskless.assembly import (
@@ -42,6 +42,8 @@ from anabranch.core.types import TopicPartition
 from anabranch.core.wire.batch import patch_log_append_time
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from anabranch.core.diskless.blocks import Blocks
     from anabranch.core.diskless.coordinates import Coordinates
     from anabranch.core.errors import StorageFault
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from anabranch.core.step import Mailbox
     from anabranch.core.types import Buffer, TopicId
 
+FoundT = TypeVar("FoundT")
 REFUSING_MS = 500
 """How long a partition says that it cannot be read after a call failed, before it asks again."""
 ABSENT_MS = 100
@@ -109,8 +112,8 @@ class DisklessPartition(Partition):
     """One partition of a diskless topic. All calls are for the loop's thread."""
 
     __slots__ = (
-        "_diskless", "_refusal", "_refuses_until_ms", "appended_bytes", "is_leader", "key",
-        "known", "leader_epoch", "leader_id", "led_from_epoch", "older", "state", "topic",
+        "_diskless", "_doubted", "_refusal", "_refuses_until_ms", "appended_bytes", "is_leader",
+        "key", "known", "leader_epoch", "leader_id", "led_from_epoch", "older", "state", "topic",
         "topic_id", "topic_partition",
     )  # fmt: skip
 
@@ -132,6 +135,8 @@ class DisklessPartition(Partition):
         """The number of the newest question about it that was answered."""
         self.older: Tail = NO_TAIL
         """Its remote segments, as far as they were asked for."""
+        self._doubted = False
+        """Whether they were asked for since one of them could not be read."""
         self._refusal: ApiError | None = None
         self._refuses_until_ms = -1
 
@@ -152,7 +157,12 @@ class DisklessPartition(Partition):
         start = max(old.start_offset, state.start_offset)
         end = max(old.high_watermark, state.high_watermark)
         tiered_end = max(old.tiered_end, state.tiered_end)
+        if tiered_end > old.tiered_end or (
+            end == old.high_watermark and state.byte_size != old.byte_size
+        ):
+            self.older = NO_TAIL  # segments have taken the place of rows, or of other segments
         if (start, end, tiered_end) == (old.start_offset, old.high_watermark, old.tiered_end):
+            self.state = old._replace(byte_size=state.byte_size)
             return False
         grown = state.byte_size - old.byte_size
         self.appended_bytes += max(end - old.high_watermark, grown)
@@ -293,8 +303,11 @@ class DisklessPartition(Partition):
         self, offset: int, max_bytes: int, upto: int, at_least_one: bool
     ) -> tuple[Buffer, ...]:
         try:
-            found = self._tail(offset).read(
-                offset, max_bytes=max_bytes, upto=upto, at_least_one=at_least_one
+            found = self._of_tail(
+                offset,
+                lambda tail: tail.read(
+                    offset, max_bytes=max_bytes, upto=upto, at_least_one=at_least_one
+                ),
             )
         except ApiError as error:
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -303,11 +316,22 @@ class DisklessPartition(Partition):
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, why) from None
         return (found,) if len(found) else ()
 
-    def _tail(self, offset: int) -> Tail:
-        """The remote segments, which hold an offset. Raises FarRead."""
+    def _of_tail(self, offset: int, look: Callable[[Tail], FoundT]) -> FoundT:
+        """What is found in the remote segments, which hold an offset. One that cannot be read may
+        have been compacted, and be removed: then the newest facts are asked for, once. Raises
+        FarRead."""
         if self.older.end_offset <= offset and self.state is not None:
             self._ask(FactsOf(self.key, self.state.tiered_end))
-        return self.older
+        try:
+            found = look(self.older)
+        except ApiError as error:
+            if error.code is ErrorCode.KAFKA_STORAGE_ERROR and not self._doubted:
+                self.older, self._doubted = NO_TAIL, True
+                self._ask(FactsOf(self.key, self.state.tiered_end if self.state else 0))
+            self._doubted = False
+            raise
+        self._doubted = False
+        return found
 
     @property
     def _has_older(self) -> bool:
@@ -355,8 +379,10 @@ class DisklessPartition(Partition):
     def offset_for_timestamp(self, timestamp: int, since: int = 0) -> TimestampOffset | None:
         """Raises FarRead."""
         if self._has_older:
-            older = self._tail(self.local_start_offset - 1)
-            earliest = older.offset_for_timestamp(timestamp, self.start_offset)
+            earliest = self._of_tail(
+                self.local_start_offset - 1,
+                lambda tail: tail.offset_for_timestamp(timestamp, self.start_offset),
+            )
             if earliest is not None and earliest.offset < self.local_start_offset:
                 return earliest
         while (run := self._run_by_time(timestamp, since)) is not None:
@@ -372,7 +398,10 @@ class DisklessPartition(Partition):
         run = self._run_by_time(None, since)
         newest = None if run is None else first_not_older(self._whole(run), run.max_timestamp, 0)
         if self._has_older:
-            older = self._tail(self.local_start_offset - 1).max_timestamp_offset(self.start_offset)
+            older = self._of_tail(
+                self.local_start_offset - 1,
+                lambda tail: tail.max_timestamp_offset(self.start_offset),
+            )
             if older is not None and (newest is None or older.timestamp >= newest.timestamp):
                 return older
         return newest

@@ -24,6 +24,7 @@ here: which part of a log is worth it (`cleanable.py`), the life of a pass (`cle
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -174,9 +175,38 @@ def run(files: Files, job: Job) -> Iterator[int | Outcome]:
     snapshots = open_at_snapshots(files, job.folder, outcome.upto)
     transactions, epochs = Transactions(job.aborted, snapshots), LeaderEpochs()
     for group in _groups(files, job, outcome.upto):
-        yield from _Cleaner(files, job, key_map, transactions, epochs, group, outcome).steps()
+        newest = Newest(key_map.offsets)
+        yield from _Cleaner(files, job, newest, transactions, epochs, group, outcome).steps()
     outcome.is_decided_later = transactions.are_open
     yield outcome
+
+
+class Newest(NamedTuple):
+    """The newest offset of each key, as far as it is known."""
+
+    offsets: Mapping[bytes, int]
+    tied: Mapping[bytes, int] | None = None
+    """For tombstones whose horizon has passed: one stays where this has no newer offset of its key.
+    None: each goes, since older records of its key go at the same time or have gone."""
+
+
+def newest_offsets(files: Files, job: Job) -> dict[bytes, int]:
+    """The newest offset of each key in all segments of a job. Raises as `run` does."""
+    key_map = KeyMap(job.map_bytes)
+    for _ in _fill(files, job, key_map, Outcome()):
+        pass
+    return key_map.offsets
+
+
+def write_as_one(files: Files, job: Job, newest: Newest, epochs: LeaderEpochs) -> Outcome:
+    """All segments of a job as one, by offsets that are known already; `epochs` are those before
+    them. Raises as `run` does."""
+    outcome = Outcome(upto=job.upto)
+    snapshots = open_at_snapshots(files, job.folder, job.upto)
+    transactions, group = Transactions(job.aborted, snapshots), list(job.segments)
+    for _ in _Cleaner(files, job, newest, transactions, epochs, group, outcome).steps():
+        pass
+    return outcome
 
 
 def _fill(files: Files, job: Job, key_map: KeyMap, outcome: Outcome) -> Iterator[int]:
@@ -240,7 +270,7 @@ class _Cleaner:
         self,
         files: Files,
         job: Job,
-        key_map: KeyMap,
+        newest: Newest,
         transactions: Transactions,
         epochs: LeaderEpochs,
         group: list[tuple[int, int]],
@@ -248,7 +278,8 @@ class _Cleaner:
     ) -> None:
         self._files = files
         self._job = job
-        self._newest = key_map.offsets
+        self._newest = newest.offsets
+        self._tied = newest.tied
         self._group = group
         self._outcome = outcome
         self._transactions = transactions
@@ -319,7 +350,11 @@ class _Cleaner:
     ) -> tuple[tuple[bytes, int], list[Place]]:
         try:
             plain = plain_records(chunk, at, header)
-            return plain, survivors(*plain, header, newest, keep_deletes=keep_deletes)
+            kept = survivors(*plain, header, newest, keep_deletes=keep_deletes)
+            if not keep_deletes and self._tied is not None:
+                tied = survivors(*plain, header, self._tied)
+                kept = sorted([*kept, *(each for each in tied if not each.has_value)])
+            return plain, kept
         except ProtocolError as fault:
             raise _rot(self._job.folder, header, str(fault)) from None
 

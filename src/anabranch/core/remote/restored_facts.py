@@ -1,11 +1,11 @@
 """The facts of remote segments, made again from what lies in the store.
 
 What: for a coordinator that was lost. A folder with a sidecar and all objects that it tells of is a
-finished segment. One without a sidecar is a removal: of a try, or of a removal, that did not end,
-so that the next leader deletes what is left. Rules kept: a segment whose sidecar is damaged, or of
-which something else is gone, is named and gets no fact: nothing deletes it, and a restore finds it
-again once its objects are whole; a log start is not known here, and is taken to be that of the
-oldest segment: the leader's own one is later, and counts. Not here: reading the store.
+finished segment, unless compacted ones have all of its offsets: then, as one without a sidecar, it
+is a removal, so that the next leader deletes what is left. Rules kept: a segment whose sidecar is
+damaged, or of which something else is gone, is named and gets no fact: nothing deletes it, and a
+restore finds it again once its objects are whole; a log start is not known here, and is taken to be
+that of the oldest segment: the leader's own one is later, and counts. Not here: reading the store.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from anabranch.core.remote.facts import HeldRemoteLog
 from anabranch.core.remote.keys import SIDECAR, place_of, upload_names
 from anabranch.core.remote.segments import RemoteSegment, SegmentId, SegmentState
 from anabranch.core.remote.sidecar import Described
+from anabranch.core.remote.superseded import without_superseded
 
 KEPT = (
     "its other objects are kept and not read; put the object back from a copy of the store, and "
@@ -65,7 +66,10 @@ def restored_facts(
             findings.append(f"{problem}; {KEPT}")
             continue
         segments.setdefault(whose[0], []).append(segment)
-    logs = [_log(key, topics.get(key, ""), found) for key, found in sorted(segments.items())]
+    logs = [
+        _log(key, topics.get(key, ""), without_superseded(found))
+        for key, found in sorted(segments.items())
+    ]
     return RestoredFacts(logs, findings)
 
 

@@ -17,6 +17,7 @@ from typing import NamedTuple, Protocol
 from anabranch.core.diskless.rows import LogKey, LogState
 from anabranch.core.errors import StorageFault
 from anabranch.core.remote.segments import RemoteSegment, SegmentId
+from anabranch.core.tiering.compaction_claims import CompactionClaims
 from anabranch.core.tiering.lag import PartitionLag
 from anabranch.core.tiering.plan import AgedRun, Eligible, TieredEnd
 
@@ -57,7 +58,7 @@ class Aged(NamedTuple):
     """By the coordinator's clock."""
 
 
-class TieringClaims(Protocol):
+class TieringClaims(CompactionClaims, Protocol):
     """Each call may raise CoordinatorAway and StorageFault, and is one transaction."""
 
     async def claim(self, claim_id: int, owner: str, broker_ids: Collection[int]) -> Claim:

@@ -20,13 +20,17 @@ cluster. Rule kept: a step that was released is never changed; there is no way b
     remote_logs      one row a partition with a remote log: its leader's epoch, its start, which
                      only classic topics use; the lock of its segments
     remote_segments  one row a try to copy a segment; states as in `SegmentState`; `claim_id` of
-                     the job that tiers it, -1 where a leader copies it
+                     the job that tiers it, -1 where a leader copies it, less where it is
+                     made of others
 
     commits          the number of the newest commit; objects that were committed before they had
                      numbers have 0
     tiering_claims   at most one row: the job that may tier, what it may tier, and until when no
                      other one begins
     tiering_brokers  the newest epoch of each broker that knows of tiering
+
+    compaction_claims, compaction_brokers
+                     the same for compaction of what is tiered
 
 `diskless_start_offset` and `remote_log_start_offset` are for classic topics that become diskless,
 which does not exist yet. Not here: the statements of calls.
@@ -147,6 +151,15 @@ REMOTE_CHANGES = (
 """The changes of a partition's segments have numbers, so that a reader asks for what is new:
 `last_change` is the newest one, `last_forgotten` the newest of those that are read no more."""
 
+COMPACTION = (
+    "CREATE TABLE compaction_claims (claim_id BIGINT NOT NULL PRIMARY KEY, owner TEXT NOT NULL, "
+    "expires_ms BIGINT NOT NULL)",
+    "CREATE TABLE compaction_brokers (broker_id BIGINT PRIMARY KEY, broker_epoch BIGINT NOT NULL)",
+    "CREATE INDEX remote_segments_compaction ON remote_segments (claim_id) "
+    "WHERE state = 0 AND claim_id < -1",
+)
+"""Who may put segments in the place of others."""
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     FIRST,
     FORGOTTEN_PRODUCERS,
@@ -154,6 +167,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     REMOTE_LOGS,
     TIERING,
     REMOTE_CHANGES,
+    COMPACTION,
 )
 """Step n brings version n to n + 1."""
 NOT_THERE = (

@@ -281,8 +281,9 @@ class RemoteTables:
     def orphans(self, limit: int) -> list[RemoteSegment]:
         """Removals of deleted topics, and of segments that jobs have made."""
         rows = self._on.rows(
-            f"SELECT {SEGMENT} FROM remote_segments WHERE state = 2 AND (claim_id >= 0 OR topic_id "
-            "IN (SELECT topic_id FROM deleted_topics)) ORDER BY event_ms, segment_id LIMIT ?",
+            f"SELECT {SEGMENT} FROM remote_segments WHERE state = 2 AND (claim_id <> -1 OR "
+            "topic_id IN (SELECT topic_id FROM deleted_topics)) "
+            "ORDER BY event_ms, segment_id LIMIT ?",
             (limit,),
         )
         return [_segment(row) for row in rows]
@@ -336,6 +337,10 @@ class RemoteTables:
         is_whole = known < forgotten or not 0 <= known <= newest
         segments = self._segments(key) if is_whole else self._new(key, known)
         return FactsRead(log_start, self._on.now_ms(), Changed(newest, is_whole, tuple(segments)))
+
+    def segments_of(self, key: LogKey) -> tuple[RemoteSegment, ...]:
+        """Within a transaction: the segments of a partition, by start offset."""
+        return tuple(self._segments(key))
 
     def _segments(self, key: LogKey) -> list[RemoteSegment]:
         query = (

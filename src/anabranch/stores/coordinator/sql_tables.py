@@ -49,6 +49,7 @@ from anabranch.core.diskless.rows import (
 from anabranch.core.errors import StorageFault
 from anabranch.core.types import TopicId
 from anabranch.stores.coordinator.codec import pack_verdicts, pack_written, unpack_verdicts
+from anabranch.stores.coordinator.compaction_tables import CompactionTables
 from anabranch.stores.coordinator.front import Tables
 from anabranch.stores.coordinator.remote_tables import RemoteTables
 from anabranch.stores.coordinator.tiering_tables import TieringTables
@@ -98,6 +99,11 @@ class SqlTables(Tables, ABC):
     def tiering(self) -> TieringTables:
         """Who makes segments of diskless batches, in the same database."""
         return TieringTables(self)
+
+    @property
+    def compaction(self) -> CompactionTables:
+        """Claims of compaction jobs, in the same database."""
+        return CompactionTables(self)
 
     # What an engine gives.
 
@@ -249,6 +255,7 @@ class SqlTables(Tables, ABC):
             if newest != broker_epoch:
                 raise _deposed(f"broker {broker_id}", broker_epoch, newest)
             self.tiering.registered(broker_id, broker_epoch)
+            self.compaction.registered(broker_id, broker_epoch)
 
     def prepare(
         self, broker_id: int, broker_epoch: int, count: int, lease_ms: int

@@ -10,7 +10,8 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from anabranch.core.tiering.claims import TieringClaims
-from anabranch.stores.coordinator.front import Front, Lane
+from anabranch.stores.coordinator.compaction_front import CompactionFront
+from anabranch.stores.coordinator.front import Lane
 
 if TYPE_CHECKING:
     from anabranch.core.diskless.rows import LogKey, LogState
@@ -20,11 +21,8 @@ if TYPE_CHECKING:
     from anabranch.core.tiering.plan import Eligible
 
 
-class TieringFront(TieringClaims):
+class TieringFront(CompactionFront, TieringClaims):
     """`TieringClaims`, in the database of a coordinator."""
-
-    def __init__(self, front: Front) -> None:
-        self._front = front
 
     async def claim(self, claim_id: int, owner: str, broker_ids: Collection[int]) -> Claim:
         return await self._front.call(

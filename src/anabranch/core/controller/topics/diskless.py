@@ -69,12 +69,6 @@ def unchanged(name: str, before: Mapping[str, str], values: Mapping[str, str]) -
 def refuse_forbidden(name: str, own: Mapping[str, str], topic: TopicConfig) -> None:
     """Raises ClientFault for a setting that a diskless topic cannot have; `own` are those that it
     has itself, `topic` those that hold."""
-    if "compact" in topic.cleanup_policy:
-        raise _refusal(
-            f"Topic {name} cannot be diskless with cleanup.policy="
-            f"{','.join(topic.cleanup_policy)}: diskless records are not compacted. Use "
-            f"cleanup.policy=delete, or omit {DISKLESS}."
-        )
     if is_true(own.get("remote.storage.enable")):
         raise _refusal(
             f"Topic {name} cannot be diskless with remote.storage.enable=true: its records are in "

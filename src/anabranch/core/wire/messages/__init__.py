@@ -119,6 +119,8 @@ _TABLE = (
     (75, "DescribeTopicPartitions", range(1), 0),
     (10000, "PlanSegments", range(1), 0),
     (10001, "TierSegment", range(1), 0),
+    (10002, "PlanCompaction", range(1), 0),
+    (10003, "CompactSegment", range(1), 0),
 )
 
 API_KEYS = MappingProxyType({row[0]: ApiSpec(*row) for row in _TABLE})
