@@ -1,0 +1,204 @@
+"""The terminals of a reader: one shell, and one more for each server, in a network of their own.
+
+What: a folder that looks like a checkout, a shell in it whose variables and jobs last as long as
+the page, and servers that are waited for until they serve and ended with Ctrl-C. All ports of
+the page are free, because the session has a network namespace of its own; where that is not
+allowed, sessions wait for each other. Not here: what is run (`page`).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import IO
+
+ROOT = Path(__file__).resolve().parents[2]
+SERVER = re.compile(
+    r"\banabranch(?=.* (?:up|serve|run)\b)(?: up\b| serve\b| mirror run\b(?!.*--validate-only))"
+    r"|\banabranch spark tier\b.*--every|tests\.pages\.stores|^make up\b",
+    re.DOTALL,
+)
+SERVES = re.compile(r"Stop (?:it|them) with Ctrl-C|INFO node: ready|^ready$|\brows deleted", re.M)
+ALONE = re.compile(r"\banabranch up\b")
+QUIETLY = {"PYTHONUNBUFFERED": "1", "ANABRANCH_PYTHON": "false"}
+"""Output comes at once; the verbs of the Makefile do not build this environment anew."""
+COMMAND_SECONDS = 240.0
+START_SECONDS = 120.0
+STOP_SECONDS = 60.0
+
+
+class Failed(Exception):
+    """A command that did not do what its page says, with all that it printed."""
+
+
+class Server:
+    """A server in a terminal of its own."""
+
+    def __init__(self, command: str, group: int, output: Path) -> None:
+        self.command, self.group, self.output = command, group, output
+
+    def said(self) -> str:
+        """What it has printed."""
+        return self.output.read_text(errors="replace")
+
+    def is_up(self) -> bool:
+        """Whether its processes are there."""
+        try:
+            os.killpg(self.group, 0)
+        except ProcessLookupError:
+            return False
+        return True
+
+
+class Terminal:
+    """A reader's session. A context: its end ends all that it started."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._servers: list[Server] = []
+        self._number = 0
+        self._alone: IO[str] | None = None
+
+    def __enter__(self) -> Terminal:
+        self._checkout()
+        self._shell = subprocess.Popen(
+            [*self._network(), "bash", "--noprofile", "--norc"], cwd=self._folder, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            start_new_session=True, env=self._variables(),
+        )  # fmt: skip
+        self.run("set -m; ip link set lo up 2>/dev/null || true")
+        return self
+
+    def __exit__(self, kind: object, *_why: object) -> None:
+        try:
+            self.interrupt()
+        except Failed:
+            if kind is None:  # else the first fault is the one to tell
+                raise
+        finally:
+            self._kill_jobs()
+            self._shell.kill()
+            self._shell.wait()
+            if self._alone is not None:
+                self._alone.close()
+
+    def _checkout(self) -> None:
+        """The files of the checkout, without what earlier runs have left in it."""
+        for each in ROOT.iterdir():
+            if each.name != ".cache" and not each.name.startswith(("anabranch-data", "data")):
+                (self._folder / each.name).symlink_to(each)
+
+    def _variables(self) -> dict[str, str]:
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("ANABRANCH_", "PYTEST_"))}
+        path = f"{Path(sys.executable).parent}:{kept.get('PATH', '')}"
+        return {**kept, "PATH": path, "HOME": str(self._folder), **QUIETLY}
+
+    def _network(self) -> list[str]:
+        for words in (["unshare", "--net"], ["unshare", "--user", "--map-root-user", "--net"]):
+            if not subprocess.run([*words, "true"], capture_output=True, check=False).returncode:
+                return [*words, "--"]
+        self._alone = (Path(tempfile.gettempdir()) / "anabranch-pages.lock").open("w")
+        fcntl.flock(self._alone, fcntl.LOCK_EX)
+        return []
+
+    def run(self, command: str, exit_code: int = 0) -> str:
+        """Run a command as far as a reader waits for it; its output."""
+        if command == "^C":
+            self.interrupt()
+            return ""
+        if SERVER.search(command) and not command.startswith("set -m"):
+            return self._serve(command)
+        output, code = self._answer(command, COMMAND_SECONDS)
+        if code != exit_code or "Traceback (most recent call last)" in output:
+            raise Failed(f"exit code {code}: {command}\n{output}\n{self._logs()}")
+        return output
+
+    def _answer(self, command: str, seconds: float) -> tuple[str, int]:
+        """The output and the exit code of a command of the shell."""
+        self._number += 1
+        end = f"--end of {self._number}:"
+        out = self._folder / f".out-{self._number}"
+        assert self._shell.stdin is not None and self._shell.stdout is not None
+        self._shell.stdin.write(f"{{ {command}\n}} > {out} 2>&1 < /dev/null\necho '{end}' $?\n")
+        self._shell.stdin.flush()
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            if select.select([self._shell.stdout], [], [], 1.0)[0]:
+                line = self._shell.stdout.readline()
+                if line.startswith(end):
+                    return out.read_text(errors="replace"), int(line.split()[-1])
+                if not line:
+                    raise Failed(f"it ended the shell: {command}")
+        said = out.read_text(errors="replace") if out.exists() else ""
+        raise Failed(f"no end after {seconds:.0f} s: {command}\n{said}\n{self._logs()}")
+
+    def _serve(self, command: str) -> str:
+        if ALONE.search(command):
+            self.interrupt()
+        output = self._folder / f".server-{len(self._servers)}-{self._number}"
+        output.touch()
+        _said, _code = self._answer(
+            f"{{ {command}\n}} > {output} 2>&1 < /dev/null & echo $! > {output}.pid", 10
+        )
+        server = Server(command, int(Path(f"{output}.pid").read_text()), output)
+        self._servers.append(server)
+        newest = self._folder / ".server"  # what the page's reader sees in that terminal
+        newest.unlink(missing_ok=True)
+        newest.symlink_to(output)
+        until = time.monotonic() + START_SECONDS
+        while not SERVES.search(server.said()):
+            if not server.is_up() or time.monotonic() > until:
+                raise Failed(f"did not start: {command}\n{server.said()}")
+            time.sleep(0.05)
+        return server.said()
+
+    def interrupt(self) -> None:
+        """Ctrl-C in the terminal of each server, the newest first."""
+        for server in reversed(self._servers):
+            self._stop(server)
+        self._servers.clear()
+
+    def _stop(self, server: Server) -> None:
+        if not server.is_up():
+            raise Failed(f"ended by itself: {server.command}\n{server.said()}")
+        os.killpg(server.group, signal.SIGINT)
+        until = time.monotonic() + STOP_SECONDS
+        while server.is_up():
+            if time.monotonic() > until:
+                os.killpg(server.group, signal.SIGKILL)
+                raise Failed(f"Ctrl-C did not end it: {server.command}\n{server.said()}")
+            self._answer("jobs > /dev/null", 10)  # the shell collects what has ended
+            time.sleep(0.05)
+        if "Traceback (most recent call last)" in server.said():
+            raise Failed(f"a traceback: {server.command}\n{server.said()}")
+
+    def _kill_jobs(self) -> None:
+        try:
+            groups, _code = self._answer("jobs -p", 10)
+        except (Failed, OSError):
+            return
+        for group in groups.split():
+            try:
+                os.killpg(int(group), signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+
+    def _logs(self) -> str:
+        return "\n".join(f"{each.command}:\n{each.said()[-2000:]}" for each in self._servers)
+
+    def write(self, name: str, text: str) -> None:
+        """A file that the page shows."""
+        path = self._folder / name
+        if path.is_symlink():
+            raise Failed(f"the page writes over {name} of the checkout")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a") as file:  # a page shows a file in pieces
+            file.write(text)
