@@ -29,7 +29,7 @@ SERVER = re.compile(
 SERVES = re.compile(r"Stop (?:it|them) with Ctrl-C|INFO node: ready|^ready$|\brows deleted", re.M)
 ALONE = re.compile(r"\banabranch up\b")
 QUIETLY = {"PYTHONUNBUFFERED": "1", "ANABRANCH_PYTHON": "false"}
-"""Output comes at once; the verbs of the Makefile do not build this environment anew."""
+"""Output comes at once; the verbs of the Makefile leave this environment as it is."""
 COMMAND_SECONDS = 240.0
 START_SECONDS = 120.0
 STOP_SECONDS = 60.0
