@@ -11,6 +11,7 @@ FAMILIES = (
     "acls",
     "secure",
     "quotas",
+    "tokens",
     "placement",
     "dump",
     "tiered",

@@ -232,9 +232,12 @@ def test_our_own_client_renews_its_login_while_requests_are_under_way(node, issu
         answered, posted = 0, []
         while time.monotonic() < until:
             renew()
+            assert connection.is_open, connection.lost
             version = connection.version_for(DescribeClusterRequest.api_key)
             connection.post(DescribeClusterRequest(), version, posted.append)
-            await asyncio.gather(*(connection.send(DescribeClusterRequest()) for _ in range(5)))
+            asked = (connection.send(DescribeClusterRequest()) for _ in range(5))
+            found = await asyncio.gather(*asked, return_exceptions=True)
+            assert not any(isinstance(each, Exception) for each in found), found
             answered += 1
         assert len(posted) == answered and not any(isinstance(each, Exception) for each in posted)
         await connection.close()
