@@ -15,8 +15,13 @@ from hypothesis import strategies as some
 from joserfc import jwk, jws
 
 from anabranch.core.access.bearer import TokenRefused, TokenRules
+from anabranch.core.settings.broker import BrokerConfig
+from anabranch.core.settings.listener_security import ListenerSettings
 from anabranch.core.settings.listener_tokens import TokenSettings
-from anabranch.server import token_keys
+from anabranch.core.settings.listeners import Listener
+from anabranch.core.settings.setting import ConfigFault
+from anabranch.server import listener_security, token_keys
+from anabranch.server.listener_security import ListenerSecurity
 from anabranch.server.token_keys import RETRY_MS, KeysFault, TokenKeys, keys_of
 
 CLAIMS = claims_of()
@@ -269,3 +274,30 @@ def test_an_address_that_says_nothing_costs_its_time_alone():
 
 def test_the_registry_of_the_package_knows_each_algorithm():
     assert set(token_keys.KINDS) <= set(jws.JWSRegistry.algorithms)
+
+
+def test_a_node_without_the_package_says_what_to_install(monkeypatch):
+    texts = {
+        "node.id": "1", "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "sasl.oauthbearer.jwks.endpoint.url": "https://idp/keys",
+    }  # fmt: skip
+    listener = Listener("CLIENTS", "127.0.0.1", 9092, "SASL_PLAINTEXT")
+    settings = ListenerSettings(BrokerConfig.of(texts), listener)
+    ListenerSecurity(settings)
+    monkeypatch.setattr(listener_security, "HAS_PACKAGE", False)
+    with pytest.raises(ConfigFault, match="pip install joserfc"):
+        ListenerSecurity(settings)
+
+
+@pytest.mark.parametrize(("text", "why"), [(None, "No such file"), ("{}", "no JSON Web Key Set")])
+def test_keys_in_a_file_that_cannot_be_used_stop_the_start(tmp_path, text, why):
+    path = tmp_path / "jwks.json"
+    if text is not None:
+        path.write_text(text)
+    texts = {
+        "node.id": "1", "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "sasl.oauthbearer.jwks.endpoint.url": path.as_uri(),
+    }  # fmt: skip
+    listener = Listener("CLIENTS", "127.0.0.1", 9092, "SASL_PLAINTEXT")
+    with pytest.raises(ConfigFault, match=why):
+        ListenerSecurity(ListenerSettings(BrokerConfig.of(texts), listener))

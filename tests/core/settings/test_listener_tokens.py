@@ -9,6 +9,7 @@ from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.settings.listener_security import ListenerSettings
 from anabranch.core.settings.listener_tokens import TokenSettings, token_settings
 from anabranch.core.settings.listeners import Listener
+from anabranch.core.settings.open_doors import open_doors
 from anabranch.core.settings.setting import ConfigFault
 
 OAUTH = "sasl.oauthbearer."
@@ -77,3 +78,24 @@ def test_the_login_module_is_that_of_tokens():
     )
     with pytest.raises(ConfigFault, match="must name OAuthBearerLoginModule"):
         wrong.login_options("OAUTHBEARER")
+
+
+@pytest.mark.parametrize(
+    ("host", "texts", "why"),
+    [
+        ("127.0.0.1", {UNSECURED: "true"}, "tokens that anybody can make"),
+        ("127.0.0.1", {URL: "http://idp:80/keys"}, "others on the way can change keys"),
+        ("10.0.0.1", {URL: "https://idp/keys"}, "takes tokens without encryption"),
+        ("127.0.0.1", {URL: "http://[::1]:80/keys"}, None),
+        ("127.0.0.1", {URL: "http://user@127.0.0.1/keys"}, None),
+        ("127.0.0.1", {URL: "file:///keys"}, None),
+    ],
+)
+def test_open_doors_are_named(host, texts, why):
+    found = settings(host, "SASL_PLAINTEXT", **texts)
+    said = [
+        each
+        for each in open_doors(found._config, [found.listener], [])
+        if "token" in each or "keys" in each
+    ]
+    assert (why is None and not said) or any(why in each for each in said if why)

@@ -75,6 +75,12 @@ def token_settings(settings: Settings) -> TokenSettings:
     )
 
 
+def host_of(url: str) -> str:
+    """The host of an address."""
+    place = url.partition("://")[2].partition("/")[0].rpartition("@")[2]
+    return place.partition("]")[0][1:] if place.startswith("[") else place.partition(":")[0]
+
+
 def node_properties(settings: Settings) -> dict[str, str]:
     """Client properties with which a node gets its own tokens, those that are set."""
     found = {name: settings.value(name, OAUTHBEARER) for name in OF_NODES}

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from anabranch.core.access.bearer import OAUTHBEARER
 from anabranch.core.access.principal import ANONYMOUS
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.settings.listener_security import ListenerSettings
+from anabranch.core.settings.listener_tokens import KEYS_URL, host_of, token_settings
 from anabranch.core.settings.listeners import Listener, is_loopback
 
 PLAIN = "PLAIN"
@@ -55,3 +57,15 @@ def _listener(settings: ListenerSettings) -> Iterator[str]:
         yield f"{listener.text} is not encrypted, and others on the way can read it: use SASL_SSL"
         if settings.uses_sasl and PLAIN in settings.mechanisms:
             yield f"{listener.text} takes passwords of PLAIN without encryption: use SASL_SSL"
+        if settings.uses_sasl and OAUTHBEARER in settings.mechanisms:
+            yield f"{listener.text} takes tokens without encryption: use SASL_SSL"
+    if settings.uses_sasl and OAUTHBEARER in settings.mechanisms:
+        yield from _tokens(settings)
+
+
+def _tokens(settings: ListenerSettings) -> Iterator[str]:
+    url = token_settings(settings).keys_url
+    if not url:
+        yield f"{settings.listener.text} takes tokens that anybody can make: set {KEYS_URL}"
+    elif url.startswith("http://") and not is_loopback(host_of(url)):
+        yield f"{KEYS_URL} is not encrypted, and others on the way can change keys: use https://"
