@@ -126,3 +126,14 @@ def test_a_file_that_is_forgotten_is_named(copy: Path, paths: list[str]) -> None
         place = NAMED_INSTEAD.get(path, path)
         assert [line for line in said if line.startswith(place)], (path, said)
     assert len(said) == len(paths), said
+
+
+def test_every_file_that_the_recipes_name_is_there():
+    """Names with a part to fill in (`<name>`, NAME, NN) and what runs leave behind are left out."""
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    named = set(
+        re.findall(r"`((?:src|tests|docs|scripts|chaos|bench|compat|fuzz)/[\w./-]+)`", text)
+    )
+    real = {each for each in named if not re.search(r"NAME|NN|TARGET", each)}
+    assert len(real) > 40
+    assert not sorted(each for each in real if not (ROOT / each).exists())
