@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from anabranch.core.remote.unfinished import PUTS_END_MS
 from anabranch.sim.checks.remote import RemoteChecks
 from anabranch.sim.checks.violation import Violation
+from anabranch.sim.diskless_faults import MOST_LATE_US
 from anabranch.sim.plan_parts import SECOND_US
 from anabranch.sim.remote_faults import RemoteFaults
 
@@ -49,6 +50,8 @@ class RemoteRun:
 
     def collect(self) -> None:
         """All puts have ended: nothing may be left that no log needs."""
+        if self.checks.garbage():
+            self.world.run(self.world.now_us + MOST_LATE_US)  # puts that are late arrive first
         deadline_us = self.world.now_us + COLLECTED_US
         while garbage := self.checks.garbage():
             if self.world.now_us >= deadline_us:

@@ -48,6 +48,9 @@ class RemoteChecks(Watcher):
         self._rows = remotes.coordinator.tables.rows
         self._held: dict[SegmentId, tuple[RemoteSegment, frozenset[Entry]]] = {}
         """Segments that became FINISHED, and their batches."""
+        self._cut: set[tuple[LogKey, Entry]] = set()
+        """Batches that an unclean election had lost when their segments were removed: another one
+        may bring a log back that had them."""
         self._starts: dict[LogKey, int] = {}
         """Recorded log starts."""
         self._local: dict[Replica, int] = {}
@@ -173,7 +176,13 @@ class RemoteChecks(Watcher):
             self.marks.hit("remote-try-given-up")
         if finished and truth is not None:
             self.marks.hit("remote-removed")
+            self._note_cut(key, finished, truth)
             self._check_covered(key, leader_epoch, truth)
+
+    def _note_cut(self, key: LogKey, finished: Any, truth: Truth) -> None:
+        held = [self._held[each][1] for each in finished if each in self._held]
+        if truth.resets:
+            self._cut |= {(key, each) for some in held for each in some if not truth.holds(each)}
 
     def _check_covered(self, key: LogKey, leader_epoch: int, truth: Truth) -> None:
         """RL5, as far as it is known what the leader has that asked."""
@@ -185,7 +194,9 @@ class RemoteChecks(Watcher):
         if replica is None:
             return
         floor = max(self._starts.get(key, 0), truth.start)
-        self._check_held(key, truth.between(floor, replica.log.local_start_offset), "RL5", node)
+        needed = truth.between(floor, replica.log.local_start_offset)
+        needed = [each for each in needed if (key, each) not in self._cut]
+        self._check_held(key, needed, "RL5", node)
 
     def _replica(self, node: SimNode, key: LogKey) -> Replica | None:
         return next(
