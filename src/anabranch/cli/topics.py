@@ -1,4 +1,4 @@
-"""`anabranch topics`: create, list, describe, alter and delete topics."""
+"""`anabranch topics`: create, list, describe, alter, migrate and delete topics."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from anabranch.cli.cluster_command import (
 from anabranch.cli.completion_names import complete_topics
 from anabranch.cli.name_option import naming_option
 from anabranch.cli.replica_placement import placement_of, placement_option
+from anabranch.cli.topic_migration import migrate
 from anabranch.core.sentences import number_of
 
 if TYPE_CHECKING:
@@ -55,6 +56,9 @@ topic_option = naming_option(
 )
 def command() -> None:
     """Create, list, describe, alter and delete topics."""
+
+
+command.add_command(migrate)
 
 
 @command.command(epilog="Example: anabranch topics create --topic t --config retention.ms=60000")

@@ -45,7 +45,7 @@ async def cost_of(
         if place in before and set(row) - set(before[place])
     }
     leaders = await _leaders(cluster, growing)
-    sizes = await _sizes(cluster, set(leaders.values()))
+    sizes = await log_sizes(cluster, set(leaders.values()))
     into: Counter[int] = Counter()
     out: Counter[int] = Counter()
     unknown = 0
@@ -76,7 +76,8 @@ async def _leaders(
     }
 
 
-async def _sizes(cluster: Cluster, brokers: set[int]) -> dict[tuple[int, TopicPartition], int]:
+async def log_sizes(cluster: Cluster, brokers: set[int]) -> dict[tuple[int, TopicPartition], int]:
+    """Bytes of each partition on each of these brokers, as far as they tell it."""
     sizes = {}
     for broker_id in sorted(brokers):
         try:

@@ -177,6 +177,7 @@ def _part(answer: PlanSegmentsResponse, each: PlannedPartition) -> Part:
             )
             for run in each.runs
         ),
+        each.records_epoch,
     )  # fmt: skip
 
 

@@ -62,6 +62,7 @@ class Part(NamedTuple):
     before_start_offset: int
     before_end_offset: int
     runs: tuple[PlacedRun, ...]
+    records_epoch: int = 0
 
     @property
     def name(self) -> str:
@@ -150,6 +151,7 @@ class _Tiering:
             end_offset=segment.end_offset,
             max_timestamp=segment.max_timestamp,
             byte_size=segment.byte_size,
+            records_epoch=segment.leader_epochs[0].epoch,
         )
 
     async def _built(self, objects: ObjectStore, part: Part) -> BuiltSegment:
@@ -157,7 +159,7 @@ class _Tiering:
         runs = tuple(_run(part.key, each) for each in part.runs)
         planned = PlannedSegment(part.start_offset, part.end_offset, runs)
         segment_id = SegmentId(uuid.uuid4().bytes)
-        return build(part.key, segment_id, planned, self._bytes_of, snapshot)
+        return build(part.key, segment_id, planned, self._bytes_of, snapshot, part.records_epoch)
 
     # Reading.
 

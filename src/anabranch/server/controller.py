@@ -32,6 +32,8 @@ from anabranch.core.metadata.store import MetadataStore, StoreAway
 from anabranch.core.metadata.store_check import UNKNOWN_URL, CopyEnd
 from anabranch.core.outcome import Propose
 from anabranch.core.settings.broker import BrokerConfig
+from anabranch.core.tiering.seals import Progress
+from anabranch.core.types import TopicId
 from anabranch.core.wire.metadata_records import MetadataRecord
 from anabranch.server.clocks import steady_ms, wall_ms
 from anabranch.server.diskless.rows import LogRowsShell
@@ -133,6 +135,10 @@ class ControllerShell(Performer):
     def connection_closed(self, broker_id: int, broker_epoch: int) -> None:
         """A connection on which a broker sent heartbeats has closed, for any cause."""
         self._step(events.ConnectionClosed(broker_id, broker_epoch))
+
+    def heard_of_seals(self, topic_id: TopicId, migration: int, progress: Progress) -> None:
+        """How far a topic is that becomes diskless."""
+        self.controller.duties.migrations.heard(topic_id, migration, progress)
 
     def statistics(self) -> dict[str, int]:
         """Numbers for the metrics page."""

@@ -243,7 +243,10 @@ class Node:
         if self.stores is not None and self.stores.is_on:
             has_remote = config.broker.remote_log_storage_system_enable
             shell.rows = rows = LogRowsShell(has_remote=has_remote)
-            self.stores.then(lambda opened: rows.opened(opened.coordinator, opened.remote))
+            self.stores.then(
+                lambda opened: rows.opened(opened.coordinator, opened.remote, opened.seals)
+            )
+            rows.machine.heard = shell.heard_of_seals
         self.controller, self.controller_serving = shell, serving
         for each in config.controller_listeners:
             await self._listen(each, serving)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.core.controller.diskless import rows as does
 from anabranch.core.controller.diskless.rows import LogRows
 from anabranch.core.types import NEVER_MS
-from anabranch.sim.coordinator import REMOTE, SimCoordinator
+from anabranch.sim.coordinator import REMOTE, SEALS, SimCoordinator
 
 if TYPE_CHECKING:
     from anabranch.core.metadata.image import MetadataDelta, MetadataImage
@@ -83,3 +83,5 @@ def _call(effect: does.Effect) -> tuple[str, tuple[Any, ...]]:
             return "create_logs", (epoch, new)
         case does.DeleteRows(epoch, topic_ids):
             return "delete_topics", (epoch, topic_ids)
+        case does.LookAtSeals(topic_id, migration, broker_ids):
+            return f"{SEALS}progress", (topic_id, migration, broker_ids)

@@ -83,8 +83,8 @@ class MetadataCache:
     def __init__(self) -> None:
         self._topics: dict[tuple[View, bytes], _Cached] = {}
         self._racks: tuple[object, dict[int, str]] = None, {}
-        self._diskless: dict[bytes, bool] = {}
-        """By topic id: it never changes."""
+        self._diskless: dict[bytes, tuple[TopicImage, bool]] = {}
+        """By topic id. A classic topic that becomes diskless has another image then."""
         self.zones = Zones()
         """Of answers to Metadata."""
         self.served = Zones()
@@ -95,11 +95,11 @@ class MetadataCache:
     def is_diskless(self, image: MetadataImage, topic: TopicImage) -> bool:
         """Whether a topic is diskless, looked up once: Metadata asks for each topic each time."""
         known = self._diskless.get(topic.topic_id)
-        if known is None:
+        if known is None or known[0] is not topic:
             if len(self._diskless) >= 10 * CACHED_TOPICS:
                 self._diskless.clear()
-            known = self._diskless[topic.topic_id] = is_diskless(image, topic.name)
-        return known
+            known = self._diskless[topic.topic_id] = topic, is_diskless(image, topic.name)
+        return known[1]
 
     def racks(self, image: MetadataImage) -> dict[int, str]:
         """Broker -> rack, made once for the brokers of an image."""

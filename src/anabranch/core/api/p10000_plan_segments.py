@@ -112,6 +112,7 @@ def _partition(
         start_offset=planned.start_offset,
         end_offset=planned.end_offset,
         runs=_runs(planned, indexes),
+        records_epoch=held.state.leader_epoch,
     )
     if held.before is not None:
         part.before_segment_id = held.before.segment_id

@@ -19,7 +19,6 @@ from anabranch.core.api.context import Broker
 from anabranch.core.api.handler import Handler
 from anabranch.core.api.tiering_answers import after_call, code_of, why_none
 from anabranch.core.broker.gate import Need
-from anabranch.core.diskless.assembly import LEADER_EPOCH
 from anabranch.core.diskless.rows import LogKey, LogState
 from anabranch.core.diskless.topics import is_diskless
 from anabranch.core.errors import ErrorCode, StorageFault
@@ -93,7 +92,7 @@ def _call(
         body.start_offset,
         body.end_offset,
         body.max_timestamp,
-        (EpochStart(LEADER_EPOCH, body.start_offset),),
+        (EpochStart(body.records_epoch, body.start_offset),),
         body.byte_size,
         broker.broker_id,
         partition.leader_epoch,

@@ -37,8 +37,10 @@ from anabranch.core.broker.gate import Need
 from anabranch.core.coordination.transactions.coordinator import Decision
 from anabranch.core.coordination.transactions.rules import Producer, check_part
 from anabranch.core.coordination.transactions.transaction import BUMPS_EPOCHS
+from anabranch.core.diskless.migration import phase_in
 from anabranch.core.diskless.topics import is_diskless
 from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.metadata.image import RESOURCE_TOPIC
 from anabranch.core.metadata.topic_names import INTERNAL_TOPICS
 from anabranch.core.outcome import Outcome, then, when_all
 from anabranch.core.request import Request
@@ -171,6 +173,8 @@ def _fault(broker: Broker, request: Request, place: TopicPartition) -> ErrorCode
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if is_diskless(broker.image, place.topic):
         return ErrorCode.INVALID_REQUEST
+    if phase_in(broker.image.config(RESOURCE_TOPIC, place.topic)) is not None:
+        return ErrorCode.CONCURRENT_TRANSACTIONS  # again soon: the topic is becoming diskless
     return ErrorCode.NONE
 
 

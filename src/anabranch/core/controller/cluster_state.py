@@ -18,8 +18,14 @@ from typing import TypeAlias
 
 from anabranch.core.controller.diskless.index import DisklessIndex
 from anabranch.core.controller.partitions.rack_counts import RackCounts
+from anabranch.core.diskless.migration import migrating, phase_in
 from anabranch.core.diskless.topics import is_diskless
-from anabranch.core.metadata.image import MetadataDelta, MetadataImage, PartitionImage
+from anabranch.core.metadata.image import (
+    RESOURCE_TOPIC,
+    MetadataDelta,
+    MetadataImage,
+    PartitionImage,
+)
 from anabranch.core.metadata.replay import replay_batch
 from anabranch.core.types import TopicId
 from anabranch.core.wire.metadata_records import (
@@ -60,6 +66,8 @@ class ClusterState:
         self.missing_count = 0
         """Replicas of them that no broker has."""
         self.racks = RackCounts()
+        self.migrating: dict[str, None] = {}
+        """Names of classic topics that become diskless."""
         self.diskless = DisklessIndex()
         """Diskless partitions, which are in neither `in_isr` nor `in_elr`."""
         self.colliding: dict[str, set[str]] = {}
@@ -80,6 +88,7 @@ class ClusterState:
             for index, partition in topic.partitions.items():
                 state._appears((topic.topic_id, index), partition, diskless=diskless)
                 state.racks.appears(topic.name, partition)
+        state.migrating = {name: None for name, _ in migrating(image)}
         state.registration_offsets = {b.broker_id: b.epoch for b in image.brokers.values()}
         return state
 
@@ -116,6 +125,7 @@ class ClusterState:
                 racks.disappears(old.name, partition)
             racks.forget(old.name)
         racks.follow_configs(before, self.image, delta.changed_configs)
+        self._follow_migrations(delta)
         for topic_id in delta.created_topics:
             self._name_appears(self.image.topics_by_id[topic_id].name)
         for topic_id, indexes in delta.changed_partitions.items():
@@ -129,7 +139,7 @@ class ClusterState:
                     self._appears(key, partition, diskless=diskless)
                 else:
                     racks.disappears(topic.name, was)
-                    self._changes(key, was, partition)
+                    self._changes(key, was, partition, diskless=diskless)
                 racks.appears(topic.name, partition)
         if racks_moved:
             self.racks.count_anew(self.image)
@@ -144,14 +154,23 @@ class ClusterState:
                 self.in_elr[broker_id][key] = None
         self._count(key, partition)
 
-    def _changes(self, key: PartitionKey, was: PartitionImage, partition: PartitionImage) -> None:
+    def _follow_migrations(self, delta: MetadataDelta) -> None:
+        for kind, name in delta.changed_configs:
+            if kind == RESOURCE_TOPIC:
+                self.migrating.pop(name, None)
+                if phase_in(self.image.config(kind, name)) is not None:
+                    self.migrating[name] = None
+
+    def _changes(
+        self, key: PartitionKey, was: PartitionImage, partition: PartitionImage, *, diskless: bool
+    ) -> None:
         if key in self.diskless.keys:
             self._uncount(key, was)
             self.diskless.changes(key, was, partition)
             self._count(key, partition)
         else:
             self._disappears(key, was)
-            self._appears(key, partition, diskless=False)
+            self._appears(key, partition, diskless=diskless)
 
     def _count(self, key: PartitionKey, partition: PartitionImage) -> None:
         self.steps += 1

@@ -17,7 +17,9 @@ from typing import NamedTuple
 
 from anabranch.core.controller.partitions.eligible_replicas import MIN_INSYNC, clear_elr
 from anabranch.core.controller.topics.diskless import unchanged
+from anabranch.core.controller.topics.migration import with_migration
 from anabranch.core.controller.topics.topic_names import illegal_name
+from anabranch.core.diskless.migration import PHASE
 from anabranch.core.diskless.topics import DISKLESS, is_diskless
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.metadata.features import elr_enabled
@@ -28,7 +30,7 @@ from anabranch.core.metadata.image import (
     MetadataImage,
 )
 from anabranch.core.placement.constraints import SETTING, read_constraints
-from anabranch.core.remote.topics import refuse_disabling
+from anabranch.core.remote.topics import REMOTE, makes_remote, refuse_disabling
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.settings.resources import (
     validate_client_metrics_configs,
@@ -71,6 +73,10 @@ def replace_configs(
     values = {key: value for key, value in wanted if value is not None}
     if resource_type == RESOURCE_TOPIC and is_diskless(image, name):
         values.setdefault(DISKLESS, "true")  # a tool that replaces all settings cannot know it
+        if makes_remote(image.config(resource_type, name)):
+            values.setdefault(REMOTE, "true")
+    if resource_type == RESOURCE_TOPIC and PHASE in (own := image.config(resource_type, name)):
+        values.setdefault(PHASE, own[PHASE])
     return _records(image, broker, resource_type, name, values)
 
 
@@ -185,6 +191,7 @@ def _records(
     _check_exists(image, resource_type, name)
     if resource_type == RESOURCE_TOPIC:
         refuse_disabling(before, values)
+        values = with_migration(image, broker, name, before, values)
         values = unchanged(name, before, values)
         changed = _changed(before, values)
     if SETTING in changed and SETTING in values:

@@ -8,7 +8,8 @@ it, elect uncleanly; replicas that no broker has yet get one
 (`core/controller/partitions/missing_replicas.py`); a plan of moves goes on
 (`core/controller/moves/plan_progress.py`); observers follow their topics' constraints
 (`core/controller/partitions/observer_placement.py`); diskless partitions follow the racks
-(`core/controller/diskless/reconciler.py`). Why the percentage: older Kafka had it, and
+(`core/controller/diskless/reconciler.py`); topics become diskless
+(`core/controller/diskless/migrations.py`). Why the percentage: older Kafka had it, and
 clusters set it, although newer Kafka dropped it; at 0 any imbalance counts, as in Kafka 4. Rules
 kept: at most MOST_RECORDS a run, the rest after a short pause, so that one batch stays small; a run
 looks only at partitions that are led elsewhere, or by nobody.
@@ -25,6 +26,7 @@ from collections.abc import Iterator
 from anabranch.core.controller.brokers.membership import Consequences, is_active
 from anabranch.core.controller.brokers.sessions import AFTER_A_HIT_MS, Sessions
 from anabranch.core.controller.cluster_state import ClusterState, PartitionKey
+from anabranch.core.controller.diskless.migrations import MigrationDuty
 from anabranch.core.controller.diskless.reconciler import ReconcilerDuty
 from anabranch.core.controller.moves.plan_progress import PlanDuty, is_carried
 from anabranch.core.controller.partitions.elections import change_isr, prefer_first
@@ -50,6 +52,7 @@ class Duties:
         self.plan = PlanDuty(now_ms)
         self.observers = ObserverDuty(now_ms)
         self.diskless = ReconcilerDuty(now_ms)
+        self.migrations = MigrationDuty(now_ms)
         self.balancing: frozenset[int] | None = None
         """Brokers that are being given their leaderships back, None between runs."""
 
@@ -66,6 +69,8 @@ class Duties:
             due.append(self.observers.due_ms)
         if state.diskless.keys or state.image.absences:
             due.append(self.diskless.due_ms)
+        if state.migrating:
+            due.append(self.migrations.due_ms)
         return min(due)
 
     def due(
@@ -83,7 +88,9 @@ class Duties:
             result = self._balance(state, sessions, config, now_ms)
             if result is not None:
                 return result
-        result = self.missing_replicas.due(state, sessions, config, now_ms)
+        result = self.migrations.due(state, now_ms)
+        if result is None:
+            result = self.missing_replicas.due(state, sessions, config, now_ms)
         if result is None:
             result = self.plan.due(state, sessions, config, now_ms)
         if result is None:

@@ -53,6 +53,7 @@ class Code(StrEnum):
     TOPIC_CREATED = "TOPIC_CREATED"
     TOPIC_DELETED = "TOPIC_DELETED"
     PARTITIONS_ADDED = "PARTITIONS_ADDED"
+    MIGRATION_STEPPED = "MIGRATION_STEPPED"
     CONFIGS_CHANGED = "CONFIGS_CHANGED"
     ACLS_CHANGED = "ACLS_CHANGED"
     QUOTAS_CHANGED = "QUOTAS_CHANGED"
@@ -103,6 +104,7 @@ CODES: Mapping[Code, str] = {
     Code.TOPIC_CREATED: "A topic was created.",
     Code.TOPIC_DELETED: "A topic was deleted.",
     Code.PARTITIONS_ADDED: "A topic got more partitions.",
+    Code.MIGRATION_STEPPED: "A classic topic went a step towards being diskless, or a step back.",
     Code.CONFIGS_CHANGED: "Settings of a resource changed.",
     Code.ACLS_CHANGED: "Access rules (ACLs) were added or removed.",
     Code.QUOTAS_CHANGED: "Client quotas were set or removed.",

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from anabranch.core.diskless.assembly import LEADER_EPOCH, Damaged, PlacedBatch, placed_batches
+from anabranch.core.diskless.assembly import Damaged, PlacedBatch, placed_batches
 from anabranch.core.diskless.rows import Run
 from anabranch.core.types import Buffer
 from anabranch.core.wire.batch import patch
@@ -27,8 +27,11 @@ class AnswerBuffers:
     """Batches from the one that holds `offset` on, before `upto`, in `max_bytes`; more only for the
     first one, with `at_least_one`."""
 
-    def __init__(self, offset: int, upto: int, max_bytes: int, *, at_least_one: bool) -> None:
+    def __init__(
+        self, offset: int, upto: int, max_bytes: int, *, at_least_one: bool, leader_epoch: int = 0
+    ) -> None:
         self.is_full = False
+        self._leader_epoch = leader_epoch
         self._offset, self._upto = offset, upto
         self._max_bytes, self._at_least_one = max_bytes, at_least_one
         self._size_bytes = 0
@@ -53,7 +56,7 @@ class AnswerBuffers:
         self._size_bytes += len(view)
         start, is_large = len(self._joined), len(view) >= JOINED_BYTES
         self._joined += view[:PLACE_BYTES] if is_large else view
-        patch(self._joined, start, base_offset, LEADER_EPOCH)
+        patch(self._joined, start, base_offset, self._leader_epoch)
         if is_large:
             self._buffers += [self._joined, view[PLACE_BYTES:]]
             self._joined = bytearray()

@@ -3,8 +3,9 @@
 Batches are stored as producers sent them, with base offset 0; their place is known from the run
 that they belong to. Both fields that are written here, base offset and leader epoch, lie outside
 of the batch's checksum. Rules kept: the batches of a run must fill its bytes and its offsets
-exactly, and each must have a sound checksum, or nothing of the run is told; every record has leader
-epoch 0, so that no reader finds a history that parts. Not here: where bytes come from, what an
+exactly, and each must have a sound checksum, or nothing of the run is told; every record of a
+partition has the same leader epoch, 0 unless its topic was classic before, so that no reader finds
+a history that parts. Not here: where bytes come from, what an
 answer is made of (`answer_buffers.py`).
 """
 
@@ -31,8 +32,6 @@ from anabranch.core.wire.batch import (
     renew_crc,
 )
 
-LEADER_EPOCH = 0
-"""Of every record of a diskless partition."""
 MOST_DELTA = (1 << 31) - 1
 """Between the first and the last offset of a batch: a field of 32 bits."""
 _HEAD = Struct(">qiibIhi")
@@ -79,13 +78,13 @@ def placed_batches(view: memoryview, run: Run) -> Iterator[PlacedBatch]:
         raise Damaged(run, f"its batches end at offset {offset}, not at {run.end_offset}")
 
 
-def empty_batch(base_offset: int, end_offset: int) -> bytes:
+def empty_batch(base_offset: int, end_offset: int, leader_epoch: int = 0) -> bytes:
     """A batch without records that takes the place of offsets up to an end, or of many of them:
     consumers go on behind it, as behind one that compaction has left."""
     batch = bytearray(BATCH_OVERHEAD)
     delta = min(end_offset - base_offset - 1, MOST_DELTA)
     HEADER.pack_into(
-        batch, 0, base_offset, BATCH_OVERHEAD - PREFIX, LEADER_EPOCH, MAGIC, 0, 0, delta,
+        batch, 0, base_offset, BATCH_OVERHEAD - PREFIX, leader_epoch, MAGIC, 0, 0, delta,
         NO_TIMESTAMP, NO_TIMESTAMP, NO_PRODUCER, -1, -1, 0,
     )  # fmt: skip
     renew_crc(batch, 0, len(batch))
@@ -103,7 +102,7 @@ def first_not_older(buffer: Buffer, timestamp: int, start_offset: int) -> Timest
         batch = bytes(memoryview(buffer)[position : position + size])
         found = record_walk.first_not_older(batch, header, timestamp, start_offset)
         if found is not None:
-            return TimestampOffset(*found, LEADER_EPOCH)
+            return TimestampOffset(*found, header.leader_epoch)
     return None
 
 
@@ -115,11 +114,11 @@ def _batches(buffer: Buffer) -> Iterator[tuple[int, int]]:
         position += size
 
 
-def assembled(run: Run, pieces: Sequence[Buffer]) -> bytearray:
+def assembled(run: Run, pieces: Sequence[Buffer], leader_epoch: int = 0) -> bytearray:
     """The bytes of a run, with every batch in its place. Raises Damaged."""
     buffer = bytearray().join(pieces)
     position = 0
     for base_offset, _, view in placed_batches(memoryview(buffer), run):
-        patch(buffer, position, base_offset, LEADER_EPOCH)
+        patch(buffer, position, base_offset, leader_epoch)
         position += len(view)
     return buffer

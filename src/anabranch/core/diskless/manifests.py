@@ -197,7 +197,7 @@ class ManifestLog:
             if state is None:
                 self._deleted.add(key.topic_id)
                 self._starts.pop(key, None)
-            elif state.start_offset and not runs:
+            elif (state.start_offset or state.tiered_end) and not runs:
                 self._starts[key] = max(state.start_offset, self._starts.get(key, 0))
             else:
                 continue

@@ -3,8 +3,9 @@
 What: `core.partition.Partition` for a partition whose order the coordinator keeps and whose bytes
 lie in objects. Rules kept: an append gives a ticket, which counts when its commit is known; reads
 are answered from what is cached, and ask (FarRead) where that does not suffice; an offset is out of
-range only when the coordinator has said so after the request came; the leader epoch is 0 for good,
-so that no reader is ever told to truncate. Why `know`: what other brokers committed is heard of
+range only when the coordinator has said so after the request came; the leader epoch of what is in
+objects is 0 for good, or the last one of the classic topic that it was, so that no reader is ever
+told to truncate. Why `know`: what other brokers committed is heard of
 soon, not at once; ListOffsets must see what was acknowledged anywhere before it was asked. Not
 here: the machines behind it (`writer.py`, `reader.py`).
 """
@@ -15,7 +16,6 @@ from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
 
 from anabranch.core.diskless.answer_buffers import AnswerBuffers, answer_of
 from anabranch.core.diskless.assembly import (
-    LEADER_EPOCH,
     Damaged,
     assembled,
     empty_batch,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from anabranch.core.diskless.coordinates import Coordinates
     from anabranch.core.errors import StorageFault
     from anabranch.core.log.config import LogConfig
-    from anabranch.core.log.lookup import TimestampOffset
+    from anabranch.core.log.lookup import AbortedTransaction, TimestampOffset
     from anabranch.core.log.producers import ProducerStates
     from anabranch.core.partition.tail import Tail
     from anabranch.core.step import Mailbox
@@ -126,7 +126,7 @@ class DisklessPartition(Partition):
         self.topic_partition = TopicPartition(topic.name, index)
         self.key = LogKey(topic.topic_id, index)
         self.leader_id = diskless.broker_id
-        self.leader_epoch = self.led_from_epoch = LEADER_EPOCH
+        self.leader_epoch = self.led_from_epoch = 0
         self.is_leader = True
         self.appended_bytes = 0
         self.state: LogState | None = None
@@ -166,7 +166,8 @@ class DisklessPartition(Partition):
             return False
         grown = state.byte_size - old.byte_size
         self.appended_bytes += max(end - old.high_watermark, grown)
-        self.state = LogState(start, end, state.byte_size, tiered_end)
+        epoch = max(old.leader_epoch, state.leader_epoch)
+        self.state = LogState(start, end, state.byte_size, tiered_end, epoch)
         return True
 
     def refuse(self, code: ErrorCode, why: str, until_ms: int) -> None:
@@ -287,10 +288,12 @@ class DisklessPartition(Partition):
         runs, is_far = self._diskless.coordinates.find(self.key, offset, max_bytes)
         if not runs:
             if self._diskless.coordinates.is_lost(self.key, offset, self.high_watermark):
-                return (empty_batch(offset, self.high_watermark),)
+                return (empty_batch(offset, self.high_watermark, self._epoch),)
             self._ask(RunsOf(self.key, offset, max_bytes), max_bytes)
         pieces = self._pieces(runs, is_far=is_far)
-        answer = AnswerBuffers(offset, upto, max_bytes, at_least_one=at_least_one)
+        answer = AnswerBuffers(
+            offset, upto, max_bytes, at_least_one=at_least_one, leader_epoch=self._epoch
+        )
         damage = answer_of(runs[: len(pieces)], pieces, answer)
         buffers = answer.take()
         if damage is not None:
@@ -334,6 +337,11 @@ class DisklessPartition(Partition):
         return found
 
     @property
+    def _epoch(self) -> int:
+        """Of records in objects."""
+        return 0 if self.state is None else self.state.leader_epoch
+
+    @property
     def _has_older(self) -> bool:
         """Whether readers find records in remote segments."""
         return self.state is not None and self.state.start_offset < self.state.tiered_end
@@ -367,10 +375,21 @@ class DisklessPartition(Partition):
         self._diskless.read_ahead(wanted)
         return pieces
 
+    def aborted_transactions(self, first: int, upto: int) -> list[AbortedTransaction]:
+        """Those of the classic topic that it was: objects have none. Raises FarRead."""
+        tiered_end = 0 if self.state is None else self.state.tiered_end
+        if first >= tiered_end:
+            return []
+        return self._of_tail(
+            first, lambda tail: tail.aborted_transactions(first, min(upto, tiered_end))
+        )
+
     # Looking up.
 
     def epoch_of(self, offset: int) -> int:
-        return LEADER_EPOCH
+        """That of a remote record, as far as it is known here."""
+        epoch = self.older.epoch_of(offset)
+        return self._epoch if epoch < 0 else epoch
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """Whatever a reader's epoch is, its history is ours to the end."""
@@ -416,7 +435,7 @@ class DisklessPartition(Partition):
     def _whole(self, run: Run) -> bytearray:
         (pieces,) = self._pieces([run], is_far=True)
         try:
-            return assembled(run, pieces)
+            return assembled(run, pieces, self._epoch)
         except Damaged as damage:
             self._diskless.damaged(damage)
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(damage)) from damage

@@ -51,6 +51,8 @@ class Tiered(NamedTuple):
     end_offset: int
     byte_size: int
     """Of all its segments."""
+    leader_epoch: int = 0
+    """The newest one of their records."""
 
 
 NOT_TIERED = Tiered(0, 0, 0)
@@ -242,7 +244,7 @@ def _rebuild_log(
     segments hold, runs need not: a segment of which all objects are stored has the same records,
     whether the lost coordinator knew of its end or not."""
     _check_order(place, runs)
-    first_tiered, tiered_end, _ = tiered if tiered.end_offset > start_offset else NOT_TIERED
+    first_tiered, tiered_end, *_ = tiered if tiered.end_offset > start_offset else NOT_TIERED
     end_offset = max([start_offset, tiered_end, *(run.end_offset for run in runs[-1:])])
     runs = [run for run in runs if run.end_offset > max(start_offset, tiered_end)]
     kept = [run for run in runs if run.object_key in present]
@@ -261,7 +263,7 @@ def _rebuild_log(
             findings.append(Finding(Kind.OBJECT_MISSING, place, detail))
         end = run.end_offset
     size = sum(run.byte_size for run in kept) + tiered.byte_size
-    return LogState(raised, end_offset, size, tiered_end), kept
+    return LogState(raised, end_offset, size, tiered_end, tiered.leader_epoch), kept
 
 
 def _check_order(place: str, runs: list[Run]) -> None:

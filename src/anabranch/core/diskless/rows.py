@@ -41,6 +41,8 @@ class LogState(NamedTuple):
     """Of the batches that are still there, in runs or in remote segments."""
     tiered_end: int = 0
     """Records before it lie in remote segments; 0: none ever did."""
+    leader_epoch: int = 0
+    """Of records in objects. Where the topic was classic before, that of its last leader."""
 
     @property
     def first_run_offset(self) -> int:

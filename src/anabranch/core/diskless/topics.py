@@ -1,4 +1,5 @@
-"""Which topics are diskless. `diskless.enable` is written at creation and never changes later.
+"""Which topics are diskless. `diskless.enable` is written at creation, or once when a classic topic
+has become diskless, and never taken away.
 
 Rule kept: its text is read as every boolean is, for what reads as classic is deleted.
 """

@@ -217,6 +217,8 @@ class Partitions:
                 self._forget_offline(topic_id)
                 continue
             if is_diskless(image, topic.name):  # served without a log
+                drop += hosted.values()  # it was classic before
+                self._forget_offline(topic_id)
                 continue
             for index in indexes:
                 state = topic.partitions.get(index)

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from anabranch.core.diskless.migration import check_open, phase_of
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.metadata.image import RECOVERED
 from anabranch.core.partition.composite import Composite
@@ -32,6 +33,7 @@ from anabranch.core.partition.tail import NO_TAIL, UNKNOWN_TAIL
 from anabranch.core.replication.progress import Progress
 from anabranch.core.replication.throttles import is_listed
 from anabranch.core.types import NO_LEADER, UNKNOWN_BROKER_EPOCH
+from anabranch.core.wire.batch import read_header
 
 if TYPE_CHECKING:
     from anabranch.core.log.appends import AppendResult
@@ -106,6 +108,7 @@ class Replica(Composite):
         "missing",
         "observers",
         "partition_epoch",
+        "phase",
         "proposal",
         "recovery_state",
         "replicas",
@@ -176,6 +179,7 @@ class Replica(Composite):
             self.older = UNKNOWN_TAIL if self.log.config.has_remote else NO_TAIL
             if self.older is NO_TAIL:
                 self.log.forget_remote()
+        self.phase = phase_of(config.diskless_migration_phase)
         self.flushed_counts = config.flush_messages == 1
         self.min_insync_replicas = config.min_insync_replicas
         partition = self.topic_partition.partition
@@ -290,6 +294,8 @@ class Replica(Composite):
         """
         if not self.is_leader:
             self.check_leader()
+        if self.phase is not None and client:
+            check_open(self.phase, read_header(records, 0), self.log.producers)
         if required_acks == ACKS_ALL and not self.enough_in_sync:
             raise ApiError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,

@@ -41,6 +41,7 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     confluent_placement_constraints: str
     delete_retention_ms: int
     diskless_enable: bool
+    diskless_migration_phase: str
     diskless_tiering_age_ms: int
     diskless_tiering_min_segment_bytes: int
     file_delete_delay_ms: int

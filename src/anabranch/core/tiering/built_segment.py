@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from anabranch.core.diskless.assembly import LEADER_EPOCH, assembled
+from anabranch.core.diskless.assembly import assembled
 from anabranch.core.diskless.rows import NO_PRODUCER, LogKey, Run
 from anabranch.core.errors import StorageFault
 from anabranch.core.log.checkpoints import LEADER_EPOCHS, format_epochs
@@ -46,9 +46,11 @@ def build(
     planned: PlannedSegment,
     bytes_of: Callable[[Run], Buffer],
     snapshot_before: bytes,
+    leader_epoch: int = 0,
 ) -> BuiltSegment:
-    """The files of a segment; `snapshot_before` is that of the segment before, b"" for the first.
-    Whose leader it is, and in which epoch, is left to the leader. Raises StorageFault."""
+    """The files of a segment; `snapshot_before` is that of the segment before, b"" for the first,
+    and `leader_epoch` that of the records. Whose leader it is, and in which epoch, is left to the
+    leader. Raises StorageFault."""
     start_offset, end_offset, runs = planned
     captured: Any = _Captured()
     index = Segment(captured, "", start_offset, 0)
@@ -56,7 +58,7 @@ def build(
     batches: list[Buffer] = []
     position = 0
     for run in runs:
-        buffer = assembled(run, [bytes_of(run)])
+        buffer = assembled(run, [bytes_of(run)], leader_epoch)
         for header in _headers(buffer):
             index.note(
                 position, header.size_bytes, header.last_offset, header.newest_timestamp,
@@ -70,8 +72,9 @@ def build(
     producers.expire(index.max_timestamp, PRODUCERS_KEPT_MS)
     index.save_indexes(captured)
     captured.files[offset_name(end_offset, SNAPSHOT)] = [encode_snapshot(producers)]
-    captured.files[LEADER_EPOCHS] = [format_epochs([(LEADER_EPOCH, 0)])]
-    epochs = (EpochStart(LEADER_EPOCH, start_offset),)
+    epoch_start = start_offset if leader_epoch else 0
+    captured.files[LEADER_EPOCHS] = [format_epochs([(leader_epoch, epoch_start)])]
+    epochs = (EpochStart(leader_epoch, start_offset),)
     segment = RemoteSegment(
         segment_id, key, start_offset, end_offset, index.max_timestamp, epochs, position, -1, -1
     )

@@ -17,12 +17,14 @@ from anabranch.core.controller.diskless.rows import (
     ListRemoteTopics,
     ListTopics,
     LogRows,
+    LookAtSeals,
     TakeControl,
 )
 from anabranch.core.diskless.coordinator import Coordinator
 from anabranch.core.errors import StorageFault
 from anabranch.core.metadata.image import MetadataDelta, MetadataImage
 from anabranch.core.remote.facts import RemoteFacts
+from anabranch.core.tiering.seals import Seals
 from anabranch.core.types import NEVER_MS
 from anabranch.server.clocks import steady_ms
 from anabranch.server.logs import logger
@@ -37,15 +39,21 @@ class LogRowsShell:
     def __init__(self, *, has_remote: bool = False) -> None:
         self.machine = LogRows(has_remote=has_remote)
         self._remote: RemoteFacts | None = None
+        self._seals: Seals | None = None
         self._coordinator: Coordinator | None = None
         """None until coordinator and store were tried: a wrong one must get no rows."""
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._said = ""
 
-    def opened(self, coordinator: Coordinator, remote: RemoteFacts | None = None) -> None:
+    def opened(
+        self,
+        coordinator: Coordinator,
+        remote: RemoteFacts | None = None,
+        seals: Seals | None = None,
+    ) -> None:
         """Coordinator and store can be used."""
-        self._coordinator, self._remote = coordinator, remote
+        self._coordinator, self._remote, self._seals = coordinator, remote, seals
         self._go_on()
 
     def began(self, epoch: int, end_offset: int) -> None:
@@ -99,7 +107,8 @@ class LogRowsShell:
             self._said = self.machine.trouble
             if self._said:
                 LOG.warning(
-                    "rows of topics are not created or deleted in the coordinator", why=self._said
+                    "rows of topics are not kept in the coordinator, and no topic becomes diskless",
+                    why=self._said,
                 )
         self._go_on()
 
@@ -115,4 +124,7 @@ class LogRowsShell:
             return remote.topics(effect.after, effect.limit)
         if isinstance(effect, CreateRows):
             return coordinator.create_logs(effect.epoch, effect.new)
+        if isinstance(effect, LookAtSeals):
+            assert self._seals is not None
+            return self._seals.progress(effect.topic_id, effect.migration, effect.broker_ids)
         return coordinator.delete_topics(effect.epoch, effect.topic_ids)

@@ -15,9 +15,11 @@ from anabranch.core.diskless.objects import ObjectStore
 from anabranch.core.errors import StorageFault
 from anabranch.core.remote.facts import RemoteFacts
 from anabranch.core.tiering.claims import TieringClaims
+from anabranch.core.tiering.seals import Seals
 from anabranch.stores.coordinator.engines import open_coordinator
 from anabranch.stores.coordinator.front import Front
 from anabranch.stores.coordinator.remote_front import RemoteFront
+from anabranch.stores.coordinator.seal_front import SealFront
 from anabranch.stores.coordinator.tiering_front import TieringFront
 from anabranch.stores.objects.engines import open_objects
 from anabranch.stores.objects.store_check import (
@@ -57,6 +59,12 @@ class Stores(NamedTuple):
         """Who makes segments of diskless batches."""
         assert isinstance(self.coordinator, Front)
         return TieringFront(self.coordinator)
+
+    @property
+    def seals(self) -> Seals:
+        """How classic partitions end that become diskless."""
+        assert isinstance(self.coordinator, Front)
+        return SealFront(self.coordinator)
 
     @classmethod
     async def open(cls, config: NodeConfig, cluster_id: str) -> Stores | None:

@@ -18,6 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from anabranch.core.diskless.garbage import turn_of
+from anabranch.core.diskless.migration import Phase, Step
 from anabranch.core.diskless.rows import LogKey
 from anabranch.core.errors import StorageFault
 from anabranch.core.remote.copy_pace import CopyPace
@@ -38,6 +39,7 @@ from anabranch.server.remote.round_performer import (
     World,
     perform_ending_round,
     perform_follower_round,
+    perform_migration_round,
     perform_round,
     remove_leftovers,
     remove_orphans,
@@ -56,6 +58,10 @@ if TYPE_CHECKING:
 LOG = logger("remote")
 TICK_S = 1.0
 """How late a round may begin, and how late a rate that changed may count."""
+FAILED_MS = 1_000
+"""Until the next round of such a topic, where one has failed."""
+MIGRATING_TICK_S = 0.1
+"""The same while a topic becomes diskless: its producers may be waiting."""
 
 
 class RemoteLog:
@@ -71,6 +77,10 @@ class RemoteLog:
         self.done: Done | None = None
         """Of the last round that came to its end while this broker led."""
         self.said = ""
+        self.again_ms = 0
+        """When a round may begin while its topic becomes diskless."""
+        self.sealed_in: Phase | None = None
+        """The phase for which the coordinator was told that this log is ready, or sealed."""
 
 
 Work: TypeAlias = Callable[[RemoteLog], Awaitable[None]]
@@ -96,7 +106,7 @@ class RemoteLogs:
         self.reads.start(stores.objects)
         self._world = World(
             stores.remote, stores.objects, cluster_id, self.broker.broker_id, CopyPace(),
-            lambda: uuid.uuid4().bytes, steady_ms, wall_ms, self.reads.counts,
+            lambda: uuid.uuid4().bytes, steady_ms, wall_ms, self.reads.counts, stores.seals,
         )  # fmt: skip
         self._ticking = asyncio.get_running_loop().create_task(
             restarted(self._tick, "the upkeep of remote logs", LOG)
@@ -121,7 +131,8 @@ class RemoteLogs:
         while True:
             self.begin_due(steady_ms())
             self._sample()
-            await asyncio.sleep(TICK_S)
+            is_migrating = any(each.phase is not None for each in self.broker.partitions)
+            await asyncio.sleep(MIGRATING_TICK_S if is_migrating else TICK_S)
 
     def begin_due(self, now_ms: int) -> None:
         """Begin the rounds that are due."""
@@ -138,8 +149,11 @@ class RemoteLogs:
         room = config.remote_log_manager_copier_thread_pool_size - len(running)
         for key, replica in there.items():
             of = self._logs[key]
+            if replica.phase is not None and replica.is_leader:
+                if of.sealed_in != replica.phase:
+                    of.due_ms = min(of.due_ms, of.again_ms)
             if of.leader_epoch != replica.leader_epoch:  # a leader is known from its first round on
-                of.leader_epoch, of.due_ms = replica.leader_epoch, 0
+                of.leader_epoch, of.due_ms, of.sealed_in = replica.leader_epoch, 0, None
         due = [key for key in there if key not in running and self._logs[key].due_ms <= now_ms]
         due.sort(key=lambda key: (self._logs[key].due_ms, key))
         for key in due[: max(0, room)]:
@@ -210,6 +224,7 @@ class RemoteLogs:
                 await perform_follower_round(world, key, epoch, hosted)
         except StorageFault as problem:
             fault = problem
+        of.again_ms = steady_ms() + (FAILED_MS if fault is not None else 0)
         self._say(of, "" if fault is None else str(fault), replica.topic_partition)
         if starts(replica.log) != before:
             self.broker.changed[replica.topic_partition] = None
@@ -222,10 +237,22 @@ class RemoteLogs:
             world.cluster_id, key_of(replica), replica.leader_epoch, of.removals, of.running
         )
         hosted = _Hosted(self, replica)
+        if replica.phase is not None and hosted.has_remote:
+            return await self._migrate(world, leading, hosted, replica.phase, of)
         perform = perform_round if hosted.has_remote else perform_ending_round
         of.done = await perform(world, leading, hosted)
         if of.done.copied and of.done.lag.segments and of.done.fault is None:
             of.due_ms = steady_ms()  # the others have their turn first
+        return of.done.fault
+
+    async def _migrate(
+        self, world: World, leading: Leading, hosted: _Hosted, phase: Phase, of: RemoteLog
+    ) -> StorageFault | None:
+        of.sealed_in = None
+        migrated = await perform_migration_round(world, leading, hosted, phase)
+        of.done = migrated.done
+        if migrated.is_sealed or migrated.is_ready:
+            of.sealed_in = phase
         return of.done.fault
 
     async def _ask_for_copies(self, world: World, _of: RemoteLog) -> None:
@@ -300,6 +327,17 @@ class _Hosted:
     @property
     def last_stable_offset(self) -> int:
         return self._replica.last_stable_offset
+
+    @property
+    def is_in_sync(self) -> bool:
+        return set(self._replica.in_sync_replicas) == set(self._replica.replicas)
+
+    @property
+    def last_producer_id(self) -> int:
+        return self._of.broker.image.next_producer_id - 1
+
+    def is_sealed_for(self, migration: int) -> bool:
+        return self._replica.phase == Phase(Step.SEALING, migration)
 
     def stands(self, leader_epoch: int) -> bool:
         replica = self._replica

@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from anabranch.core.diskless.coordinator import Deposed
+from anabranch.core.diskless.migration import Phase
 from anabranch.core.diskless.objects import ObjectStore
 from anabranch.core.diskless.rows import LogKey
 from anabranch.core.errors import Bug, StorageFault
@@ -21,7 +22,7 @@ from anabranch.core.log.files import ColdRead
 from anabranch.core.log.log import Log
 from anabranch.core.remote import rounds, segment_copy
 from anabranch.core.remote.copy_pace import CopyPace
-from anabranch.core.remote.facts import Facts, RemoteFacts
+from anabranch.core.remote.facts import Facts, RemoteFacts, TryEnded
 from anabranch.core.remote.keys import remote_prefix
 from anabranch.core.remote.leftovers import Folder, Found, Leftovers, Listing
 from anabranch.core.remote.local_log import Limits
@@ -36,6 +37,17 @@ from anabranch.core.remote.segment_upload import Lease, uploaded
 from anabranch.core.remote.segments import RemoteSegment, SegmentId
 from anabranch.core.remote.tail import first_offset
 from anabranch.core.remote.unfinished import Removals
+from anabranch.core.tiering.seal_rounds import (
+    LogEnd,
+    LookAtEnd,
+    MarkReady,
+    Migrated,
+    RollLog,
+    SealLog,
+    SealStep,
+    migration_round,
+)
+from anabranch.core.tiering.seals import Seal, Seals, carried
 from anabranch.server.chains import carried_out
 from anabranch.server.remote.remote_counts import DELETED, RemoteCounts
 from anabranch.server.remote.segment_upload import Upload
@@ -77,6 +89,17 @@ class HostedLog(Protocol):
     def last_stable_offset(self) -> int:
         """See `Partition`."""
 
+    @property
+    def is_in_sync(self) -> bool:
+        """Whether all replicas are in sync."""
+
+    @property
+    def last_producer_id(self) -> int:
+        """The greatest that this broker knows to have been given in the cluster; -1: none."""
+
+    def is_sealed_for(self, migration: int) -> bool:
+        """Whether the log takes no records while this migration seals it."""
+
     def stands(self, leader_epoch: int) -> bool:
         """Whether this broker still leads, or follows, in that epoch."""
 
@@ -99,11 +122,21 @@ class World(NamedTuple):
     steady_ms: Callable[[], int]
     wall_ms: Callable[[], int]
     counts: RemoteCounts
+    seals: Seals | None = None
+    """None where no topic becomes diskless."""
 
 
 async def perform_round(world: World, leading: rounds.Leading, led: HostedLog) -> rounds.Done:
     """One round of a partition. Raises StorageFault where it ended early."""
     return await _Round(world, leading.leader_epoch, led).run(rounds.one_round(leading))
+
+
+async def perform_migration_round(
+    world: World, leading: rounds.Leading, led: HostedLog, phase: Phase
+) -> Migrated:
+    """One round of a partition whose topic becomes diskless. Raises StorageFault where it ended
+    early."""
+    return await _Round(world, leading.leader_epoch, led).run(migration_round(leading, phase))
 
 
 async def perform_ending_round(
@@ -170,7 +203,7 @@ class _Round:
         self._count = 0
         """Segments of which there are facts."""
 
-    async def run(self, steps: Generator[rounds.Step, Any, _T]) -> _T:
+    async def run(self, steps: Generator[SealStep, Any, _T]) -> _T:
         try:
             return await carried_out(steps, self._perform, in_thread=self._is_long)
         finally:
@@ -180,7 +213,7 @@ class _Round:
     def _is_long(self) -> bool:
         return self._count > MOST_ON_LOOP
 
-    async def _perform(self, asked: rounds.Step) -> Any:
+    async def _perform(self, asked: SealStep) -> Any:
         call = _CALLS.get(type(asked))
         if call is None:
             raise Bug(f"a round asks for {asked!r}, which nothing performs")
@@ -281,6 +314,46 @@ class _Round:
     async def _finish(self, asked: segment_copy.FinishSegment) -> None:
         await self._world.facts.finish(asked.segment)
 
+    # Becoming diskless.
+
+    async def _look_at_end(self, _asked: LookAtEnd) -> LogEnd:
+        led, active = self._led, self._led.log.active
+        return LogEnd(
+            led.log.end_offset,
+            led.high_watermark,
+            led.last_stable_offset,
+            0 if active is None else active.size,
+            led.is_in_sync,
+        )
+
+    async def _roll(self, _asked: RollLog) -> None:
+        self._change(lambda: self._led.log.roll(self._world.wall_ms()))
+
+    async def _mark_ready(self, asked: MarkReady) -> None:
+        assert self._world.seals is not None
+        await self._world.seals.ready(asked.key, asked.migration, asked.leader_epoch)
+
+    async def _seal(self, asked: SealLog) -> None:
+        led, log = self._led, self._led.log
+        if log.end_offset != asked.end_offset or not led.is_sealed_for(asked.migration):
+            raise TryEnded(f"{log.topic_partition}: its log takes records again")
+        if not led.stands(asked.leader_epoch):
+            raise Deposed(f"{log.topic_partition}: its leader has changed")
+        assert self._world.seals is not None
+        await self._world.seals.seal(
+            Seal(
+                asked.key,
+                led.topic,
+                asked.migration,
+                asked.leader_epoch,
+                asked.log_start,
+                asked.end_offset,
+                asked.kept,
+                carried(log.producers),
+                led.last_producer_id,
+            )
+        )
+
 
 async def patiently(ask: Callable[[], _T]) -> _T:
     """What a log says, after what it lacks was read in threads."""
@@ -307,5 +380,9 @@ _CALLS: dict[type, _Call] = {
     segment_copy.StartSegment: _Round._start,
     segment_copy.UploadFiles: _Round._upload,
     segment_copy.FinishSegment: _Round._finish,
+    LookAtEnd: _Round._look_at_end,
+    RollLog: _Round._roll,
+    MarkReady: _Round._mark_ready,
+    SealLog: _Round._seal,
 }
 """How each step is performed."""

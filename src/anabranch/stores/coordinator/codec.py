@@ -8,10 +8,12 @@ where a later one may differ.
     batches    per batch of a producer: base sequence int32, last sequence int32, offset int64
     changes    object id int64, length of its key uint16, key, then per partition: topic id 16
                bytes, partition int32, kind int8, start int64, high watermark int64, size int64,
-               number of runs uint16; of kind 2 also the tiered end int64; per run: base int64,
-               end int64, position int64, size int64, timestamp int64, timestamp type int8
+               number of runs uint16; of kinds 2 and 3 also the tiered end int64, of kind 3 the
+               leader epoch int32; per run: base int64, end int64, position int64, size int64,
+               timestamp int64, timestamp type int8
 
-Kinds: 0 it is gone, 1 nothing of it was ever tiered (all that versions without tiering write), 2.
+Kinds: 0 it is gone, 1 nothing of it was ever tiered (all that versions without tiering write), 2,
+3 its records have another leader epoch than 0, since its topic was classic.
 
 All runs of one packet of changes lie in one object. Not here: a checksum, which the database has.
 """
@@ -34,7 +36,8 @@ OBJECT = Struct("<qH")
 CHANGE = Struct("<16sibqqqH")
 RUN = Struct("<qqqqqb")
 TIERED_END = Struct("<q")
-GONE, UNTIERED, TIERED = 0, 1, 2
+LEADER_EPOCH = Struct("<i")
+GONE, UNTIERED, TIERED, LED = 0, 1, 2, 3
 
 
 def pack_verdicts(verdicts: Sequence[Verdict]) -> bytes:
@@ -95,9 +98,12 @@ def unpack_changes(packed: bytes) -> list[Change]:
         )
         log, at = LogKey(TopicId(topic_id), partition), at + CHANGE.size
         state = None if kind == GONE else LogState(start, high_watermark, byte_size)
-        if state is not None and kind == TIERED:
+        if state is not None and kind >= TIERED:
             state = state._replace(tiered_end=TIERED_END.unpack_from(packed, at)[0])
             at += TIERED_END.size
+        if state is not None and kind == LED:
+            state = state._replace(leader_epoch=LEADER_EPOCH.unpack_from(packed, at)[0])
+            at += LEADER_EPOCH.size
         runs = []
         for _ in range(count):
             base, end, position, size, timestamp, clock = RUN.unpack_from(packed, at)
@@ -109,7 +115,7 @@ def unpack_changes(packed: bytes) -> list[Change]:
 
 def _pieces(change: Change, most_bytes: int) -> Iterator[Change]:
     """A change whose runs fit into a packet each."""
-    head = OBJECT.size + MOST_KEY_BYTES + CHANGE.size + TIERED_END.size
+    head = OBJECT.size + MOST_KEY_BYTES + CHANGE.size + TIERED_END.size + LEADER_EPOCH.size
     fit = (most_bytes - head) // RUN.size
     if len(change.runs) <= fit:
         yield change
@@ -127,10 +133,13 @@ def _object_head(runs: Sequence[Run]) -> bytes:
 
 def _pack_change(change: Change) -> bytes:
     key, state, runs = change
-    start, high_watermark, byte_size, tiered_end = state or LogState(0, 0)
+    start, high_watermark, byte_size, tiered_end, leader_epoch = state or LogState(0, 0)
     kind = GONE if state is None else TIERED if tiered_end else UNTIERED
+    if leader_epoch:
+        kind = LED
     head = CHANGE.pack(*key, kind, start, high_watermark, byte_size, len(runs))
-    head += TIERED_END.pack(tiered_end) if kind == TIERED else b""
+    head += TIERED_END.pack(tiered_end) if kind >= TIERED else b""
+    head += LEADER_EPOCH.pack(leader_epoch) if kind == LED else b""
     return head + b"".join(
         RUN.pack(
             run.base_offset,

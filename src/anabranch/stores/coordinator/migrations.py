@@ -27,13 +27,17 @@ cluster. Rule kept: a step that was released is never changed; there is no way b
                      numbers have 0
     tiering_claims   at most one row: the job that may tier, what it may tier, and until when no
                      other one begins
-    tiering_brokers  the newest epoch of each broker that knows of tiering
+    tiering_brokers  the newest epoch of each broker that knows of tiering; `knows` is 2 where it
+                     knows, too, how a topic becomes diskless
+    seals            one row a partition of a classic topic that becomes diskless, until it has a
+                     row in `logs`; stages as in `core/tiering/seals.py`
 
     compaction_claims, compaction_brokers
                      the same for compaction of what is tiered
 
-`diskless_start_offset` and `remote_log_start_offset` are for classic topics that become diskless,
-which does not exist yet. Not here: the statements of calls.
+`is_over` in `remote_logs`: the topic is diskless now, and no classic leader may change its facts.
+`diskless_start_offset` and `remote_log_start_offset` are not used. Not here: the statements of
+calls.
 """
 
 from __future__ import annotations
@@ -160,6 +164,16 @@ COMPACTION = (
 )
 """Who may put segments in the place of others."""
 
+SEALS = (
+    "CREATE TABLE seals (topic_id {raw} NOT NULL, partition BIGINT NOT NULL, "
+    "migration BIGINT NOT NULL, stage BIGINT NOT NULL, leader_epoch BIGINT NOT NULL, "
+    "log_start_offset BIGINT NOT NULL, end_offset BIGINT NOT NULL, "
+    "last_producer_id BIGINT NOT NULL, PRIMARY KEY (topic_id, partition)){rewritten}",
+    "ALTER TABLE remote_logs ADD COLUMN is_over BIGINT NOT NULL DEFAULT 0",
+    "ALTER TABLE tiering_brokers ADD COLUMN knows BIGINT NOT NULL DEFAULT 1",
+)
+"""How partitions of classic topics have ended that become diskless."""
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     FIRST,
     FORGOTTEN_PRODUCERS,
@@ -168,6 +182,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     TIERING,
     REMOTE_CHANGES,
     COMPACTION,
+    SEALS,
 )
 """Step n brings version n to n + 1."""
 NOT_THERE = (

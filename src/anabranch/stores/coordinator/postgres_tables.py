@@ -48,12 +48,13 @@ CHANGE_BYTES = 5900
 NOW = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 KEYS = "unnest(%s::bytea[], %s::bigint[]) WITH ORDINALITY AS k (topic_id, partition, place)"
 STATES = (
-    "SELECT l.log_start_offset, l.high_watermark, l.byte_size, l.tiered_end_offset FROM "
+    "SELECT l.log_start_offset, l.high_watermark, l.byte_size, l.tiered_end_offset, "
+    "l.leader_epoch FROM "
     f"{KEYS} LEFT JOIN logs l USING (topic_id, partition) ORDER BY place"
 )
 LOCKED = (
     "SELECT l.topic_id, l.partition, l.log_start_offset, l.high_watermark, l.byte_size, "
-    f"l.tiered_end_offset FROM {KEYS} JOIN logs l USING (topic_id, partition) "
+    f"l.tiered_end_offset, l.leader_epoch FROM {KEYS} JOIN logs l USING (topic_id, partition) "
     "ORDER BY l.topic_id, l.partition FOR UPDATE OF l"
 )
 PRODUCERS = (
@@ -99,7 +100,8 @@ NEAREST = (
     f"ORDER BY base_offset LIMIT {MOST_RUNS_FOUND}"
 )
 FIND = (
-    "SELECT place, l.log_start_offset, l.high_watermark, l.byte_size, l.tiered_end_offset, r.* "
+    "SELECT place, l.log_start_offset, l.high_watermark, l.byte_size, l.tiered_end_offset, "
+    "l.leader_epoch, r.* "
     "FROM unnest(%s::bytea[], %s::bigint[], %s::bigint[], %s::bigint[]) WITH ORDINALITY "
     "AS k (topic_id, partition, wanted, most_bytes, place) "
     "LEFT JOIN logs l USING (topic_id, partition) LEFT JOIN LATERAL ("
@@ -216,7 +218,7 @@ class PostgresTables(SqlTables):
         states: list[LogState | None] = [None] * len(wanted)
         runs: list[list[Run]] = [[] for _ in wanted]
         for place, *row in self._execute(FIND, columns).fetchall():
-            state, run = row[:4], row[4:]
+            state, run = row[:5], row[5:]
             states[place - 1] = _state(state)
             if run[0] is not None:
                 runs[place - 1].append(Run(wanted[place - 1].key, *run))

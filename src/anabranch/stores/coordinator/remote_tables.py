@@ -81,7 +81,9 @@ class RemoteTables:
     ) -> FactsRead:
         """What has changed after the change that is known, for the partition's leader."""
         with self._on.transaction():
-            return self._facts(key, self.lead_within(key, topic, leader_epoch, epochs), known)
+            log_start = self.lead_within(key, topic, leader_epoch, epochs)
+            self.locked_classic(key, leader_epoch)
+            return self._facts(key, log_start, known)
 
     def lead_within(
         self, key: LogKey, topic: str, leader_epoch: int, epochs: Sequence[EpochStart] = ()
@@ -134,7 +136,7 @@ class RemoteTables:
     def start(self, segment: RemoteSegment) -> None:
         """A try begins."""
         with self._on.transaction():
-            self._locked(segment.key, segment.leader_epoch)
+            self.locked_classic(segment.key, segment.leader_epoch)
             self.start_within(segment, NO_CLAIM, self._on.now_ms())
 
     def start_within(self, segment: RemoteSegment, claim_id: int, now_ms: int) -> None:
@@ -160,6 +162,7 @@ class RemoteTables:
     def finish(self, segment: RemoteSegment) -> None:
         """A try becomes FINISHED."""
         with self._on.transaction():
+            self.locked_classic(segment.key, segment.leader_epoch)
             self.finish_within(
                 segment.key, segment.leader_epoch, segment.segment_id, segment.custom_metadata
             )
@@ -198,7 +201,7 @@ class RemoteTables:
     ) -> None:
         """Record a log start, and what is removed."""
         with self._on.transaction():
-            _, recorded = self._locked(key, leader_epoch)
+            _, recorded = self.locked_classic(key, leader_epoch)
             if log_start > recorded:
                 self._on.do(
                     f"UPDATE remote_logs SET log_start_offset = ? WHERE {OF_LOG}", (log_start, *key)
@@ -273,6 +276,7 @@ class RemoteTables:
         """Within the transaction that deletes a topic: its segments are removed, and no leader of
         it is known any more."""
         self._on.do("DELETE FROM remote_logs WHERE topic_id = ?", (topic_id,))
+        self._on.do("DELETE FROM seals WHERE topic_id = ?", (topic_id,))
         self._on.do(
             "UPDATE remote_segments SET state = ?, event_ms = ? WHERE topic_id = ? AND state < ?",
             (REMOVED, now_ms, topic_id, REMOVED),
@@ -314,6 +318,17 @@ class RemoteTables:
                     for each in log.segments
                 ],
             )
+
+    def finished(self, key: LogKey) -> list[RemoteSegment]:
+        """The finished segments of a partition, by their offsets."""
+        return [each for each in self._segments(key) if each.is_finished]
+
+    def locked_classic(self, key: LogKey, leader_epoch: int) -> tuple[int, int]:
+        """As `_locked`, for the leader of a classic partition."""
+        found = self._locked(key, leader_epoch)
+        if self._on.rows(f"SELECT 1 FROM remote_logs WHERE {OF_LOG} AND is_over = 1", key):
+            raise TryEnded("the topic of this partition is diskless now: it has no classic leader")
+        return found
 
     def _locked(self, key: LogKey, leader_epoch: int) -> tuple[int, int]:
         """The newest leader's epoch and the log start, locked. Raises Deposed and TryEnded."""

@@ -52,6 +52,7 @@ from anabranch.stores.coordinator.codec import pack_verdicts, pack_written, unpa
 from anabranch.stores.coordinator.compaction_tables import CompactionTables
 from anabranch.stores.coordinator.front import Tables
 from anabranch.stores.coordinator.remote_tables import RemoteTables
+from anabranch.stores.coordinator.seal_tables import SealTables
 from anabranch.stores.coordinator.tiering_tables import TieringTables
 
 OBJECT = "object_id, object_key, state, broker_id, broker_epoch, expires_ms, verdicts"
@@ -94,6 +95,11 @@ class SqlTables(Tables, ABC):
     def remote(self) -> RemoteTables:
         """The facts of remote segments in the same database."""
         return RemoteTables(self)
+
+    @property
+    def seals(self) -> SealTables:
+        """How classic partitions ended that become diskless, in the same database."""
+        return SealTables(self)
 
     @property
     def tiering(self) -> TieringTables:
@@ -206,7 +212,7 @@ class SqlTables(Tables, ABC):
     def create_logs(self, controller_epoch: int, new: Sequence[NewLogs]) -> None:
         with self.transaction():
             self._check_controller(controller_epoch)
-            made: list[LogKey] = []
+            made: list[Change] = []
             for topic_id, topic, _, end in new:
                 if self._one("SELECT 1 FROM deleted_topics WHERE topic_id = ?", (topic_id,)):
                     continue
@@ -216,13 +222,26 @@ class SqlTables(Tables, ABC):
                     "WHERE topic_name = ? AND last_producer_id >= 0",
                     (topic,),
                 )
-                self.many(
-                    "INSERT INTO logs (topic_id, partition, topic_name, forgotten_producer_id) "
-                    "VALUES (?, ?, ?, ?)",
-                    ((topic_id, partition, topic, *forgotten) for partition in missing),
-                )
-                made += (LogKey(topic_id, partition) for partition in missing)
-            self.tell([Change(key, LogState(0, 0)) for key in made])
+                made += self._create(topic_id, topic, missing, *forgotten)
+            self.tell(made)
+
+    def _create(
+        self, topic_id: TopicId, topic: str, missing: Sequence[int], forgotten: int
+    ) -> list[Change]:
+        """Make rows of partitions: empty ones, or such that go on where a classic one ended."""
+        keys = [LogKey(topic_id, partition) for partition in missing]
+        taken = self.seals.taken if self.seals.was_classic(topic_id) else lambda _: None
+        begun = {key: taken(key) or (LogState(0, 0), -1) for key in keys}
+        self.many(
+            "INSERT INTO logs (topic_id, partition, topic_name, log_start_offset, high_watermark, "
+            "byte_size, tiered_end_offset, leader_epoch, forgotten_producer_id) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                (*key, topic, *state, max(forgotten, forgotten_here))
+                for key, (state, forgotten_here) in begun.items()
+            ),
+        )
+        return [Change(key, state) for key, (state, _) in begun.items()]
 
     def delete_topics(self, controller_epoch: int, topic_ids: Sequence[TopicId]) -> None:
         with self.transaction():
@@ -458,7 +477,8 @@ class SqlTables(Tables, ABC):
             now_ms = self.now_ms()
             self.many(
                 "INSERT INTO logs (topic_id, partition, topic_name, log_start_offset, "
-                "high_watermark, byte_size, tiered_end_offset) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                "high_watermark, byte_size, tiered_end_offset, leader_epoch) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 ((*log.key, log.topic, *log.state) for log in contents.logs),
             )
             self.many(

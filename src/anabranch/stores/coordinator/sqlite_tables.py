@@ -112,7 +112,7 @@ class SqliteTables(SqlTables):
 
     def states(self, keys: Sequence[LogKey]) -> list[LogState | None]:
         query = (
-            "SELECT log_start_offset, high_watermark, byte_size, tiered_end_offset "
+            "SELECT log_start_offset, high_watermark, byte_size, tiered_end_offset, leader_epoch "
             f"FROM logs WHERE {OF_LOG}"
         )
         found = (self._on.execute(query, key).fetchone() for key in keys)

@@ -61,10 +61,10 @@ class TieringTables:
         self._on = on
 
     def registered(self, broker_id: int, broker_epoch: int) -> None:
-        """Within the transaction that registers a broker: it knows of tiering."""
+        """Within the transaction that registers a broker: it knows of tiering and of seals."""
         self._on.do(
-            "INSERT INTO tiering_brokers (broker_id, broker_epoch) VALUES (?, ?) "
-            "ON CONFLICT (broker_id) DO UPDATE SET broker_epoch = excluded.broker_epoch",
+            "INSERT INTO tiering_brokers (broker_id, broker_epoch, knows) VALUES (?, ?, 2) "
+            "ON CONFLICT (broker_id) DO UPDATE SET broker_epoch = excluded.broker_epoch, knows = 2",
             (broker_id, broker_epoch),
         )
 

@@ -339,7 +339,10 @@ async def restore(
 def _tiered(log: HeldRemoteLog) -> Tiered:
     finished = [each for each in log.segments if each.is_finished]
     spans = joined(Span(each.start_offset, each.end_offset) for each in finished)
-    return Tiered(*spans[-1], sum(each.byte_size for each in finished)) if spans else NOT_TIERED
+    if not spans:
+        return NOT_TIERED
+    epoch = max(entry.epoch for each in finished for entry in each.leader_epochs)
+    return Tiered(*spans[-1], sum(each.byte_size for each in finished), epoch)
 
 
 def _of_segments(segments: RestoredFacts) -> list[Finding]:

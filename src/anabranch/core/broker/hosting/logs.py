@@ -27,6 +27,7 @@ from anabranch.core.broker.hosting.effects import (
 )
 from anabranch.core.broker.hosting.folders import Folders
 from anabranch.core.broker.hosting.states import HostedEvent, HostedState, after
+from anabranch.core.diskless.topics import is_diskless
 from anabranch.core.errors import Bug, CorruptLog, StorageFault
 from anabranch.core.log.files import DiskFull
 from anabranch.core.metadata.directories import directory_of
@@ -136,6 +137,11 @@ class Logs:
         known = image.partition(place.topic, place.partition)
         if self._is_deleted(image, found):
             self._no_more_found(place, found)
+            self._effects.append(DeleteLog(found.path, place))
+            return
+        is_own = topic is not None and found.topic_id == topic.topic_id
+        if is_own and is_diskless(image, place.topic):
+            self._no_more_found(place, found)  # it was classic: all of it is in remote segments
             self._effects.append(DeleteLog(found.path, place))
             return
         if known and topic is not None and found.topic_id == topic.topic_id:

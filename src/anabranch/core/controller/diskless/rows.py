@@ -6,7 +6,8 @@ taken, so that calls of older controllers fail; then the rows are compared with 
 pages; from then on each committed change is followed. Rules kept: the metadata log comes first, so
 that only committed metadata is looked at, and none that is older than the begin of this
 controller's term; one call at a time, and each may be made again; what fails is tried again after a
-pause. Rows are known by topic id, and those of a deleted id never come back.
+pause. Rows are known by topic id, and those of a deleted id never come back. Of classic topics that
+become diskless it asks how far their leaders are, and has that `heard`.
 Times are of the steady clock. Not here: calls (`server/diskless/rows.py`).
 """
 
@@ -17,15 +18,19 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from anabranch.core.diskless.coordinator import Deposed
+from anabranch.core.diskless.migration import migrating
 from anabranch.core.diskless.rows import NewLogs
 from anabranch.core.diskless.topics import is_diskless
 from anabranch.core.errors import StorageFault
+from anabranch.core.metadata.image import RESOURCE_TOPIC
 from anabranch.core.types import NEVER_MS, ZERO_TOPIC_ID, TopicId
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
+    from anabranch.core.diskless.migration import Phase
     from anabranch.core.metadata.image import MetadataDelta, MetadataImage
+    from anabranch.core.tiering.seals import Progress
 
 PAGE = 1_000
 """Topics in one page of the comparison."""
@@ -34,6 +39,8 @@ MOST_ROWS = 5_000
 MOST_DELETED = 100
 """Topics that one call deletes."""
 RETRY_MS, MOST_RETRY_MS = 100, 5_000
+SEALS_MS, SEALS_FAILED_MS = 100, 1_000
+"""Between two questions about a topic that becomes diskless: its producers may be waiting."""
 DEPOSED = (
     "{}; a newer controller is at work, or this cluster's metadata is older than its coordinator: "
     "then put the newest metadata back"
@@ -79,7 +86,18 @@ class DeleteRows:
     topic_ids: tuple[TopicId, ...]
 
 
-Effect: TypeAlias = TakeControl | ListTopics | ListRemoteTopics | CreateRows | DeleteRows
+@dataclass(frozen=True, slots=True)
+class LookAtSeals:
+    """Seals.progress"""
+
+    topic_id: TopicId
+    migration: int
+    broker_ids: tuple[int, ...]
+
+
+Effect: TypeAlias = (
+    TakeControl | ListTopics | ListRemoteTopics | CreateRows | DeleteRows | LookAtSeals
+)
 
 
 class Stage(Enum):
@@ -97,6 +115,12 @@ class LogRows:
 
     def __init__(self, *, has_remote: bool = False) -> None:
         self._has_remote = has_remote
+        self.heard: Callable[[TopicId, int, Progress], object] = _unheard
+        """Told how far topics are that become diskless."""
+        self._migrating: dict[str, Phase] = {}
+        self._asked_seals: dict[str, None] = {}
+        """Those of them that were asked for in this turn."""
+        self._seals_ms = 0
         self.stage = Stage.IDLE
         self.trouble = ""
         """Why the last call failed; "" when it did not."""
@@ -131,6 +155,8 @@ class LogRows:
     def follow(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """Committed metadata."""
         self._image = image
+        if any(kind == RESOURCE_TOPIC for kind, _ in delta.changed_configs) or delta.deleted_topics:
+            self._migrating = dict(migrating(image))
         if self.stage is not Stage.IDLE:
             for topic in delta.deleted_topics:
                 self._stale[topic.topic_id] = None
@@ -145,6 +171,9 @@ class LogRows:
         if effect is not self._under_way:
             return  # of an earlier term
         self._under_way = None
+        if isinstance(effect, LookAtSeals):
+            self._took_progress(effect, result, now_ms)
+            return
         if isinstance(result, StorageFault):
             self._failed(result, now_ms)
             return
@@ -164,16 +193,27 @@ class LogRows:
                 self._remote.discard(topic_id)
                 self._deleted.pop(topic_id, None)
 
+    def _took_progress(self, effect: LookAtSeals, result: Any, now_ms: int) -> None:
+        if isinstance(result, StorageFault):
+            self.trouble, self._seals_ms = str(result), now_ms + SEALS_FAILED_MS
+        else:
+            self.trouble = ""
+            self.heard(effect.topic_id, effect.migration, result)
+
     @property
     def next_tick_ms(self) -> int:
         """When `take_effects` should be called again although nothing happened."""
-        return self._due_ms if self._attempts and self._may_call else NEVER_MS
+        if not self._may_call:
+            return NEVER_MS
+        if self._attempts:
+            return self._due_ms
+        return self._seals_ms if self._migrating and self.stage is Stage.KEEPING else NEVER_MS
 
     def take_effects(self, now_ms: int) -> tuple[Effect, ...]:
         """The next call to be made, if it may be made now."""
         if now_ms < self._due_ms or not self._may_call:
             return ()
-        self._under_way = self._next()
+        self._under_way = self._next() or self._next_seals(now_ms)
         return () if self._under_way is None else (self._under_way,)
 
     @property
@@ -213,6 +253,22 @@ class LogRows:
                     break
         return CreateRows(self._epoch, tuple(new)) if new else None
 
+    def _next_seals(self, now_ms: int) -> LookAtSeals | None:
+        """The next topic that becomes diskless, each once in a while."""
+        image = self._image
+        if self.stage is not Stage.KEEPING or image is None or now_ms < self._seals_ms:
+            return None
+        for name, phase in self._migrating.items():
+            topic = image.topic(name)
+            if name not in self._asked_seals and topic is not None:
+                self._asked_seals[name] = None
+                brokers = tuple(sorted(image.brokers))
+                return LookAtSeals(topic.topic_id, phase.migration, brokers)
+        self._asked_seals.clear()
+        if self._migrating:
+            self._seals_ms = now_ms + SEALS_MS
+        return None
+
     def _settled(self, topic_ids: tuple[TopicId, ...]) -> tuple[TopicId, ...]:
         for topic_id in topic_ids:
             del self._stale[topic_id]
@@ -236,6 +292,7 @@ class LogRows:
 
     def _keep(self) -> None:
         self.stage = Stage.KEEPING
+        self._migrating = {} if self._image is None else dict(migrating(self._image))
         self._compare(self._rows)
         self._compare(sorted({*self._remote, *self._deleted}))
         assert self._image is not None
@@ -276,3 +333,7 @@ class LogRows:
         assert self._image is not None
         topic = self._image.topic_by_id(topic_id)
         return "" if topic is None else topic.name
+
+
+def _unheard(_topic_id: TopicId, _migration: int, _progress: Progress) -> None:
+    """Nobody has asked to hear it."""

@@ -1,9 +1,10 @@
-"""Which topics may be diskless: decided when they are created, and never changed.
+"""Which topics may be diskless: decided when they are created.
 
 What: the settings of a new topic with `diskless.enable` written out, and the refusal of a change
-that would make a topic diskless or no longer so. Why written out: a topic stays what it was created
-as, whatever `log.diskless.enable` becomes. Source: `docs/concepts/diskless.md`. Not
-here: replication factor and placement of such topics.
+that would make a topic diskless at once, or no longer so. Why written out: a topic stays what it
+was created as, whatever `log.diskless.enable` becomes. Source: `docs/concepts/diskless.md`. Not
+here: replication factor and placement of such topics, how a classic topic becomes diskless
+(`migration.py`).
 """
 
 from __future__ import annotations
@@ -54,22 +55,33 @@ def unchanged(name: str, before: Mapping[str, str], values: Mapping[str, str]) -
     which a topic would be another kind, or could not be diskless."""
     was_diskless, is_diskless = makes_diskless(before), makes_diskless(values)
     if is_diskless and not was_diskless:
-        raise _refusal(
-            f"Topic {name} is not diskless, and {DISKLESS} is for new topics only. Create another "
-            "topic with it and copy the records."
-        )
+        raise _refusal(f"Topic {name} is not diskless, and cannot become so at once.")
     if was_diskless and not is_diskless:
         raise _refusal(f"Topic {name} is diskless: {DISKLESS} cannot be changed or removed.")
     if not was_diskless:
         return values
-    refuse_forbidden(name, values, TopicConfig.of(values, BrokerConfig.of()))
+    if is_true(before.get("remote.storage.enable")) and not is_true(
+        values.get("remote.storage.enable")
+    ):
+        raise _refusal(
+            f"Topic {name} was classic, and its older records are in remote segments: "
+            "remote.storage.enable stays true."
+        )
+    refuse_forbidden(
+        name,
+        values,
+        TopicConfig.of(values, BrokerConfig.of()),
+        was_classic=is_true(before.get("remote.storage.enable")),
+    )
     return {**values, DISKLESS: "true"}
 
 
-def refuse_forbidden(name: str, own: Mapping[str, str], topic: TopicConfig) -> None:
+def refuse_forbidden(
+    name: str, own: Mapping[str, str], topic: TopicConfig, *, was_classic: bool = False
+) -> None:
     """Raises ClientFault for a setting that a diskless topic cannot have; `own` are those that it
-    has itself, `topic` those that hold."""
-    if is_true(own.get("remote.storage.enable")):
+    has itself, `topic` those that hold. One that `was_classic` has remote segments."""
+    if is_true(own.get("remote.storage.enable")) and not was_classic:
         raise _refusal(
             f"Topic {name} cannot be diskless with remote.storage.enable=true: its records are in "
             "object storage already. Omit one of the two."

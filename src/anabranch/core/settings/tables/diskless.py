@@ -19,6 +19,7 @@ from anabranch.core.settings.notation import (
     MEDIUM,
     OURS,
     PASSWORD,
+    STRING,
     row,
 )
 from anabranch.core.settings.validators import LISTENER_RACKS, at_least, between
@@ -69,8 +70,11 @@ DISKLESS = (
 )
 TOPIC = (
     row("diskless.enable",
-        "Keep records in object storage instead of on brokers; can be set only at creation.",
+        "Keep records in object storage instead of on brokers; for an existing topic: migrate it.",
         BOOLEAN, "false", HIGH, OURS, IN_FORCE),
+    row("diskless.migration.phase",
+        "Written by the controller while a topic becomes diskless: preparing or sealing.",
+        STRING, "", LOW, OURS, IN_FORCE),
     row("diskless.tiering.age.ms",
         "Age at which a tiering job moves records of a diskless topic to segments; -1: never.",
         LONG, "3600000", MEDIUM, at_least(-1), OURS, IN_FORCE),

@@ -47,6 +47,7 @@ class PlannedPartition(Struct):
     before_start_offset: Int64 = -1
     before_end_offset: Int64 = -1
     runs: list[PlannedRun] = []
+    records_epoch: Int32 = 0
 
 
 class PlanSegmentsResponse(Message, api_key=10000, versions="0", flexible="0+"):

@@ -30,6 +30,7 @@ class TierSegmentRequest(Message, api_key=10001, versions="0", flexible="0+"):
     end_offset: Int64 = -1
     max_timestamp: Int64 = -1
     byte_size: Int64 = -1
+    records_epoch: Int32 = 0
 
 
 class TierSegmentResponse(Message, api_key=10001, versions="0", flexible="0+"):

@@ -1,0 +1,72 @@
+"""Broken rules of a topic's way from classic to diskless, each caught by a named test."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+from tests.mutants.tiering import mutant
+
+ROOM = "anabranch.core.tiering"
+SEALS = "tests/stores/coordinator/test_seals.py"
+SEAL_TABLES = "anabranch.stores.coordinator.seal_tables"
+SEAL_ROUNDS = "tests/core/tiering/test_seal_rounds.py"
+MIGRATIONS = "tests/core/controller/test_migrations.py"
+
+MUTANTS: tuple[Mutant, ...] = (
+    mutant(
+        "seal-of-a-cancelled-migration-counts",
+        "a seal replaces none of a later migration",
+        SEAL_TABLES,
+        "        if known > migration:\n",
+        "        if False:\n",
+        f"{SEALS}::test_an_older_leader_and_a_cancelled_migration_seal_nothing[sqlite]",
+    ),
+    mutant(
+        "seal-without-all-segments",
+        "what is sealed is held by finished segments from the log start to the end",
+        SEAL_TABLES,
+        "            check_kept(seal, self._remote.finished(key))\n",
+        "",
+        f"{SEALS}::test_a_seal_without_all_of_its_segments_is_refused[sqlite-20-0-do not hold all "
+        "offsets from 0 to 20]",
+    ),
+    mutant(
+        "seal-loses-producers",
+        "producers of a classic topic go on when it is diskless",
+        SEAL_TABLES,
+        "            self._carry(seal)\n",
+        "",
+        f"{SEALS}::test_producers_go_on_with_what_follows_and_hear_of_what_came_before[sqlite]",
+    ),
+    mutant(
+        "classic-leader-goes-on",
+        "once a topic is diskless, no classic leader changes its remote segments",
+        SEAL_TABLES,
+        "is_over = 1",
+        "is_over = 0",
+        f"{SEALS}::test_no_classic_leader_changes_what_is_diskless[sqlite]",
+    ),
+    mutant(
+        "seal-before-all-is-committed",
+        "a log is sealed once all of it is committed and no transaction is open",
+        f"{ROOM}.seal_rounds",
+        "or end.active_bytes or not end.is_settled:",
+        "or end.active_bytes:",
+        f"{SEAL_ROUNDS}::test_nothing_is_sealed_that_is_not_committed_and_copied[0-unfit0]",
+    ),
+    mutant(
+        "migration-hears-of-another",
+        "seals of another migration do not make a topic diskless",
+        "anabranch.core.controller.diskless.migrations",
+        "        if migration != phase.migration:\n",
+        "        if False:\n",
+        f"{MIGRATIONS}::test_what_was_heard_of_another_migration_does_not_count",
+    ),
+    mutant(
+        "migration-without-new-epochs",
+        "each partition of a topic that becomes diskless has a new leader epoch",
+        "anabranch.core.controller.diskless.migrations",
+        "            record.leader = partition.leader  # a new epoch, by the same leader\n",
+        "            pass\n",
+        f"{MIGRATIONS}::test_a_topic_goes_from_phase_to_phase_and_is_diskless_with_new_epochs",
+    ),
+)
