@@ -11,7 +11,7 @@ from anabranch.core.api.registry import handlers
 from anabranch.core.broker.gate import Charge
 from anabranch.core.node.outcomes import told_rest_ms
 from anabranch.core.node.route import Route
-from anabranch.core.wire.frame import frame_response
+from anabranch.core.wire.frame import frame_response, read_response
 from anabranch.core.wire.messages.alter_client_quotas import AlterClientQuotasResponse
 from anabranch.core.wire.messages.create_topics import CreateTopicsResponse
 from anabranch.core.wire.messages.describe_cluster import DescribeClusterResponse
@@ -96,6 +96,19 @@ def test_the_rest_in_a_forwarded_answer_is_found_in_all_versions(key, response):
         answer = b"".join(map(bytes, frame_response(7, response, version)))[4:]
         assert told_rest_ms(route, answer) == 1234
         assert told_rest_ms(route, answer[:4]) == 0
+
+
+def test_each_answer_that_can_tell_of_a_rest_does_wherever_the_field_stands():
+    for handler in handlers().values():
+        run = handler.broker or handler.controller
+        for version in handler.versions:
+            route = Route(handler, run, version)
+            answer = route.response()
+            if hasattr(answer, "throttle_time_ms"):
+                answer.throttle_time_ms = 1234
+            frame = b"".join(map(bytes, route.frame(7, answer)))[4:]
+            _, found = read_response(frame, route.response, version)
+            assert route.tells_rest == (getattr(found, "throttle_time_ms", 0) == 1234)
 
 
 def test_an_answer_without_a_rest_has_none():

@@ -328,7 +328,7 @@ class Outcomes:
 
 def told_rest_ms(route: Route | None, answer: bytes) -> int:
     """For how long the controller has a client rest, whose answer is passed on as it is."""
-    if route is None or not route.tells_rest:
+    if route is None or not route.begins_with_rest:
         return 0
     offset = FORWARDED_HEAD_BYTES
     if route.is_flexible:

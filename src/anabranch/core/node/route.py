@@ -16,15 +16,19 @@ from anabranch.core.types import Piece
 from anabranch.core.wire.codec import decoder
 from anabranch.core.wire.frame import API_VERSIONS_KEY, frame_response, framer
 from anabranch.core.wire.messages import API_KEYS
-from anabranch.core.wire.schema import Message, active_fields
+from anabranch.core.wire.schema import active_fields
+
+REST = "throttle_time_ms"
+"""For how long a connection rests: most answers begin with it, that to Produce ends with it."""
 
 
 class Route:
     """What is run for an API key in a version, with counts of what was asked."""
 
     __slots__ = (
-        "api_key", "charge", "decode", "emptied", "failures", "frame", "is_flexible", "name",
-        "of_broker", "opens_session", "requests", "response", "run", "tells_rest", "version",
+        "api_key", "begins_with_rest", "charge", "decode", "emptied", "failures", "frame",
+        "is_flexible", "name", "of_broker", "opens_session", "requests", "response", "run",
+        "tells_rest", "version",
     )  # fmt: skip
 
     def __init__(self, handler: Handler, run: Callable[..., Any], version: int) -> None:
@@ -40,7 +44,9 @@ class Route:
         self.is_flexible = version >= spec.flexible_from
         self.decode = decoder(spec.request, version)
         self.response = spec.response
-        self.tells_rest = begins_with_rest(spec.response, version)
+        fields = [each.name for each in active_fields(spec.response, version)]
+        self.tells_rest = REST in fields
+        self.begins_with_rest = fields[:1] == [REST]
         self.frame = framer(spec.response, version)
         self.requests = 0
         self.failures = 0
@@ -63,12 +69,6 @@ def _bare(_correlation_id: int, answer: Any) -> list[Piece]:
     if answer.error_code:
         return []
     return [len(answer.auth_bytes).to_bytes(4, "big"), answer.auth_bytes]
-
-
-def begins_with_rest(response: type[Message], version: int) -> bool:
-    """Whether an answer tells for how long its connection rests: always as its first field."""
-    fields = active_fields(response, version)
-    return bool(fields) and fields[0].name == "throttle_time_ms"
 
 
 def find_route(
