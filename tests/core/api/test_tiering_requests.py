@@ -75,6 +75,7 @@ class Asked:
         while isinstance(outcome, Cold):
             (read,) = outcome.reads
             self.calls.append((read.ask.call, read.ask.arguments))
+            assert self.answers, f"the coordinator is asked: {self.calls}"
             self.broker.diskless.claimed[read.ask.number] = self.answers.pop(0)
             outcome = outcome.again(0)
         return outcome
