@@ -3,7 +3,7 @@
 What: `Reader` fetches from the leaders of the partitions that it was given, and leaves out control
 batches and, for read_committed, aborted ones. Rules kept: a batch that cannot be read is a fault,
 after all that came before it; an offset of a topic is no offset of one that was created later with
-its name; a partition without a leader is named, and keeps nobody from the others. Not here: which
+its name; a partition without a leader is named, and the others go on. Not here: which
 partitions a group gives (`group_reader`), how a record is printed.
 """
 

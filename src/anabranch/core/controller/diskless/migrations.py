@@ -1,6 +1,6 @@
 """The controller's part when a classic topic becomes diskless: from phase to phase.
 
-What: whoever keeps the coordinator's rows asks how many partitions of a topic are ready and sealed,
+What: the keeper of the coordinator's rows asks how many partitions of a topic are ready and sealed,
 and tells it here (`heard`); by that the topic goes on: all ready, then leaders take no records; all
 sealed, then one batch of records makes it diskless. Rules kept: what was heard counts for the
 migration that it is about; the batch is atomic, and gives each partition a new leader epoch, so

@@ -336,4 +336,4 @@ class LogRows:
 
 
 def _unheard(_topic_id: TopicId, _migration: int, _progress: Progress) -> None:
-    """Nobody has asked to hear it."""
+    """No client has asked to hear it."""
