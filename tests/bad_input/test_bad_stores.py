@@ -309,7 +309,7 @@ def test_diskless_enable_on_a_topic_that_is_there(diskless):
     (altered,) = admin.incremental_alter_configs([resource]).values()
     code, words = told(lambda: altered.result(SECONDS))
     assert code == "INVALID_CONFIG"
-    assert "Create another topic with it and copy the records" in words
+    assert "Set it, and begin when its closed segments are copied" in words
     with Raw(diskless) as client:
         assert code_of(client, "classic", batch()) == 0
 

@@ -11,6 +11,7 @@ from tests.core.controller.test_hints import hint
 from tests.core.controller.test_in_sync import alter
 from tests.core.controller.test_managed_reconciler import live, set_config
 from tests.core.controller.test_managed_replicas import diskless, racked_world, reassign
+from tests.core.controller.test_migrations import begin, hear, made
 from tests.core.controller.test_plans import ask as ask_plan
 from tests.core.controller.test_plans import carry
 from tests.core.controller.test_resources import alter as alter_config
@@ -107,6 +108,15 @@ def told() -> World:
     world.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="t")]))
     access(world)
     world.reasons += diskless_life().reasons
+    world.reasons += migration().reasons
+    return world
+
+
+def migration() -> World:
+    """A classic topic takes the first step to become diskless."""
+    world = made()
+    begin(world)
+    hear(world, 2, 0)
     return world
 
 
