@@ -252,8 +252,9 @@ MUTANTS = (
         module="anabranch.core.log.recovery",
         old="log.is_named = clean and log.flushed_offset > log.local_start_offset",
         new="log.is_named = clean",
-        seed=24015234,
-        caught_by="L5",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/log/test_logs_taken_away.py"
+        "::test_a_log_of_which_something_is_promised_says_whose_it_is",
     ),
     Mutant(
         name="older-topic-adopted",

@@ -34,6 +34,7 @@ BY_HAND: Any = SimpleNamespace(
     flush_messages=0,
     min_insync_replicas=99,
     leader_replication_throttled_replicas=(),
+    diskless_migration_phase="",
     follower_replication_throttled_replicas=(),
 )
 """A topic's settings under which no replica moves its high watermark by itself."""
