@@ -3,22 +3,20 @@
 What: a folder that looks like a checkout, a shell in it whose variables and jobs last as long as
 the page, and servers that are waited for until they serve and ended with Ctrl-C. All ports of
 the page are free, because the session has a network namespace of its own; where that is not
-allowed, sessions wait for each other. Not here: what is run (`page`).
+allowed, no page is run. All processes end with the session, also when the test is killed: they have
+a process namespace of their own where that is allowed. Not here: what is run (`page`).
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import select
-import signal
 import subprocess
 import sys
-import tempfile
 import time
+from functools import cache
 from pathlib import Path
-from typing import IO
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVER = re.compile(
@@ -33,6 +31,28 @@ QUIETLY = {"PYTHONUNBUFFERED": "1", "ANABRANCH_PYTHON": "false"}
 COMMAND_SECONDS = 240.0
 START_SECONDS = 120.0
 STOP_SECONDS = 60.0
+KILL_JOBS = "for each in $(jobs -p); do kill -KILL -- -$each; done"
+NETWORK = ["unshare", "--net"]
+PROCESSES = ["--pid", "--fork", "--kill-child", "--mount-proc"]
+USER = ["--user", "--map-root-user"]
+WITH_THE_TEST = ["setpriv", "--pdeathsig", "KILL", "--"]
+"""A session ends when the process that began it does."""
+LOOPBACK = ["ip", "link", "set", "lo", "up"]
+
+
+@cache
+def apart() -> list[str]:
+    """What stands before a command for a network of its own; empty where that is not allowed."""
+    for words in (
+        [*WITH_THE_TEST, *NETWORK, *PROCESSES], [*WITH_THE_TEST, *NETWORK, *USER, *PROCESSES],
+        NETWORK, [*NETWORK, *USER],
+    ):  # fmt: skip
+        try:
+            subprocess.run([*words, *LOOPBACK], capture_output=True, check=True)
+        except (OSError, subprocess.CalledProcessError):
+            continue
+        return [*words, "--"]
+    return []
 
 
 class Failed(Exception):
@@ -49,14 +69,6 @@ class Server:
         """What it has printed."""
         return self.output.read_text(errors="replace")
 
-    def is_up(self) -> bool:
-        """Whether its processes are there."""
-        try:
-            os.killpg(self.group, 0)
-        except ProcessLookupError:
-            return False
-        return True
-
 
 class Terminal:
     """A reader's session. A context: its end ends all that it started."""
@@ -65,16 +77,15 @@ class Terminal:
         self._folder = folder
         self._servers: list[Server] = []
         self._number = 0
-        self._alone: IO[str] | None = None
 
     def __enter__(self) -> Terminal:
         self._checkout()
         self._shell = subprocess.Popen(
-            [*self._network(), "bash", "--noprofile", "--norc"], cwd=self._folder, text=True,
+            [*apart(), "bash", "--noprofile", "--norc"], cwd=self._folder, text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             start_new_session=True, env=self._variables(),
         )  # fmt: skip
-        self.run("set -m; ip link set lo up 2>/dev/null || true")
+        self.run(f"set -m; trap '{KILL_JOBS}' EXIT; {' '.join(LOOPBACK)}")
         return self
 
     def __exit__(self, kind: object, *_why: object) -> None:
@@ -84,11 +95,17 @@ class Terminal:
             if kind is None:  # else the first fault is the one to tell
                 raise
         finally:
-            self._kill_jobs()
+            self._end_shell()
+
+    def _end_shell(self) -> None:
+        """End of input: the shell ends its jobs; its namespace ends the others."""
+        assert self._shell.stdin is not None
+        self._shell.stdin.close()
+        try:
+            self._shell.wait(10)
+        except subprocess.TimeoutExpired:
             self._shell.kill()
             self._shell.wait()
-            if self._alone is not None:
-                self._alone.close()
 
     def _checkout(self) -> None:
         """The files of the checkout, without what earlier runs have left in it."""
@@ -101,20 +118,12 @@ class Terminal:
         path = f"{Path(sys.executable).parent}:{kept.get('PATH', '')}"
         return {**kept, "PATH": path, "HOME": str(self._folder), **QUIETLY}
 
-    def _network(self) -> list[str]:
-        for words in (["unshare", "--net"], ["unshare", "--user", "--map-root-user", "--net"]):
-            if not subprocess.run([*words, "true"], capture_output=True, check=False).returncode:
-                return [*words, "--"]
-        self._alone = (Path(tempfile.gettempdir()) / "anabranch-pages.lock").open("w")
-        fcntl.flock(self._alone, fcntl.LOCK_EX)
-        return []
-
     def run(self, command: str, exit_code: int = 0) -> str:
         """Run a command as far as a reader waits for it; its output."""
         if command == "^C":
             self.interrupt()
             return ""
-        if SERVER.search(command) and not command.startswith("set -m"):
+        if SERVER.search(command):
             return self._serve(command)
         output, code = self._answer(command, COMMAND_SECONDS)
         if code != exit_code or "Traceback (most recent call last)" in output:
@@ -155,7 +164,7 @@ class Terminal:
         newest.symlink_to(output)
         until = time.monotonic() + START_SECONDS
         while not SERVES.search(server.said()):
-            if not server.is_up() or time.monotonic() > until:
+            if not self._is_up(server) or time.monotonic() > until:
                 raise Failed(f"did not start: {command}\n{server.said()}")
             time.sleep(0.05)
         return server.said()
@@ -166,30 +175,26 @@ class Terminal:
             self._stop(server)
         self._servers.clear()
 
+    def _is_up(self, server: Server) -> bool:
+        """Whether its processes are there."""
+        return self._signal(server, "0")
+
+    def _signal(self, server: Server, number: str) -> bool:
+        """Send it to the server's processes, whose ids only the shell knows; whether any are there."""
+        _said, code = self._answer(f"jobs > /dev/null; kill -{number} -- -{server.group}", 10)
+        return code == 0  # `jobs`: the shell collects what has ended
+
     def _stop(self, server: Server) -> None:
-        if not server.is_up():
+        if not self._signal(server, "INT"):
             raise Failed(f"ended by itself: {server.command}\n{server.said()}")
-        os.killpg(server.group, signal.SIGINT)
         until = time.monotonic() + STOP_SECONDS
-        while server.is_up():
+        while self._is_up(server):
             if time.monotonic() > until:
-                os.killpg(server.group, signal.SIGKILL)
+                self._signal(server, "KILL")
                 raise Failed(f"Ctrl-C did not end it: {server.command}\n{server.said()}")
-            self._answer("jobs > /dev/null", 10)  # the shell collects what has ended
             time.sleep(0.05)
         if "Traceback (most recent call last)" in server.said():
             raise Failed(f"a traceback: {server.command}\n{server.said()}")
-
-    def _kill_jobs(self) -> None:
-        try:
-            groups, _code = self._answer("jobs -p", 10)
-        except (Failed, OSError):
-            return
-        for group in groups.split():
-            try:
-                os.killpg(int(group), signal.SIGKILL)
-            except ProcessLookupError:
-                continue
 
     def _logs(self) -> str:
         return "\n".join(f"{each.command}:\n{each.said()[-2000:]}" for each in self._servers)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import re
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from tests.pages.page import ROOT, Step, Unreadable, pages, steps
-from tests.pages.terminal import Failed, Terminal
+from tests.pages.terminal import Failed, Terminal, apart
 
 QUICK = {"docs/operate/retention.md"}
 """What `make test` runs; `make test-rest` runs the others."""
@@ -40,11 +43,20 @@ WITH_COMMANDS = [
 ]
 
 
+@pytest.fixture
+def terminal(tmp_path):
+    """A reader's session; without a network of its own, ports of the pages may be taken."""
+    if not apart():
+        pytest.skip("network namespaces (unshare, ip) are not allowed here")
+    with Terminal(tmp_path) as session:
+        yield session
+
+
 @pytest.mark.parametrize("page", WITH_COMMANDS)
-def test_a_page_does_what_it_says(page, tmp_path):
-    with Terminal(tmp_path) as terminal:
-        for step in commands(page):
-            perform(terminal, page, step)
+def test_a_page_does_what_it_says(page, terminal):
+    for step in commands(page):
+        perform(terminal, page, step)
+    terminal.interrupt()
 
 
 def perform(terminal: Terminal, page: Path, step: Step) -> None:
@@ -126,12 +138,35 @@ def test_what_a_page_prepares_and_replaces():
     assert (kill.printed, file.file, file.text) == (("ended 48",), "a.py", "print()\n")
 
 
-def test_a_command_that_fails_or_prints_something_else_fails_the_page(tmp_path):
-    with Terminal(tmp_path) as terminal:
-        with pytest.raises(Failed, match="exit code 3"):
-            terminal.run("exit_with() { return 3; }; exit_with")
-        assert terminal.run("export A=5; cd src; false", exit_code=1) == ""
-        assert terminal.run("echo $A; basename $PWD").split() == ["5", "src"]
-        with pytest.raises(Failed, match="not printed"):
-            compare(Step(1, printed=("12 records",)), terminal.run("echo 12 rows"))
-        compare(Step(1, printed=("12  records",)), terminal.run("echo 7 records"))
+def test_a_command_that_fails_or_prints_something_else_fails_the_page(terminal):
+    with pytest.raises(Failed, match="exit code 3"):
+        terminal.run("exit_with() { return 3; }; exit_with")
+    assert terminal.run("export A=5; cd src; false", exit_code=1) == ""
+    assert terminal.run("echo $A; basename $PWD").split() == ["5", "src"]
+    with pytest.raises(Failed, match="not printed"):
+        compare(Step(1, printed=("12 records",)), terminal.run("echo 12 rows"))
+    compare(Step(1, printed=("12  records",)), terminal.run("echo 7 records"))
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from tests.pages.terminal import Terminal
+with Terminal(Path(sys.argv[1])) as terminal:
+    terminal.run("setsid flock held sleep 1000 &")
+    terminal.run("while flock --nonblock held true; do sleep 0.1; done")
+    print("held", flush=True)
+    time.sleep(1000)
+"""
+
+
+@pytest.mark.skipif("--kill-child" not in apart(), reason="process namespaces are not allowed here")
+def test_what_a_session_started_ends_when_the_test_is_killed(tmp_path):
+    killed = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE
+    )
+    assert killed.stdout.readline() == b"held\n"
+    killed.kill()
+    killed.wait()
+    with (tmp_path / "held").open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)  # waits for `sleep` to end
