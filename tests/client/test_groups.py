@@ -112,7 +112,7 @@ async def test_a_group_that_two_brokers_name_is_listed_once():
 
 
 async def test_a_refusal_is_raised():
-    with pytest.raises(ApiError, match="no permission"):
+    with pytest.raises(ApiError, match="Cluster authorization failed"):
         await listed(TwoBrokers({2: [ErrorCode.CLUSTER_AUTHORIZATION_FAILED]}))
 
 
