@@ -1,6 +1,6 @@
 # Each verb is one script and works on a fresh clone by itself. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help demo up test test-rest check fuzz sim mutants rehearsals chaos upgrade bench compat extras docs release clean
+.PHONY: help demo up test test-rest check fuzz sim mutants rehearsals pages chaos upgrade bench compat extras docs release clean
 .NOTPARALLEL:
 
 help: ## list the verbs
@@ -32,6 +32,9 @@ mutants: ## every deliberately broken rule must be caught
 
 rehearsals: ## every rehearsal again on real processes, event by event; NAME=… is one
 	@scripts/rehearsals
+
+pages: ## the commands of each page of README and docs, typed in their order; NAME=quick-start is one
+	@scripts/pages
 
 chaos: ## three real brokers killed, paused, cut off; every history judged; SECONDS=1800 SEED=… NETNS=1
 	@scripts/chaos

@@ -14,7 +14,13 @@ from tests.pages.page import ROOT, Step, Unreadable, pages, steps
 from tests.pages.terminal import Failed, Terminal, apart
 
 QUICK = {"docs/operate/retention.md"}
-"""What `make test` runs; `make test-rest` runs the others."""
+"""What `make test` runs."""
+REST = {
+    "docs/concepts/groups.md",
+    "docs/operate/diskless-storage.md",
+    "docs/start/quick-start.md",
+}
+"""What `make test-rest` runs; `make pages` runs all."""
 SECONDS = 900
 
 
@@ -31,8 +37,10 @@ def commands(page: Path) -> list[Step]:
 def session(page: Path):
     """The test of a page that has something to run."""
     marks = [pytest.mark.timeout(SECONDS)]
-    if name(page) not in QUICK:
+    if name(page) in REST:
         marks.append(pytest.mark.slow)
+    elif name(page) not in QUICK:
+        marks.append(pytest.mark.page)
     return pytest.param(page, id=name(page), marks=marks)
 
 

@@ -19,6 +19,7 @@ VERBS = (
     "fuzz",
     "sim",
     "mutants",
+    "pages",
     "chaos",
     "upgrade",
     "bench",
