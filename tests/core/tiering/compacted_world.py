@@ -96,9 +96,9 @@ class Partition:
         """One pass, and which of its groups have changed."""
         return self.swap(self.made(most_bytes, delete_retention_ms))
 
-    def made(self, most_bytes: int = 1 << 20, delete_retention_ms: int = DAY_MS):
+    def made(self, most_bytes: int = 1 << 20, delete_retention_ms: int = DAY_MS, **settings):
         """Each group of a pass, and what takes its place."""
-        found = self.planned(most_bytes)
+        found = self.planned(most_bytes, **settings)
         if not found.segments:
             return []
         groups = [

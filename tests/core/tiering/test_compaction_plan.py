@@ -96,6 +96,22 @@ def test_tombstones_stay_while_something_waits_for_its_removal():
         assert [each.start_offset for each in found.segments] == [0, 5]
 
 
+def test_tombstones_stay_while_a_segment_lies_below_the_start():
+    """Its removal has not begun, and a restored coordinator may not know of the start."""
+    assert not plan(segment(0, 5), segment(5, 9), start=5)[0].forgets
+    assert plan(segment(0, 5), segment(5, 9), start=4)[0].forgets
+
+
+def test_no_pass_ends_before_a_segment_that_may_abort_what_it_read():
+    """Records of an aborted transaction would take the place of older ones."""
+    aborts = segment(5, 9, max_timestamp=NOW_MS - 99, has_aborted=True)
+    found, is_due = plan(segment(0, 5), aborts, least_lag_ms=100)
+    assert (found.segments, found.dirty_bytes, is_due) == ((), 0, False)
+    found, is_due = plan(segment(0, 5), aborts, least_lag_ms=99)
+    assert (found.mark.upto, is_due) == (9, True)
+    assert not plan(segment(0, 5), segment(6, 9, has_aborted=True))[1]
+
+
 def test_neighbours_become_one_while_they_fit():
     all_of_it = [segment(at, at + 5, size=400) for at in range(0, 30, 5)]
     sizes = [len(each) for each in grouped(all_of_it, 1000)]

@@ -82,11 +82,11 @@ class Transactions:
             self._committed.discard(producer_id)
             return not (was_seen or is_open)
         entry = self._aborted.pop(producer_id, None)
-        if entry is None or producer_id not in self._seen:
-            return not is_open
+        was_seen = producer_id in self._seen
         self._seen.discard(producer_id)
-        self.kept.append(entry)
-        return False
+        if entry is not None and (was_seen or is_open):
+            self.kept.append(entry)
+        return not is_open and (entry is None or not was_seen)
 
 
 def open_at_snapshots(files: Files, folder: str, upto: int) -> Iterator[tuple[int, frozenset[int]]]:

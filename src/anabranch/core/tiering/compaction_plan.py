@@ -5,7 +5,8 @@ the settings of a topic decide as on classic topics (`core/log/cleanable.py`): t
 what would be read, and the time for which records wait at least and at most; only what is tiered is
 compacted, without a gap; segments become one while together they had at most the size of one.
 Tombstones go only while nothing of the partition waits for its removal: a coordinator that was lost
-might bring an older record back. Not here: the rules for records (`core/log/compaction.py`), SQL.
+might bring an older record back. No pass ends before a segment that might abort what it has read.
+Not here: the rules for records (`core/log/compaction.py`), SQL.
 """
 
 from __future__ import annotations
@@ -79,15 +80,23 @@ def next_pass(held: Tiered, wanted: Compactable) -> Pass:
             clean += each.byte_size
         before_ms = each.max_timestamp
         taken.append(each)
+    if taken and _ends_undecided(held, taken[-1].end_offset):
+        taken, clean, dirty = [], 0, 0
     generation = max((mark_of(each).generation for each in taken), default=0) + 1
     upto = taken[-1].end_offset if taken else 0
-    forgets = all(each.is_finished for each in held.segments)
+    start = held.state.start_offset
+    forgets = all(each.is_finished and each.end_offset > start for each in held.segments)
     return Pass(tuple(taken), Mark(generation, upto), clean, dirty, is_late, forgets)
 
 
 def is_worth_it(found: Pass, wanted: Compactable) -> bool:
     """Whether the settings of the topic want this now."""
     return found.dirty_bytes > 0 and (found.is_late or found.ratio > wanted.least_ratio)
+
+
+def _ends_undecided(held: Tiered, upto: int) -> bool:
+    """Whether a segment behind an offset may say that records before it were aborted."""
+    return any(each.has_aborted and each.end_offset > upto for each in held.segments)
 
 
 def _without_gap(held: Tiered) -> Iterator[RemoteSegment]:
