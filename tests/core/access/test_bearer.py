@@ -150,7 +150,7 @@ def test_the_first_message_is_that_of_the_rfc(data, found):
 def test_any_message_is_read_or_refused(data):
     data = data.encode() if isinstance(data, str) else data
     reply = answer_of(BearerServer(read_unsecured, RULES), data)
-    assert reply is None or reply == (INVALID_TOKEN.encode(), None, -1)
+    assert reply is None or reply[:3] == (INVALID_TOKEN.encode(), None, -1)
 
 
 def answer_of(server, data):
@@ -173,7 +173,7 @@ class Verified:
 
 def test_a_good_token_lets_its_user_in_until_its_end():
     reply = BearerServer(Verified(), RULES).respond(message("good.t.oken"), NOW * 1000)
-    assert reply == (b"", "alice", (NOW + 60) * 1000)
+    assert reply == (b"", "alice", (NOW + 60) * 1000, "")
     named = message("good.t.oken", "n,a=alice,")
     assert BearerServer(Verified(), RULES).respond(named, NOW * 1000).user == "alice"
 

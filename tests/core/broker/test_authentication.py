@@ -12,6 +12,7 @@ from random import Random
 import pytest
 from tests.core.node.link_kit import CLUSTER, Asked, World, frame_of
 
+from anabranch.core.access.bearer import BearerServer, TokenRefused, TokenRules
 from anabranch.core.access.plain import PlainServer
 from anabranch.core.access.principal import ANONYMOUS, Principal
 from anabranch.core.api import p17_sasl_handshake, p36_sasl_authenticate
@@ -26,12 +27,20 @@ USERS = {"alice": b"a", "bob": b"b"}
 LIFETIME_MS = 1_000
 
 
+def refused(_token):
+    """No token is good."""
+    raise TokenRefused("its signature is wrong")
+
+
 class SaslWorld(World):
     """A role on whose one listener clients log in."""
 
     def __init__(self, lifetime_ms=0, delay_ms=0):
         super().__init__()
-        begin = {"PLAIN": lambda: PlainServer(USERS)}
+        begin = {
+            "PLAIN": lambda: PlainServer(USERS),
+            "OAUTHBEARER": lambda: BearerServer(refused, TokenRules()),
+        }
         self.logins = {"": Logins(begin, {"PLAIN": lifetime_ms}, delay_ms)}
         self.seen = []
         self.requests.world = self
@@ -152,6 +161,35 @@ def test_nothing_that_came_with_a_refused_login_is_run(delay_ms, wrong):
     assert link.closed == "in order" and not world.seen and len(said) == 1
     assert not channel.session.is_begun and channel.received_requests == len(begin)
     assert world.requests.logins.total() == (wrong != "order")
+
+
+@pytest.mark.parametrize("delay_ms", [0, 100])
+@pytest.mark.parametrize("is_bare", [False, True])
+@pytest.mark.parametrize("mechanism", ["PLAIN", "OAUTHBEARER"])
+@pytest.mark.parametrize("then", ["leaves", "waits", "begins again", "goes on"])
+def test_a_refused_login_is_counted_once_whenever_its_client_leaves(
+    mechanism, is_bare, delay_ms, then
+):
+    """A client knows soon that it is refused, by an answer that does not come or by one of RFC
+    7628: if it leaves then, its guess has been one."""
+    world = SaslWorld(delay_ms=delay_ms)
+    channel, link, said = world.secure()
+    first, last = b"\0alice\0wrong", b"\x01"
+    if mechanism == "OAUTHBEARER":
+        first = b"n,,\x01auth=Bearer wrong\x01\x01"
+    sent = [first] + [last] * (then == "goes on")
+    world.receive(channel, shake(1, mechanism, version=not is_bare))
+    for number, each in enumerate(sent, 2):
+        message = framed(number, SaslAuthenticateRequest(auth_bytes=each), 0)
+        if not link.closed:
+            world.receive(channel, memoryview(bytearray(each)) if is_bare else message)
+    if then == "begins again" and not link.closed:
+        world.receive(channel, shake(9, mechanism))
+    if then != "leaves":
+        world.pass_time(101)
+    world.step(channel.lost)
+    assert world.requests.logins == {(channel.listener, False): 1}
+    assert "refused" in said[-1][0] and len(said) in (1, 1 + (then == "begins again"))
 
 
 def test_another_mechanism_is_answered_with_those_there_are():

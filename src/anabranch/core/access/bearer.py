@@ -169,7 +169,8 @@ class BearerServer:
             name, ends_ms = self._rules.judge(self._verify(first.token), wall_ms)
         except TokenRefused as refused:
             self._why = str(refused)
-            return Reply(INVALID_TOKEN.encode())
+            why = f"{OAUTHBEARER}: the token is refused: {self._why}"
+            return Reply(INVALID_TOKEN.encode(), refusal=why)
         if first.identity not in ("", name):
             raise _other_identity()
         return Reply(b"", name, ends_ms)

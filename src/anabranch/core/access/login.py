@@ -33,11 +33,13 @@ class LoginRefused(Exception):
 
 class Reply(NamedTuple):
     """What the server says next. `user` is set once the client has shown who it is; `ends_ms` is
-    when what it showed is over, by the time of day."""
+    when what it showed is over, by the time of day. `refusal`: why it is not let in, for the log,
+    where the client has a last word before it is told."""
 
     answer: bytes
     user: str | None = None
     ends_ms: int = NO_TIME_MS
+    refusal: str = ""
 
 
 class Mechanism(Protocol):

@@ -9,7 +9,8 @@ session:
 
 Rules kept: any other order closes the connection; who is let in again (KIP-368) stays who it was,
 and comes with the mechanism that it came with; an answer that refuses waits, so that guessing is
-slow, and holds up its connection alone.
+slow, and holds up its connection alone; a client that leaves before it hears of its refusal has
+failed all the same (`Session.refusal`).
 Source: KIP-43, KIP-152, KIP-368. Version 0 of SaslHandshake means that the messages come without a
 header (`bare`).
 """
@@ -101,9 +102,11 @@ def authenticate(node: Authenticating, request: Request, clock: Clock) -> Outcom
     try:
         reply = login.machine.respond(bytes(request.body.auth_bytes), clock.wall_ms)
         if reply.user is None:
+            session.refusal = reply.refusal
             return SaslAuthenticateResponse(auth_bytes=reply.answer)
         return _accepted(session, login, logins, reply, reply.user, clock)
     except LoginRefused as refused:
+        session.refusal = str(refused)
         return _refused(refused, logins.delay_ms, clock.now_ms)
 
 

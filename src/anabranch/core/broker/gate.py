@@ -102,7 +102,7 @@ class Session:
 
     __slots__ = (
         "expires_ms", "is_restricted", "login", "mechanism", "muted_until_ms", "principal",
-        "state", "takes_tokens",
+        "refusal", "state", "takes_tokens",
     )  # fmt: skip
 
     def __init__(self, principal: Principal, *, is_restricted: bool = False) -> None:
@@ -115,6 +115,8 @@ class Session:
         """The login that is under way (`core.broker.authentication`)."""
         self.mechanism = ""
         """That of the login that has ended well, "" before there is one."""
+        self.refusal = ""
+        """Why its login is refused, until that is told and counted."""
         self.takes_tokens = False
         """Whether the next frame is a message of the login, without a request's header."""
 

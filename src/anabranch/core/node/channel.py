@@ -355,6 +355,8 @@ class Channel:
     def lost(self) -> None:
         """The connection is gone: nobody waits for what is parked."""
         self.closing = True
+        if self.session.refusal:
+            self._hung_up(f"a login is refused: {self.session.refusal}", False)
         for slot in self._slots:
             self._requests.abandon(slot)
         self._slots.clear()

@@ -172,6 +172,7 @@ class Outcomes:
             self._answer(slot, outcome.answer)
         elif isinstance(outcome, Refuse):
             self.logins[slot.asker.listener, False] += outcome.is_login
+            slot.asker.session.refusal = ""
             slot.hang_up = outcome.why
             self._answer(slot, outcome.answer)
         elif isinstance(outcome, NoAnswer):

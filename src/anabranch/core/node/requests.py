@@ -153,4 +153,6 @@ class Requests(Outcomes):
 
     def left(self, asker: Asker) -> None:
         """A connection has ended, for any cause."""
+        if asker.session.refusal:
+            self.logins[asker.listener, False] += 1
         self.crowd.left(asker)
