@@ -16,6 +16,7 @@ from server_kit import Client
 from test_loan_sender import answers, ask, file, lender, received  # noqa: F401 - fixtures
 
 from anabranch.server import link
+from anabranch.server.tls_transport import Handshakes, TlsTransport
 
 SECRET_SIZE = 3 << 20
 
@@ -70,9 +71,12 @@ async def test_what_is_lent_goes_through_a_transport_that_encrypts(
     parts = [b"a" * 30_000, (0, SECRET_SIZE), b"b" * 100, (77, SECRET_SIZE)]
     service = await serve(answers(*lent, parts))
     server_context, client_context = contexts
-    server = await asyncio.get_running_loop().create_server(
-        service.acceptor._protocol, "127.0.0.1", 0, ssl=server_context
-    )
+    monkeypatch.setattr(service.acceptor, "context", lambda: server_context)
+
+    def encrypted():
+        return TlsTransport(service.acceptor, Handshakes(), service.acceptor._protocol())
+
+    server = await asyncio.get_running_loop().create_server(encrypted, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     reader, writer = await asyncio.open_connection(
         "127.0.0.1", port, ssl=client_context, limit=1 << 24
