@@ -88,12 +88,11 @@ class Terminal:
         self.run(f"set -m; trap '{KILL_JOBS}' EXIT; {' '.join(LOOPBACK)}")
         return self
 
-    def __exit__(self, kind: object, *_why: object) -> None:
+    def __exit__(self, *_fault: object) -> None:
         try:
             self.interrupt()
         except Failed:
-            if kind is None:  # else the first fault is the one to tell
-                raise
+            pass  # the first fault is the one to tell
         finally:
             self._end_shell()
 

@@ -62,9 +62,8 @@ def terminal(tmp_path):
 
 @pytest.mark.parametrize("page", WITH_COMMANDS)
 def test_a_page_does_what_it_says(page, terminal):
-    for step in commands(page):
+    for step in [*commands(page), Step(0, "^C")]:
         perform(terminal, page, step)
-    terminal.interrupt()
 
 
 def perform(terminal: Terminal, page: Path, step: Step) -> None:
