@@ -18,6 +18,8 @@ QUICK = {"docs/operate/retention.md"}
 REST = {
     "docs/concepts/groups.md",
     "docs/operate/diskless-storage.md",
+    "docs/operate/rehearse.md",
+    "docs/operate/replace-broker.md",
     "docs/start/quick-start.md",
 }
 """What `make test-rest` runs; `make pages` runs all."""
