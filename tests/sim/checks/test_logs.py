@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 from tests.sim.checks.stage import KEY, PLACE, TOPIC_ID, Stage
 
+from anabranch.core.log.config import LogConfig
 from anabranch.core.metadata.image import MetadataImage
 from anabranch.core.replication.partitions import Partitions
 from anabranch.core.wire.metadata_records import (
@@ -338,7 +339,23 @@ def test_one_event_may_bring_a_term_and_its_end():
     assert stage.logs.truths[KEY].high == 1
 
 
-def test_a_log_start_may_go_back_under_a_leader_who_has_less():
+BEGINNINGS = [(0, 0, False), (0, 0, True), (2, 1, True)]
+"""Where a log begins anew whose batches before 3 were deleted: its local part, the whole log, and
+whether another store may hold what is older."""
+
+
+def begins_anew(stage, offset, start_offset, has_remote):
+    """Replica 3 drops all it has and goes on where its leader does."""
+    log = stage.log(3)
+    log.config = LogConfig(has_remote=has_remote)
+    log.truncate_fully(offset, start_offset)
+    stage.replica(3).high_watermark = offset
+    stage.look(3)
+
+
+@pytest.mark.parametrize("beginning", BEGINNINGS)
+def test_a_log_start_may_go_back_under_a_leader_who_has_less(beginning):
+    """Seed 60329: a log with a remote part announces its new start, not 0, as where it is cut."""
     stage = Stage(unclean_leader_election_enable="true")
     stage.write(3)
     stage.log(1).delete_records_before(3)
@@ -349,25 +366,22 @@ def test_a_log_start_may_go_back_under_a_leader_who_has_less():
     stage.log(2).before_truncation = lambda place, after: None
     stage.elect(2, [2], 1, 3, leader_recovery_state=1)
     stage.follow(2)
-    stage.log(3).truncate_fully(0)
-    stage.replica(3).high_watermark = 0
-    stage.look(3)
+    begins_anew(stage, *beginning)
 
 
-def has_no_history(stage, *, upto):
-    """Replica 3 has deleted all its records, and begins anew at 0."""
+def has_no_history(stage, beginning=BEGINNINGS[0], *, upto):
+    """Replica 3 has deleted all its records, and begins anew before."""
     stage.log(3).delete_records_before(upto)
     stage.look(3)
-    stage.log(3).truncate_fully(0)
-    stage.replica(3).high_watermark = 0
-    stage.look(3)
+    begins_anew(stage, *beginning)
 
 
-def test_a_log_without_records_may_begin_anew_where_its_leader_does():
+@pytest.mark.parametrize("beginning", BEGINNINGS)
+def test_a_log_without_records_may_begin_anew_where_its_leader_does(beginning):
     stage = Stage()
     stage.write(3)
     stage.change(isr=[1, 2])
-    has_no_history(stage, upto=3)
+    has_no_history(stage, beginning, upto=3)
 
 
 def test_l6_a_log_with_records_may_not_begin_anew():
@@ -377,10 +391,11 @@ def test_l6_a_log_with_records_may_not_begin_anew():
     assert violated(lambda: has_no_history(stage, upto=2)) == "L6"
 
 
-def test_l1_a_log_without_records_may_not_begin_anew_where_it_may_lead():
+@pytest.mark.parametrize("beginning", BEGINNINGS)
+def test_l1_a_log_without_records_may_not_begin_anew_where_it_may_lead(beginning):
     stage = Stage()
     stage.write(3)
-    assert violated(lambda: has_no_history(stage, upto=3)) == "L1"
+    assert violated(lambda: has_no_history(stage, beginning, upto=3)) == "L1"
 
 
 def test_who_observes_no_more_is_forgotten():

@@ -41,7 +41,8 @@ class ReplicaChecks:
             copy.was_in_sync = partition is not None and copy.node.node_id in partition.isr
         start = copy.start
         was_cut = copy.cut_to != NOT_SEEN or log.end_offset < copy.end
-        if copy.cut_to == 0 and (copy.truth.reset_epoch != NEVER or self._may_begin_anew(copy)):
+        is_reset = copy.truth.reset_epoch != NEVER
+        if _is_begun_anew(copy) and (is_reset or self._may_begin_anew(copy)):
             copy.start = NOT_SEEN  # under a leader that may have less, or deletes later
         if was_cut or copy.is_exchanged:
             copy.cut_to, copy.is_exchanged = NOT_SEEN, False
@@ -236,3 +237,9 @@ class ReplicaChecks:
             return True
         start = log.local_start_offset
         return log.end_offset == start and compacted.is_open_across(start, cut[-1].end)
+
+
+def _is_begun_anew(copy: Copy) -> bool:
+    """Whether all that a log had was dropped: one with a remote part announces where it begins then
+    for its readers, others 0."""
+    return NOT_SEEN < copy.cut_to < max(copy.start, 1)
