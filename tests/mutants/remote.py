@@ -7,6 +7,7 @@ from tests.mutants.mutant import NO_SCHEDULE, Mutant
 TESTS = "tests/core/remote"
 SCHEDULES = f"{TESTS}/test_rounds.py::test_no_record_is_lost_and_no_garbage_stays"
 PERFORMED = "tests/server/remote/test_round_performer.py"
+CHECKED = "tests/sim/checks/test_remote.py"
 FACTS = "tests/stores/coordinator/test_remote_facts.py"
 ROOM = "anabranch.core.remote"
 ROWS = "anabranch.core.controller.diskless.rows"
@@ -498,5 +499,37 @@ MUTANTS = (
         "        if False:\n",
         "tests/server/remote/test_remote_reads.py"
         "::test_reads_keep_to_the_brokers_rate_which_may_change",
+    ),
+    mutant(
+        "remote-log-not-begun-anew",
+        "a log with a remote part that begins anew is seen to, wherever it begins for its readers",
+        "anabranch.sim.checks.replicas",
+        "    return NOT_SEEN < copy.cut_to < max(copy.start, 1)\n",
+        "    return copy.cut_to == 0\n",
+        "tests/sim/checks/test_logs.py::test_a_log_start_may_go_back_under_a_leader_who_has_less",
+    ),
+    mutant(
+        "remote-lost-batches-asked-for",
+        "what an unclean election had lost when it was removed is asked for of no later log",
+        "anabranch.sim.checks.remote",
+        "        needed = [each for each in needed if (key, each) not in self._cut]\n",
+        "",
+        f"{CHECKED}::test_what_an_unclean_election_had_lost_is_asked_for_of_no_later_log",
+    ),
+    mutant(
+        "remote-committed-batches-forgiven",
+        "what is committed when its segment is removed is asked for, whatever elections there were",
+        "anabranch.sim.checks.remote",
+        " for each in some if not truth.holds(each)}",
+        " for each in some}",
+        f"{CHECKED}::test_what_is_committed_is_asked_for_also_after_an_unclean_election",
+    ),
+    mutant(
+        "remote-late-puts-leapt-over",
+        "no clock of a simulated cluster leaps over the end of puts while one is on its way",
+        "anabranch.sim.remote_run",
+        "            self.world.run(self.world.now_us + MOST_LATE_US)",
+        "            self.world.run(self.world.now_us)",
+        f"{CHECKED}::test_no_clock_leaps_over_the_end_of_puts_while_one_is_on_its_way",
     ),
 )

@@ -119,8 +119,10 @@ def test_the_recorded_schedule_catches_the_mutant(mutant, tmp_path):
 
 
 CAUGHT = ("AssertionError", "Failed: ", "anabranch.core.log.scan.", "anabranch.core.errors.",
-          "anabranch.core.diskless.coordinator.", "anabranch.core.diskless.objects.")  # fmt: skip
-"""What a test ends with that catches something: a claim, or a fault that the code under it names."""
+          "anabranch.core.diskless.coordinator.", "anabranch.core.diskless.objects.",
+          "anabranch.sim.checks.violation.")  # fmt: skip
+"""What a test ends with that catches something: a claim, a fault that the code under it names, or
+what a check of the simulator says."""
 
 
 def test_pytest_finds_each_directed_test_by_its_name():

@@ -10,11 +10,15 @@ from tests.core.remote.remote_kit import KEY, remote
 
 from anabranch.core.remote.keys import segment_folder, upload_names
 from anabranch.core.remote.segments import SegmentState
+from anabranch.core.remote.unfinished import PUTS_END_MS
 from anabranch.core.wire.records import Record, build_batch
+from anabranch.sim.checks.entries import entries_of
 from anabranch.sim.checks.marks import Marks
 from anabranch.sim.checks.remote import RemoteChecks
 from anabranch.sim.checks.truth import Truth
 from anabranch.sim.checks.violation import Violation
+from anabranch.sim.diskless_faults import MOST_LATE_US
+from anabranch.sim.remote_run import RemoteRun
 from anabranch.sim.remotes import Remotes
 from anabranch.sim.world import World
 
@@ -33,14 +37,16 @@ class Scene:
         logs = SimpleNamespace(truths={KEY: self.truth}, seats={}, model=model)
         self.configs = {"remote.storage.enable": "true"}
         topic = SimpleNamespace(name="t", partitions={KEY.partition: SimpleNamespace(leader=1)})
-        node = SimpleNamespace(broker=SimpleNamespace(partitions=["the replica"]))
+        self.replica = SimpleNamespace(log=SimpleNamespace(local_start_offset=2))
+        node = SimpleNamespace(name="node-1", broker=SimpleNamespace(partitions=[self.replica]))
         logs.key_of = lambda _: KEY
         cluster = SimpleNamespace(
             cluster_id=CLUSTER, checks=[], nodes={1: node},
             image=SimpleNamespace(topic_by_id=lambda _: topic, config=lambda *_: self.configs),
         )  # fmt: skip
-        suite = SimpleNamespace(logs=logs, marks=Marks())
-        self.checks = RemoteChecks(cluster, self.remotes, suite)
+        self.leaders = model.leaders
+        self.suite = SimpleNamespace(logs=logs, marks=Marks())
+        self.checks = RemoteChecks(cluster, self.remotes, self.suite)
         self.ask("lead", KEY, "t", 1)
         self.segment = remote(0, 2, (0, 0), leader_epoch=1)
         self.folder = segment_folder(CLUSTER, KEY, self.segment.segment_id)
@@ -63,6 +69,9 @@ class Scene:
                 is_log = name.endswith(".log")
                 self.put(name, bytes(build_batch(records)) if is_log else b"x")
         self.ask("finish", self.segment)
+        stored = self.remotes.objects.objects
+        (data,) = (each.data for name, each in stored.items() if name.endswith(".log"))
+        self.batches = list(entries_of(data))
 
 
 def objects(rule: str) -> pytest.RaisesExc:
@@ -142,3 +151,62 @@ def test_an_object_of_a_finished_segment_that_is_gone_is_a_violation():
     scene.remotes.objects.objects.popitem()
     with objects("RL6"):
         scene.checks.end()
+
+
+@pytest.mark.parametrize("is_uncleanly_led", [True, False])
+def test_what_an_unclean_election_had_lost_is_asked_for_of_no_later_log(is_uncleanly_led):
+    """Seed 60059: another unclean election brings a log back that had it."""
+    scene = Scene()
+    truth = scene.truth
+    truth.led_epoch, scene.leaders[KEY, 1] = 1, 1
+    if is_uncleanly_led:
+        truth.reset(0, "an unclean election")
+    scene.copied()
+    scene.ask("begin_removal", KEY, 1, 0, [scene.segment.segment_id], [])
+    truth.commit(scene.batches, 10)
+    removes = partial(
+        scene.ask, "begin_removal", KEY, 1, 0, [remote(2, 4, number=1).segment_id], []
+    )
+    if is_uncleanly_led:
+        removes()
+    else:
+        with objects("RL5"):
+            removes()
+
+
+def test_what_is_committed_is_asked_for_also_after_an_unclean_election():
+    scene = Scene()
+    scene.truth.led_epoch, scene.leaders[KEY, 1] = 1, 1
+    scene.truth.reset(0, "an unclean election")
+    scene.copied()
+    scene.truth.commit(scene.batches, 10)
+    with objects("RL5"):
+        scene.ask("begin_removal", KEY, 1, 0, [scene.segment.segment_id], [])
+
+
+@pytest.mark.parametrize("late_us", [1, MOST_LATE_US // 2, MOST_LATE_US - 1])
+def test_no_clock_leaps_over_the_end_of_puts_while_one_is_on_its_way(late_us):
+    """Seed 30179: a removal was over, and then an object of the try came."""
+    scene = Scene()
+    scene.ask("start", scene.segment)
+    scene.ask("begin_removal", KEY, 1, 0, [], [scene.segment.segment_id])
+    world, remotes = scene.world, scene.remotes
+    world.after(
+        late_us, remotes.objects.put, "node-1", scene.folder + "one", [b"x"], lambda _: None
+    )
+
+    def broker() -> None:
+        if remotes.ahead_ms >= PUTS_END_MS:
+            left = sorted(remotes.objects.objects)
+            remotes.objects.delete("node-1", left, lambda _: None)
+            forget = ("node-1", "remote.forget", ([scene.segment.segment_id],), lambda _: None)
+            world.after(500_000, remotes.coordinator.ask, *forget)
+        else:
+            world.after(500_000, broker)
+
+    broker()
+    run = SimpleNamespace(world=world, remotes=remotes, checks=scene.checks, suite=scene.suite)
+    RemoteRun.collect(run)
+    world.run(world.now_us + MOST_LATE_US)
+    assert not scene.checks.garbage()
+    assert remotes.ahead_ms
