@@ -34,10 +34,11 @@ def divergence(partition: Partition, wanted: Wanted) -> EpochEndOffset | None:
 
 
 def aborted_within(
-    partition: Partition, records: Buffer | Loan, offset: int, limit: int
+    partition: Partition, records: Buffer | Loan | tuple[Buffer, ...], offset: int, limit: int
 ) -> list[AbortedTransaction]:
     """Transactions that were aborted and have records in what is returned. What was lent says
-    where it ends, so that nothing of it is read."""
+    where it ends, so that nothing of it is read. Of a diskless topic that was classic, a remote
+    segment is one piece, and several pieces are of objects."""
     if isinstance(records, Loan):
         end = records.end_offset
         ranges = partition.aborted_transactions(offset, end)
@@ -45,7 +46,9 @@ def aborted_within(
         ranges = partition.aborted_transactions(offset, limit)
         if not ranges:
             return []
-        end = max(header.next_offset for _, header in walk(records))
+        if isinstance(records, tuple):
+            records = records[0] if len(records) == 1 else b""
+        end = max((header.next_offset for _, header in walk(records)), default=limit)
     return [
         AbortedTransaction(producer_id=entry.producer_id, first_offset=entry.first_offset)
         for entry in ranges

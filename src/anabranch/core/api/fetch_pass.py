@@ -427,12 +427,11 @@ class Fetch:
                 records = replica.read(
                     offset, max_bytes=max_bytes, upto=limit, at_least_one=at_least_one
                 )
-            if isinstance(records, tuple):  # of a diskless topic: no transactions
-                answer.records = pieces_past_empty(
+            if isinstance(records, tuple):  # of a diskless topic
+                records = pieces_past_empty(
                     replica, records, limit, max_bytes=max_bytes, at_least_one=at_least_one
                 )
-                return answer
-            if not self.is_follower and not isinstance(records, Loan):
+            elif not self.is_follower and not isinstance(records, Loan):
                 records = past_empty(
                     replica, records, limit, max_bytes=max_bytes, at_least_one=at_least_one
                 )
