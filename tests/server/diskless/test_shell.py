@@ -119,7 +119,9 @@ async def test_rows_are_kept_on_after_a_call_failed_in_whatever_way():
     rows.opened(SimpleNamespace(take_control=control, topics=listed))
     rows.began(1, 0)
     image = SimpleNamespace(next_offset=0, topics_by_id={}, topic_by_id=lambda _: None)
-    rows.follow(image, SimpleNamespace(deleted_topics=(), changed_partitions=()))
+    rows.follow(
+        image, SimpleNamespace(deleted_topics=(), changed_partitions=(), changed_configs=())
+    )
     async with asyncio.timeout(10):
         await listed.worked.wait()
     await rows.stop()

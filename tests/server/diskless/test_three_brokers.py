@@ -170,11 +170,11 @@ def test_retention_by_size_deletes_the_oldest(cluster, admin):
     assert len(read(servers, "size", 10 - first)) == 10 - first
 
 
-def test_a_topic_cannot_become_diskless_later(admin):
+def test_a_topic_without_a_remote_log_cannot_become_diskless(admin):
     topic = NewTopic("classic", 1, replication_factor=1)
     for future in admin.create_topics([topic]).values():
         future.result(SECONDS)
-    with pytest.raises(KafkaException, match="is not diskless"):
+    with pytest.raises(KafkaException, match=r"without remote\.storage\.enable=true"):
         make_diskless(admin, "classic")
 
 
