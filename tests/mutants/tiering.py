@@ -244,10 +244,19 @@ MUTANTS = (
         "compaction-forgets-too-early",
         "a tombstone stays while something of its partition waits for its removal",
         f"{ROOM}.compaction_plan",
-        "forgets = all(each.is_finished for each in held.segments)",
-        "forgets = True",
+        "all(each.is_finished and each.end_offset > start for each in held.segments)",
+        "True",
         "tests/core/tiering/test_compaction_plan.py::"
         "test_tombstones_stay_while_something_waits_for_its_removal",
+    ),
+    mutant(
+        "compaction-ends-undecided",
+        "no pass of a diskless partition ends before a segment that may abort what it has read",
+        f"{ROOM}.compaction_plan",
+        "if taken and _ends_undecided(held, taken[-1].end_offset):",
+        "if False:",
+        "tests/core/tiering/test_compaction_plan.py::"
+        "test_no_pass_ends_before_a_segment_that_may_abort_what_it_read",
     ),
     mutant(
         "compaction-tombstone-before-its-record",
