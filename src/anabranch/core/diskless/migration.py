@@ -74,9 +74,27 @@ def check_open(phase: Phase, header: BatchHeader, producers: ProducerStates) -> 
         if producers.duplicate_of(header) is not None:
             return
     if phase.step is Step.SEALING or header.is_transactional:
-        raise ApiError(
-            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        raise _wait(
             "The topic is becoming diskless: no record is taken for a moment."
             if phase.step is Step.SEALING
-            else "The topic is becoming diskless: it takes no new transactions.",
+            else "The topic is becoming diskless: it takes no new transactions."
         )
+
+
+def check_marker(phase: Phase, header: BatchHeader, producers: ProducerStates) -> None:
+    """Refuse the marker of a transaction that has nothing here while the log is being sealed: it
+    may be sealed, and would go on in an offset that is given to another record. Raises
+    NOT_LEADER_OR_FOLLOWER."""
+    if phase.step is Step.SEALING and not producers.has_open(header.producer_id):
+        raise _wait("The topic is becoming diskless: it takes no marker of what is not open.")
+
+
+def check_shortening(phase: Phase | None) -> None:
+    """Refuse DeleteRecords while the log is being sealed: its start may be sealed, and records
+    would come back. Raises NOT_LEADER_OR_FOLLOWER."""
+    if phase is not None and phase.step is Step.SEALING:
+        raise _wait("The topic is becoming diskless: no record is deleted for a moment.")
+
+
+def _wait(why: str) -> ApiError:
+    return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, why)

@@ -142,6 +142,11 @@ class ProducerStates:
             and producer.epoch == epoch
         )
 
+    def has_open(self, producer_id: int) -> bool:
+        """Whether a producer has an undecided transaction of any epoch here."""
+        producer = self.producers.get(producer_id)
+        return producer is not None and producer.transaction_first_offset >= 0
+
     def reached(self, producer_id: int, epoch: int, sequence: int) -> bool:
         """Whether the log has this sequence number of a producer's epoch, or a later one, or has
         fenced that epoch."""

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from anabranch.core.diskless.migration import check_open, phase_of
+from anabranch.core.diskless.migration import check_marker, check_open, check_shortening, phase_of
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.metadata.image import RECOVERED
 from anabranch.core.partition.composite import Composite
@@ -294,8 +294,9 @@ class Replica(Composite):
         """
         if not self.is_leader:
             self.check_leader()
-        if self.phase is not None and client:
-            check_open(self.phase, read_header(records, 0), self.log.producers)
+        if self.phase is not None:
+            check = check_open if client else check_marker
+            check(self.phase, read_header(records, 0), self.log.producers)
         if required_acks == ACKS_ALL and not self.enough_in_sync:
             raise ApiError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -311,6 +312,10 @@ class Replica(Composite):
         self.appended_bytes += len(records)
         self.advance()
         return result
+
+    def delete_before(self, offset: int) -> None:
+        check_shortening(self.phase)
+        super().delete_before(offset)
 
     def advance(self) -> bool:
         """Raise the high watermark to what every in-sync replica has. True when it moved."""
