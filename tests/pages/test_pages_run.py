@@ -17,6 +17,8 @@ QUICK = {"docs/operate/retention.md"}
 """What `make test` runs."""
 REST = {
     "docs/concepts/groups.md",
+    "docs/concepts/transactions.md",
+    "docs/index.md",
     "docs/operate/diskless-storage.md",
     "docs/operate/rehearse.md",
     "docs/operate/replace-broker.md",
