@@ -41,7 +41,7 @@ class HttpGuard:
             try:
                 self._read()
             except (OSError, TokensFault) as fault:
-                raise ConfigFault(f"{tokens_file}: {_why(fault)}", name=TOKENS) from None
+                raise ConfigFault(_unusable(tokens_file, fault), name=TOKENS) from None
 
     def context(self) -> ssl.SSLContext | None:
         """The TLS context, which has the newest keys at each handshake; None without TLS."""
@@ -89,6 +89,16 @@ class HttpGuard:
         except OSError:
             return None
         return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _unusable(path: str, fault: Exception) -> str:
+    remedy = ""
+    if isinstance(fault, OSError):
+        remedy = (
+            "; write a file with one token a line, such as `openssl rand -hex 32` prints, which "
+            f"the node's user may read, or remove {TOKENS}"
+        )
+    return f"{TOKENS}: {path}: {_why(fault)}{remedy}"
 
 
 def _why(fault: Exception) -> str:
