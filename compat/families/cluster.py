@@ -25,10 +25,8 @@ STORAGE = "kafka.tools.StorageTool"
 
 
 LATER = {
-    **dict.fromkeys(("SaslHandshake", "SaslAuthenticate"), "security"),
-    **dict.fromkeys(("CreateDelegationToken", "RenewDelegationToken"), "security"),
-    **dict.fromkeys(("ExpireDelegationToken", "DescribeDelegationToken"), "security"),
-    **dict.fromkeys(("DescribeUserScramCredentials", "AlterUserScramCredentials"), "security"),
+    **dict.fromkeys(("CreateDelegationToken", "RenewDelegationToken"), "delegation tokens"),
+    **dict.fromkeys(("ExpireDelegationToken", "DescribeDelegationToken"), "delegation tokens"),
     **dict.fromkeys(("AddRaftVoter", "RemoveRaftVoter"), "Kafka's quorum"),
     "ConsumerGroupDescribe": "KIP-848",
     **dict.fromkeys(("ShareGroupHeartbeat", "ShareGroupDescribe", "ShareFetch"), "KIP-932"),

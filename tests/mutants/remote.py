@@ -447,8 +447,7 @@ MUTANTS = (
         "anabranch.server.unserved",
         "        if self._said is not None and (delta",
         "        if (delta",
-        "tests/server/test_unserved.py"
-        "::test_a_controller_without_the_switch_names_the_topics_that_need_it",
+        "tests/server/test_unserved.py::test_the_first_look_says_it_and_a_second_one_does_not",
     ),
     mutant(
         "remote-topics-without-a-store-served",
@@ -489,7 +488,8 @@ MUTANTS = (
         f"{ROOM}.leftovers",
         "        may_go = not is_whole(listed)\n",
         "        may_go = True\n",
-        f"{TESTS}/test_leftovers.py::test_any_listings",
+        f"{TESTS}/test_leftovers.py"
+        "::test_a_folder_in_two_windows_is_listed_by_itself_before_it_goes",
     ),
     mutant(
         "remote-reads-at-any-rate",

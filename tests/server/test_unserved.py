@@ -11,7 +11,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.clients.members import until
 from tests.server.node_kit import ThreadNode, free_port
 
+from anabranch.core.metadata.image import MetadataImage
 from anabranch.core.settings.broker import BrokerConfig
+from anabranch.server.unserved import Unserved
 
 SYSTEM = "remote.log.storage.system.enable"
 
@@ -67,3 +69,13 @@ def test_a_controller_without_the_switch_names_the_topics_that_need_it(nodes, ca
         admin.create_topics([NewTopic("v", 1, 1)])["v"].result(30)
     [once] = said()
     assert "true for topic t, and remote.log.storage.system.enable is false" in once
+
+
+def test_the_first_look_says_it_and_a_second_one_does_not(caplog):
+    """The metadata of the first look may bring no change: it was there when the node started."""
+    looks = []
+    unserved = Unserved(lambda *_: looks.append(1) or "why", BrokerConfig({}, {}, {}))
+    with caplog.at_level(logging.ERROR):
+        for _ in range(2):
+            unserved.look(MetadataImage.empty(), None)
+    assert len(looks) == len(caplog.records) == 1

@@ -80,6 +80,18 @@ def cleared(leftovers, keys, known, now_ms, page):
     return gone, listing.end(), max(sizes)
 
 
+def test_a_folder_in_two_windows_is_listed_by_itself_before_it_goes(monkeypatch):
+    """Its sidecar comes behind another folder, in a window of its own."""
+    monkeypatch.setattr("anabranch.core.remote.leftovers.WINDOW", 1)
+    leftovers = Leftovers()
+    (part,) = listed({IDS[0]: False})
+    assert cleared(leftovers, [part], set(), 0, 9)[0] == []
+    (_, sidecar), (other,) = listed({IDS[0]: True}), listed({IDS[1]: False})
+    gone, found, _ = cleared(leftovers, [part, other, sidecar], set(), PUTS_END_MS, 9)
+    assert gone == []
+    assert (found.gone, found.whole) == (0, 2)  # once in the first window, and once in the last
+
+
 def test_a_listing_that_breaks_off_forgets_nothing_and_what_is_watched_is_bounded(monkeypatch):
     monkeypatch.setattr("anabranch.core.remote.leftovers.MOST_WATCHED", 2)
     leftovers, keys = Leftovers(), listed(dict.fromkeys(IDS, False))
