@@ -12,7 +12,12 @@ from tests.server.server_kit import eventually
 
 from anabranch.core.types import TopicPartition
 from anabranch.server import http, main
+from anabranch.server.config import load_config
+from anabranch.server.http_guard import HttpGuard
 from anabranch.server.metrics import NodeCollector
+
+OPEN = load_config(None, ["http.listener=127.0.0.1:0"])
+"""A node whose pages need no token."""
 
 
 class Figures:
@@ -34,7 +39,8 @@ async def test_figures_are_read_on_the_loop_and_the_page_is_made_in_a_thread(mon
     """The families too: they took longer than all figures, and clients wait for the loop."""
     figures = Figures()
     monkeypatch.setattr(http, "NodeCollector", lambda _node: figures)
-    page = await page_of(http.application(SimpleNamespace(broker=None)), "/metrics")
+    guard = HttpGuard(OPEN.http_settings, "")
+    page = await page_of(http.application(SimpleNamespace(broker=None), guard), "/metrics")
     assert "anabranch_start_seconds 1.0" in page
     assert "process_cpu_seconds_total" in page
     assert figures.readers == [threading.get_ident()]
@@ -77,7 +83,8 @@ async def test_connections_that_ask_nothing_end_and_there_are_never_too_many(mon
     """Monitoring that hangs, and clients that vanish in the midst of a request."""
     monkeypatch.setattr(http, "MOST_CONNECTIONS", 4)
     monkeypatch.setattr(http, "NodeCollector", Figures)
-    listener = await http.HttpListener.start(SimpleNamespace(is_ready=True), "127.0.0.1", 0)
+    node = SimpleNamespace(is_ready=True, config=OPEN)
+    listener = await http.HttpListener.start(node, "127.0.0.1", 0)
     host, port = listener.address.split(":")
     await eventually(lambda: listener._server.started)
     held = listener._server.server_state.connections
