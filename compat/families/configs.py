@@ -204,9 +204,9 @@ def alters_quotas(peer: Peer) -> object:
     """A client's quota is added, described and deleted."""
     entity = of("clients", "greedy")
     configs(peer, *entity, "--alter", "--add-config", "producer_byte_rate=1024")
-    during = dynamic(peer, *entity)
+    during = shows(peer, *entity, text="producer_byte_rate")
     configs(peer, *entity, "--alter", "--delete-config", "producer_byte_rate")
-    return during, dynamic(peer, *entity)
+    return during, shows(peer, *entity, no_more="producer_byte_rate")
 
 
 QUOTA_ENTITIES = {
