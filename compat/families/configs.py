@@ -206,7 +206,9 @@ def alters_quotas(peer: Peer) -> object:
     configs(peer, *entity, "--alter", "--add-config", "producer_byte_rate=1024")
     during = shows(peer, *entity, text="producer_byte_rate")
     configs(peer, *entity, "--alter", "--delete-config", "producer_byte_rate")
-    return during, shows(peer, *entity, no_more="producer_byte_rate")
+    set_rate = "producer_byte_rate="
+    peer.wait(lambda: not any(set_rate in line for line in dynamic(peer, *entity)), "no quota")
+    return during, dynamic(peer, *entity)
 
 
 QUOTA_ENTITIES = {
