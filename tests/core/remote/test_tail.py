@@ -184,6 +184,31 @@ def test_a_reader_that_goes_on_reads_no_byte_twice() -> None:
     assert world.reads <= most
 
 
+def test_a_reader_passes_over_what_compaction_took_of_the_end_of_segments() -> None:
+    """Of a topic that was compacted before it had remote storage: only the end of a pass has a
+    batch for certain, and a reader must neither wait at the hole nor miss what follows it."""
+    world = copied_world()
+    kept = []
+    for at, segment in enumerate(world.segments):
+        folder = segment_folder("cluster", segment.key, segment.segment_id)
+        name = folder + offset_name(segment.start_offset, LOG)
+        *batches, (position, _) = walk(world.objects[name])
+        world.objects[name] = world.objects[name][:position]
+        world.objects[folder + offset_name(segment.start_offset, OFFSETS)] = OffsetIndex().encode()
+        world.segments[at] = segment._replace(byte_size=position)
+        kept += [header.last_offset for _, header in batches]
+    world.tail.take(list(world.segments), world.lineage(), 0)
+    local = world.tiered.local_start_offset
+    for offset in range(local):
+        how = {"max_bytes": 1, "upto": END, "at_least_one": True}
+        held = bytes(world.patiently(lambda: world.tiered.read(offset, **how)))  # noqa: B023
+        (_, header), *_ = walk(held)
+        expected = next((each for each in kept if each >= offset), None)
+        assert header.base_offset == local if expected is None else header.last_offset == expected
+        assert len(world.patiently(lambda: world.tiered.lend(offset, **how)))  # noqa: B023
+    assert not read(world, local - 1), "the tail itself has nothing there"
+
+
 @pytest.mark.parametrize("harm", ["missing", "cut", "changed"])
 def test_a_harmed_segment_is_refused_for_a_moment_and_takes_nothing_offline(harm: str) -> None:
     world = copied_world()

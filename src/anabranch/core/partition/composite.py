@@ -60,12 +60,18 @@ class Composite(Partition):
 
     def read(self, offset: int, *, max_bytes: int, upto: int, at_least_one: bool) -> Buffer:
         if offset < self.log.local_start_offset:
-            return self._read_older(offset, max_bytes, upto, at_least_one)
+            found = self._read_older(offset, max_bytes, upto, at_least_one)
+            if len(found) or not at_least_one or upto <= self.log.local_start_offset:
+                return found
+            offset = self.log.local_start_offset  # compaction has left nothing before it
         return self.log.read(offset, max_bytes=max_bytes, upto=upto, at_least_one=at_least_one)
 
     def lend(self, offset: int, *, max_bytes: int, upto: int, at_least_one: bool) -> Piece:
         if offset < self.log.local_start_offset:
-            return self._read_older(offset, max_bytes, upto, at_least_one)
+            found = self._read_older(offset, max_bytes, upto, at_least_one)
+            if len(found) or not at_least_one or upto <= self.log.local_start_offset:
+                return found
+            offset = self.log.local_start_offset  # compaction has left nothing before it
         return self.log.lend(offset, max_bytes=max_bytes, upto=upto, at_least_one=at_least_one)
 
     def _read_older(self, offset: int, max_bytes: int, upto: int, at_least_one: bool) -> Buffer:

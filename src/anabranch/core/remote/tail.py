@@ -103,28 +103,42 @@ class RemoteTail(Tail):
     # Reading.
 
     def read(self, offset: int, *, max_bytes: int, upto: int, at_least_one: bool) -> Buffer:
-        stretch = self._at(offset)
-        if stretch is None:
+        if self._at(offset) is None:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
         most = min(max_bytes, MOST_BYTES)
+        for stretch in self._stretches[self._index(offset) :]:
+            begin = max(offset, stretch.first)
+            found = self._batches(stretch, begin, most, upto, at_least_one)
+            if found is not None:
+                first, end = found
+                return self._bytes(stretch.segment, first, end) if end > first else b""
+        return b""
+
+    def _batches(
+        self, stretch: Stretch, offset: int, most: int, upto: int, at_least_one: bool
+    ) -> tuple[int, int] | None:
+        """Where the batches to be read begin and end; None where the stretch has none from an
+        offset on: compaction of a classic log takes the last ones of a segment too."""
         start, before = self._start(stretch.segment, offset)
         first = None
         end = start
         for position, header in self._headers(stretch, start, most + before):
             if header.last_offset < offset:
                 continue
-            if header.base_offset >= stretch.end or header.last_offset >= upto:
+            if header.base_offset >= stretch.end:
                 break
+            if header.last_offset >= upto:
+                return (start, start) if first is None else (first, end)
             if first is None:
                 first = position
                 if header.size_bytes > most and not at_least_one:
-                    break
+                    return first, first
             elif position + header.size_bytes - first > most:
                 break
             end = position + header.size_bytes
             if end - first >= most:
                 break
-        return b"" if first is None or end <= first else self._bytes(stretch.segment, first, end)
+        return None if first is None else (first, end)
 
     def _start(self, segment: RemoteSegment, offset: int) -> tuple[int, int]:
         """Where a batch begins, at or before the one that holds an offset, and how many bytes
