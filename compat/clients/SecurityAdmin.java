@@ -115,7 +115,8 @@ public final class SecurityAdmin {
   }
 
   private static void describe(String user) {
-    say("describe " + user, () -> admin.describeUserScramCredentials(List.of(user)).description(user));
+    say("describe " + user, () -> admin.describeUserScramCredentials(List.of(user)).description(user)
+        .thenApply(each -> each.credentialInfos().stream().map(Object::toString).sorted().toList()));
   }
 
   private static void quotas() throws Exception {

@@ -13,19 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from bench.servers import SERVERS, Kafka, free_port
-from confluent_kafka import Consumer, KafkaError, Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, Producer
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from anabranch.testing.certificates import Authority
-from compat.families.configs import CONFIGS
 from compat.families.console import CONSUMER, PRODUCER, lines
 from compat.families.topics import create
 from compat.java import java
 from compat.peer import Output, Peer
 from compat.row import Failed, row
-from compat.token_provider import Provider, claims_of, new_key, signed
+from compat.token_provider import Provider
 
 SECONDS = 30.0
 PACKAGE = "org.apache.kafka.common.security.oauthbearer"
@@ -207,57 +205,3 @@ def _python(here: TokenPeer, listener: str, topic: str) -> object:
 
 
 WAYS = {"tools": _tools, "callback": _callback, "oidc": _oidc, "python": _python}
-
-
-@row("secure-oauth-refused")
-def refuses(peer: Peer) -> object:
-    """A token that has ended, is of another audience, issuer or key, or is not signed, is refused;
-    Kafka's tools have the same exception, and librdkafka the same error."""
-    seen: dict[str, Any] = {}
-    with with_tokens(peer) as here:
-        for what, token in bad_tokens(here.provider).items():
-            seen[what] = _fault_of(here, token)
-        here.provider.more = {**ISSUER, "aud": "another"}
-        output = here.kafka_tool(
-            CONFIGS, "--bootstrap-server", here.addresses["PLAIN"], "--command-config",
-            here.properties("PLAIN"), "--describe", "--entity-type", "users", fails=True,
-        )  # fmt: skip
-        text = f"{output.out}\n{output.err}"
-        seen["tool"] = [line.strip() for line in text.splitlines() if "AuthenticationExc" in line][
-            -1:
-        ]
-    return seen
-
-
-def _fault_of(here: TokenPeer, token: str) -> str:
-    """What librdkafka says of its login, among other things."""
-    faults: list[KafkaError] = []
-
-    def given(_config: str) -> tuple[str, float]:
-        return token, time.time() + 300
-
-    admin = AdminClient(here.librdkafka("PLAIN", oauth_cb=given, error_cb=faults.append))
-
-    def refused() -> bool:
-        admin.poll(0.1)
-        return any(each.code() == KafkaError._AUTHENTICATION for each in faults)
-
-    here.wait(refused, "a refused login")
-    return next(each.name() for each in faults if each.code() == KafkaError._AUTHENTICATION)
-
-
-def bad_tokens(provider: Provider) -> dict[str, str]:
-    """Tokens that no broker takes."""
-    good = claims_of("alice", 300, **ISSUER)
-    now, key = int(time.time()), provider.key
-
-    def made(**changed: object) -> str:
-        return signed(key, "RS256", {**good, **changed})
-
-    return {
-        "ended": made(exp=now - 100, iat=now - 200), "too soon": made(nbf=now + 200),
-        "another audience": made(aud="another"), "another issuer": made(iss="another"),
-        "no subject": made(sub=""), "another key": signed(new_key("RSA", "one"), "RS256", good),
-        "no such key": signed(new_key("P-256", "two"), "ES256", good),
-        "no signature": made().rpartition(".")[0] + ".",
-    }  # fmt: skip
