@@ -149,7 +149,7 @@ def answered(node, *messages):
 @pytest.mark.parametrize(
     "changed",
     [
-        {"exp": int(time.time()) - 100}, {"nbf": int(time.time()) + 1000}, {"aud": "other"},
+        {"exp": 1_000_000_000}, {"nbf": 4_000_000_000}, {"aud": "other"},
         {"iss": "https://other"}, {"sub": ""}, {"exp": "soon"}, {"iat": None},
     ],
     ids=str,
