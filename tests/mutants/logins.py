@@ -363,11 +363,19 @@ MUTANTS = (
     ),
     mutant(
         "http-old-keys",
-        "a new certificate is shown from the next handshake on",
+        "a new certificate is read when a handshake finds its file changed",
         "anabranch.server.http_guard",
-        "        if self._security.has_changed:\n            self._security.reload()\n",
-        "",
+        "if is_idle and self._security.has_changed:",
+        "if False:",
         f"{HTTP}::test_new_tokens_and_keys_are_taken_from_their_files",
+    ),
+    mutant(
+        "http-not-yet",
+        "a node whose pages are begun refuses no one",
+        "anabranch.server.http",
+        "        bound.listen(config.backlog)",
+        "        #",
+        "tests/server/test_http_pages.py::test_it_listens_before_the_node_may_say_that_it_is_ready",
     ),
     mutant(
         "http-strangers",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import http.client
 import socket
 import ssl
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -13,8 +16,10 @@ import pytest
 from tests.server.node_kit import ThreadNode, settings_of
 
 from anabranch.core.settings.setting import ConfigFault
+from anabranch.server import http as http_pages
 from anabranch.server.config import ConfigError, load_config
 from anabranch.server.http_guard import HttpGuard
+from anabranch.server.node import Node
 from anabranch.testing.certificates import Authority
 
 TOKEN, OTHER = "0123456789abcdef-prometheus", "fedcba9876543210-other"
@@ -114,6 +119,40 @@ def served(node):
     return ssl.get_server_certificate((host, int(port)), timeout=SECONDS)
 
 
+def test_handshakes_do_not_hold_up_the_loop(node, monkeypatch):
+    """Of the node, in which its clients are served."""
+    on_loop, shake = [], ssl.SSLObject.do_handshake
+
+    def noted(tls):
+        if tls.server_side:
+            on_loop.append(threading.get_ident() == node._thread.ident)
+        return shake(tls)
+
+    monkeypatch.setattr(ssl.SSLObject, "do_handshake", noted)
+    assert node.get("/metrics")[0] == 200
+    assert on_loop and not any(on_loop)
+
+
+def test_connections_count_before_their_handshake(node, monkeypatch):
+    """Those that say nothing would take all descriptors of the node."""
+    monkeypatch.setattr(http_pages, "MOST_CONNECTIONS", 4)
+    host, _, port = node.node.http_address.partition(":")
+    silent = [socket.create_connection((host, int(port)), SECONDS) for _ in range(4)]
+    held = node.node._http._server.server_state.connections
+    until = time.monotonic() + SECONDS
+    while len(held) < 4:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    another = socket.create_connection((host, int(port)), SECONDS)
+    with another, contextlib.suppress(ConnectionResetError):
+        assert another.recv(1) == b""
+    for each in silent:
+        each.close()
+    while held:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
 def test_a_certificate_may_stand_for_a_token(tmp_path):
     more = {"http.tokens.file": "", "listener.name.http.ssl.client.auth": "required"}
     running = Watched(tmp_path, **more).start()
@@ -155,3 +194,19 @@ def test_a_file_of_tokens_that_cannot_be_used_stops_the_start(tmp_path, text, wh
     )
     with pytest.raises(ConfigFault, match=f"^http.tokens.file: {path}: .*{why}.* (write|remove) "):
         HttpGuard(config.http_settings, str(path))
+
+
+async def begun(config):
+    await Node(config).start()
+
+
+def test_files_that_cannot_be_used_are_told_before_anything_is_begun(tmp_path):
+    missing, data = tmp_path / "missing", tmp_path / "data"
+    for given in (
+        [f"http.tokens.file={missing}"],
+        ["http.security.protocol=SSL", f"ssl.keystore.location={missing}"],
+    ):
+        config = load_config(None, [*settings_of(data), "http.listener=127.0.0.1:0", *given])
+        with pytest.raises(ConfigFault, match=f"{missing}"):
+            asyncio.run(begun(config))
+        assert not data.exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import sys
 import threading
 from types import SimpleNamespace
@@ -79,12 +80,28 @@ def test_a_thread_that_computes_gives_way_to_the_loop_soon(monkeypatch):
     assert seen[0] < before
 
 
+async def started():
+    """A listener whose pages need no token."""
+    guard = HttpGuard(OPEN.http_settings, "")
+    node = SimpleNamespace(is_ready=True, config=OPEN, stopped=asyncio.Future())
+    return await http.HttpListener.start(node, "127.0.0.1", 0, guard)
+
+
+async def test_it_listens_before_the_node_may_say_that_it_is_ready(monkeypatch):
+    """Whoever waits for the word and asks then is not refused."""
+    monkeypatch.setattr(http, "NodeCollector", Figures)
+    listener = await started()
+    host, port = listener.address.split(":")
+    with socket.socket() as asking:
+        assert asking.connect_ex((host, int(port))) == 0
+    await listener.stop()
+
+
 async def test_connections_that_ask_nothing_end_and_there_are_never_too_many(monkeypatch):
     """Monitoring that hangs, and clients that vanish in the midst of a request."""
     monkeypatch.setattr(http, "MOST_CONNECTIONS", 4)
     monkeypatch.setattr(http, "NodeCollector", Figures)
-    node = SimpleNamespace(is_ready=True, config=OPEN)
-    listener = await http.HttpListener.start(node, "127.0.0.1", 0)
+    listener = await started()
     host, port = listener.address.split(":")
     await eventually(lambda: listener._server.started)
     held = listener._server.server_state.connections

@@ -18,7 +18,8 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from prometheus_client import generate_latest
@@ -32,12 +33,14 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from anabranch.core.metadata.image import MetadataImage
 from anabranch.core.settings.listeners import bind_sentence
 from anabranch.server.http_guard import HttpGuard
+from anabranch.server.http_over_tls import HttpOverTls
 from anabranch.server.listener import BindFault
 from anabranch.server.logs import logger
 from anabranch.server.metrics import NodeCollector, Page
 from anabranch.server.other_protocols import kafka_on_http
 from anabranch.server.own_faults import described, tell_unexpected
 from anabranch.server.placement_json import placed_partitions, placed_topics
+from anabranch.server.tls_transport import Handshakes, TlsTransport
 
 if TYPE_CHECKING:
     from anabranch.core.settings.broker import BrokerConfig
@@ -114,32 +117,44 @@ class QuietServer(uvicorn.Server):
 class HttpListener:
     """The HTTP listener of one node."""
 
-    def __init__(self, server: QuietServer, task: asyncio.Task[None], address: str) -> None:
+    def __init__(
+        self, server: QuietServer, task: asyncio.Task[None], address: str, handshakes: Handshakes
+    ) -> None:
         self.address = address
+        self._handshakes = handshakes
         self._server = server
         self._task = task
 
     @classmethod
-    async def start(cls, node: ObservedNode, host: str, port: int) -> HttpListener:
-        """Bind and serve. Raises BindFault, ConfigFault."""
-        settings = node.config.http_settings
-        assert settings is not None
-        guard = HttpGuard(settings, node.config.broker.http_tokens_file)
+    async def start(
+        cls, node: ObservedNode, host: str, port: int, guard: HttpGuard
+    ) -> HttpListener:
+        """Bind and serve those whom `guard` lets in. Raises BindFault."""
         bound = bind(host, port)
+        handshakes = Handshakes()
         config = uvicorn.Config(
             application(node, guard), lifespan="off", access_log=False, log_config=None,
-            log_level="error", http=HttpProtocol, timeout_graceful_shutdown=STOP_SECONDS,
+            log_level="error", timeout_graceful_shutdown=STOP_SECONDS,
+            http=partial(protocol, guard, handshakes),  # type: ignore[arg-type]
+            ws="none",
         )  # fmt: skip
         config.load()
-        config.ssl = guard.context()
+        bound.listen(config.backlog)  # a node that says that it is ready refuses no one
         server = QuietServer(config)
         task = asyncio.get_running_loop().create_task(server.serve(sockets=[bound]))
-        return cls(server, task, f"{host}:{bound.getsockname()[1]}")
+        return cls(server, task, f"{host}:{bound.getsockname()[1]}", handshakes)
 
     async def stop(self) -> None:
         """Close it."""
         self._server.should_exit = True
         await asyncio.wait((self._task,), timeout=2 * STOP_SECONDS)
+        self._handshakes.stop()
+
+
+def protocol(guard: HttpGuard, handshakes: Handshakes, **given: Any) -> asyncio.BaseProtocol:
+    """Of a new connection; `given` is what uvicorn makes its protocol with."""
+    http = HttpProtocol(**given)
+    return TlsTransport(guard, handshakes, HttpOverTls(http)) if guard.uses_tls else http
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -8,11 +8,13 @@ told once. Not here: what is allowed in settings (`core/settings/http_listener.p
 
 from __future__ import annotations
 
+import asyncio
 import os
 import ssl
-from typing import Any
+from typing import TYPE_CHECKING
 
 from anabranch.core.access.http_tokens import TokensFault, is_let_in, tokens_of
+from anabranch.core.sentences import shortened
 from anabranch.core.settings.http_listener import TOKENS
 from anabranch.core.settings.listener_security import ListenerSettings
 from anabranch.core.settings.setting import ConfigFault
@@ -21,9 +23,14 @@ from anabranch.server.line_limit import LineLimit
 from anabranch.server.listener_security import ListenerSecurity
 from anabranch.server.logs import logger
 
+if TYPE_CHECKING:
+    from anabranch.server.config import NodeConfig
+
 OPEN = ("/healthz", "/readyz")
 LARGEST_FILE_BYTES = 1 << 16
 LINES_A_SECOND = 1
+LONGEST_WHY = 1_000
+"""Characters of why a handshake failed: it may quote what its client sent."""
 LOG = logger("http")
 
 
@@ -37,25 +44,33 @@ class HttpGuard:
         self._stamp: object = None
         self._tokens: tuple[bytes, ...] = ()
         self._lines = LineLimit(LINES_A_SECOND)
+        self._reading: asyncio.Task[None] | None = None
         if tokens_file:
             try:
                 self._read()
             except (OSError, TokensFault) as fault:
                 raise ConfigFault(_unusable(tokens_file, fault), name=TOKENS) from None
 
-    def context(self) -> ssl.SSLContext | None:
-        """The TLS context, which has the newest keys at each handshake; None without TLS."""
-        if not self._security.uses_tls:
-            return None
-        context = self._security.context()
-        context.sni_callback = self._renew
-        return context
+    @property
+    def uses_tls(self) -> bool:
+        """Whether pages are encrypted."""
+        return self._security.uses_tls
 
-    def _renew(self, connection: ssl.SSLObject, _name: Any, _context: ssl.SSLContext) -> None:
-        """Whether or not a client names a host."""
-        if self._security.has_changed:
-            self._security.reload()
-        connection.context = self._security.context()
+    def context(self) -> ssl.SSLContext:
+        """Keys and trust for the next handshake; files that have changed are read meanwhile, in a
+        thread, for those to come."""
+        is_idle = self._reading is None or self._reading.done()
+        if is_idle and self._security.has_changed:
+            reading = asyncio.to_thread(self._security.reload)
+            self._reading = asyncio.get_running_loop().create_task(reading)
+        return self._security.context()
+
+    def handshake_failed(self, host: str, why: str) -> None:
+        """A client is not let in."""
+        more = self._lines.take(steady_ms())
+        if more is not None:
+            why = shortened(why, LONGEST_WHY)
+            LOG.warning("a TLS handshake failed", listener="http", peer=host, why=why, **more)
 
     def is_let_in(self, path: str, header: str, peer: str) -> bool:
         """Whether a request may be answered; one that may not is counted and logged."""
@@ -89,6 +104,12 @@ class HttpGuard:
         except OSError:
             return None
         return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def guard_of(config: NodeConfig) -> HttpGuard | None:
+    """That of a node's pages; None where they are off. Raises ConfigFault."""
+    settings = config.http_settings
+    return None if settings is None else HttpGuard(settings, config.broker.http_tokens_file)
 
 
 def _unusable(path: str, fault: Exception) -> str:

@@ -42,6 +42,7 @@ from anabranch.server.diskless.rows import LogRowsShell
 from anabranch.server.diskless.startup import StoresAtStart
 from anabranch.server.enrolment import Enrolment
 from anabranch.server.files import RealFiles
+from anabranch.server.http_guard import guard_of
 from anabranch.server.listener import Acceptor
 from anabranch.server.listener_security import NodeSecurity
 from anabranch.server.logs import logger
@@ -159,6 +160,7 @@ class Node:
     async def _start(self) -> None:
         config = self.config
         self.security = NodeSecurity(config.secure_listeners)
+        pages = guard_of(config)
         self._folders = folders.hold(config)
         self._channel = ControllerChannel(
             self._controller_addresses,
@@ -193,10 +195,11 @@ class Node:
         if self.broker is not None:
             await self.broker.join()
             await self._serve_clients()
-        if config.http_port >= 0:
+        if pages is not None:
             from anabranch.server.http import HttpListener
 
-            self._http = await HttpListener.start(self, config.http_host, config.http_port)
+            at = config.http_host, config.http_port
+            self._http = await HttpListener.start(self, *at, pages)
 
     async def _tell_what_is_awaited(self) -> None:
         """A start that takes long says what it waits for, and what would help."""

@@ -1,5 +1,5 @@
-"""TLS between a socket and its `Connection`: it is the connection's transport, and the socket's
-protocol.
+"""TLS between a socket and its `Connection`, or HTTP: it is the transport of what is above it, and
+the socket's protocol.
 
 What: bytes that come are decrypted into the connection's buffers, what it writes is encrypted. Why
 not the loop's own TLS: a connection is counted and bounded before its handshake, the handshake's
@@ -21,13 +21,10 @@ import contextlib
 import ssl
 from concurrent.futures import Future, ThreadPoolExecutor
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from anabranch.client.handshake_faults import why_client_fails
 from anabranch.core.types import Piece
-
-if TYPE_CHECKING:
-    from anabranch.server.connection import Connection
 
 HANDSHAKE_SECONDS = 10.0
 MOST_HANDSHAKE_BYTES = 256 << 10
@@ -51,6 +48,36 @@ class Guard(Protocol):
 
     def handshake_failed(self, host: str, why: str) -> None:
         """A client is not let in."""
+
+
+class Above(Protocol):
+    """What is above: a `Connection`, or HTTP. It is called as the loop calls a protocol."""
+
+    host: str
+
+    def connection_made(self, transport: Any, /) -> None:
+        """The socket is connected."""
+
+    def secured(self, tls: ssl.SSLObject, /) -> str:
+        """The handshake is over; a sentence if the client may not stay."""
+
+    def get_buffer(self, size_hint: int, /) -> memoryview:
+        """Where the next bytes go."""
+
+    def buffer_updated(self, size: int, /) -> None:
+        """Bytes came."""
+
+    def eof_received(self) -> bool:
+        """The peer sends no more: whether the connection stays."""
+
+    def pause_writing(self) -> None:
+        """The peer does not take what is sent."""
+
+    def resume_writing(self) -> None:
+        """It does again."""
+
+    def connection_lost(self, fault: Exception | None, /) -> None:
+        """The socket is gone."""
 
 
 class Handshakes:
@@ -81,7 +108,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         "_is_wanted", "_loop", "_outgoing", "_raw", "_received_bytes", "_state", "_tls",
     )  # fmt: skip
 
-    def __init__(self, guard: Guard, handshakes: Handshakes, above: Connection) -> None:
+    def __init__(self, guard: Guard, handshakes: Handshakes, above: Above) -> None:
         self._guard = guard
         self._handshakes = handshakes
         self._above = above
@@ -103,7 +130,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         """The socket is connected: the connection counts from now on."""
         self._raw = transport
         self._deadline = self._loop.call_later(HANDSHAKE_SECONDS, self._is_late)
-        self._above.connection_made(self)  # type: ignore[arg-type]
+        self._above.connection_made(self)
 
     def connection_lost(self, fault: Exception | None) -> None:
         """The socket is gone."""
