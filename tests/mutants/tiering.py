@@ -42,6 +42,14 @@ MUTANTS = (
         f"{CLAIMS}::test_one_job_holds_the_claim_until_it_is_silent[sqlite]",
     ),
     mutant(
+        "tiering-made-before-given-up",
+        "a segment that a job made in a task that ran before is its own",
+        TABLES,
+        "claim_id, FINISHED),",
+        "-9, FINISHED),",
+        f"{CLAIMS}::test_a_segment_that_was_tiered_already_is_refused[sqlite]",
+    ),
+    mutant(
         "tiering-newer-commits-taken",
         "a claim covers what was committed up to its commit number",
         TABLES,
@@ -223,6 +231,22 @@ MUTANTS = (
         "if made is None or len(old) != len(swap.replaced) or not tiles(made, old):",
         "if made is None:",
         f"{COMPACTION}::test_a_swap_that_leaves_offsets_out_is_refused[sqlite]",
+    ),
+    mutant(
+        "compaction-replaces-twice",
+        "no two segments take the place of the same one",
+        SWAPS,
+        "(by_id.pop(each) for each in swap.replaced",
+        "(by_id[each] for each in swap.replaced",
+        f"{COMPACTION}::test_a_swap_that_names_a_segment_twice_changes_nothing[sqlite]",
+    ),
+    mutant(
+        "compaction-replaces-itself",
+        "a segment takes the place of others, not of itself",
+        SWAPS,
+        "made = by_id.pop(swap.segment_id, None)",
+        "made = by_id.get(swap.segment_id)",
+        f"{COMPACTION}::test_a_swap_that_names_a_segment_twice_changes_nothing[sqlite]",
     ),
     mutant(
         "compaction-claim-without-end",

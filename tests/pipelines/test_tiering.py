@@ -140,6 +140,22 @@ def test_a_task_that_dies_leaves_its_rows_and_the_next_wave_makes_its_segment(
     assert states == [(1, 1), (2, 4)]
 
 
+def test_a_task_that_is_run_again_counts_what_it_had_made(cluster, admin, where, monkeypatch):
+    """Spark runs a task again whose executor was killed after it had made a segment."""
+    make(admin, "again", 2)
+    write(cluster, "again")
+
+    def twice(_spark, items, work):
+        for each in items:
+            work(each)
+            yield [(each, json.loads(json.dumps(work(each))))]
+
+    monkeypatch.setattr(tiering, "waves", twice)
+    done = tier(None, where)
+    assert (done.segments, done.given_up, done.faults, done.left) == (2, 0, {}, set())
+    assert done.rows_freed and runs(cluster, "again") == 0
+
+
 def test_two_jobs_at_once_are_told_apart(cluster, admin, where, monkeypatch):
     make(admin, "both", 1)
     write(cluster, "both", 100, partitions=1)

@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from anabranch.client.cluster import Cluster, check
+from anabranch.client.cluster import Cluster
 from anabranch.client.connection import ConnectionLost
 from anabranch.core.diskless.rows import LogKey
 from anabranch.core.errors import ApiError, StorageFault
@@ -52,7 +52,7 @@ from anabranch.pipelines.compaction_task import (
     keys_task,
     rewrite_task,
 )
-from anabranch.pipelines.tiering import Where, check_store
+from anabranch.pipelines.tiering import Where, check_store, page_of_plan
 from anabranch.pipelines.tiering_task import GIVEN_UP, AtLeader, Place
 
 if TYPE_CHECKING:
@@ -179,19 +179,15 @@ async def _page(
     topic_id: TopicId = ZERO_TOPIC_ID,
     partition: int = -1,
 ) -> PlanCompactionResponse:
-    async def send() -> PlanCompactionResponse:
-        request = PlanCompactionRequest(
-            claim_id=claim_id,
-            owner=f"{socket.gethostname()}:{os.getpid()}",
-            ask=ask,
-            after_topic_id=topic_id,
-            after_partition=partition,
-        )
-        answer: PlanCompactionResponse = await cluster.send(request)
-        check(answer.error_code, answer.error_message)
-        return answer
-
-    return await cluster.retrying(send, seconds=0 if partition < 0 else None)
+    request = PlanCompactionRequest(
+        claim_id=claim_id,
+        owner=f"{socket.gethostname()}:{os.getpid()}",
+        ask=ask,
+        after_topic_id=topic_id,
+        after_partition=partition,
+    )
+    answer: PlanCompactionResponse = await page_of_plan(cluster, request, is_first=partition < 0)
+    return answer
 
 
 async def _ask(where: Where, claim_id: int, ask: int) -> None:

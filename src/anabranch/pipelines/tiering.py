@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from anabranch.client.cluster import Cluster, check
 from anabranch.core.diskless.claim import CLAIM_KEY, check_claim, check_place
 from anabranch.core.diskless.objects import ObjectMissing
-from anabranch.core.errors import StorageFault
+from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.types import ZERO_TOPIC_ID, TopicId
 from anabranch.core.wire.messages.plan_segments import (
     PlannedPartition,
@@ -124,18 +124,32 @@ async def _plan(where: Where, claim_id: int, done: Tiered) -> list[tuple[str, Pa
 async def _page(
     cluster: Cluster, claim_id: int, topic_id: TopicId, partition: int
 ) -> PlanSegmentsResponse:
-    async def ask() -> PlanSegmentsResponse:
-        request = PlanSegmentsRequest(
-            claim_id=claim_id,
-            owner=f"{socket.gethostname()}:{os.getpid()}",
-            after_topic_id=topic_id,
-            after_partition=partition,
-        )
-        answer: PlanSegmentsResponse = await cluster.send(request)
+    request = PlanSegmentsRequest(
+        claim_id=claim_id,
+        owner=f"{socket.gethostname()}:{os.getpid()}",
+        after_topic_id=topic_id,
+        after_partition=partition,
+    )
+    answer: PlanSegmentsResponse = await page_of_plan(cluster, request, is_first=partition < 0)
+    return answer
+
+
+async def page_of_plan(cluster: Cluster, request: Any, *, is_first: bool) -> Any:
+    """A page of a job's plan. What may pass is waited for, unless it is the first page: then
+    whoever has started the job learns of it at once. Raises ConnectionLost and ApiError, without a
+    wait where another job has the claim."""
+
+    async def ask() -> Any:
+        answer = await cluster.send(request)
+        if answer.error_code == ErrorCode.CONCURRENT_TRANSACTIONS:  # clients would ask again
+            return ApiError(ErrorCode(answer.error_code), answer.error_message)
         check(answer.error_code, answer.error_message)
         return answer
 
-    return await cluster.retrying(ask, seconds=0 if partition < 0 else None)
+    answer = await cluster.retrying(ask, seconds=0 if is_first else None)
+    if isinstance(answer, ApiError):
+        raise answer
+    return answer
 
 
 async def check_store(where: Where, cluster_id: str, held_store_id: str) -> None:

@@ -12,8 +12,8 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -95,6 +95,17 @@ def tier_task(task: Task) -> dict[str, Any]:
     return asyncio.run(_Tiering(task).run())
 
 
+@contextmanager
+def _made_before() -> Iterator[None]:
+    """Spark runs a task again whose executor was lost: what it had made then counts as made now,
+    since its answer was lost with it."""
+    try:
+        yield
+    except ApiError as fault:
+        if fault.code != ErrorCode.DUPLICATE_RESOURCE:
+            raise
+
+
 class _Tiering:
     def __init__(self, task: Task) -> None:
         self._task = task
@@ -127,7 +138,8 @@ class _Tiering:
             place = Place(part.topic_id, part.topic, part.partition, part.leader_id)
             leader = AtLeader(cluster, place)
             request = partial(self._request, built.segment)
-            await Try(objects, leader, self._task.cluster_id, request, built).make()
+            with _made_before():
+                await Try(objects, leader, self._task.cluster_id, request, built).make()
         except ApiError as fault:
             if fault.code in GIVEN_UP:
                 self._done["given_up"].append(part.name)

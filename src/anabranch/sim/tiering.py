@@ -46,7 +46,11 @@ EVERY_MS = 1_500
 """From the end of a wave to the next one."""
 MOST_ASKED = 8
 """Attempts of one request."""
-GIVEN_UP = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.CONCURRENT_TRANSACTIONS)
+GIVEN_UP = (
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.DUPLICATE_RESOURCE,
+)
 MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 Ask = Callable[[Callable[[Any], None]], None]

@@ -71,6 +71,8 @@ def test_a_job_without_the_right_to_alter_the_cluster_is_refused(handler, body):
     assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
+A, B, C = (bytes([each]) * 16 for each in range(3))
+ONE = SegmentSwap(segment_id=B, replaced=[C])
 WHOLE = {
     "claim_id": 1, "step": START, "start_offset": 5, "end_offset": 9, "byte_size": 61,
     "leader_epochs": [EpochOf(epoch=0, start_offset=5)],
@@ -89,6 +91,10 @@ WHOLE = {
         ({"metadata": bytes(129)}, "at most 128 bytes"),
         ({"step": SWAP}, "A swap needs segments"),
         ({"step": SWAP, "swaps": [SegmentSwap(segment_id=bytes(16))]}, "that it was made of"),
+        ({"step": SWAP, "swaps": [ONE, ONE]}, "each segment once"),
+        ({"step": SWAP, "swaps": [ONE, SegmentSwap(segment_id=A, replaced=[C])]}, "each segment"),
+        ({"step": SWAP, "swaps": [SegmentSwap(segment_id=A, replaced=[C, C])]}, "each segment"),
+        ({"step": SWAP, "swaps": [SegmentSwap(segment_id=A, replaced=[A])]}, "each segment once"),
     ],
 )
 def test_a_step_of_compaction_that_cannot_be_is_refused(wrong, said):

@@ -16,7 +16,7 @@ from anabranch.core.outcome import Cold
 from anabranch.core.remote.facts import TryEnded
 from anabranch.core.remote.segments import SegmentId
 from anabranch.core.settings.broker import BrokerConfig
-from anabranch.core.tiering.claims import Aged, Claim, ClaimHeld
+from anabranch.core.tiering.claims import Aged, Claim, ClaimHeld, TieredBefore
 from anabranch.core.tiering.plan import AgedRun, TieredEnd
 from anabranch.core.types import TopicId
 from anabranch.core.wire.messages.plan_segments import PlanSegmentsRequest
@@ -162,6 +162,7 @@ FAULTS = [
     (StorageFault("broker 9 does not know of tiering"), ErrorCode.KAFKA_STORAGE_ERROR),
     (CoordinatorAway("away"), ErrorCode.KAFKA_STORAGE_ERROR),
     (TryEnded("tiered already"), ErrorCode.FENCED_LEADER_EPOCH),
+    (TieredBefore("tiered already, by this job"), ErrorCode.DUPLICATE_RESOURCE),
     (Deposed("an older leader"), ErrorCode.NOT_LEADER_OR_FOLLOWER),
 ]
 

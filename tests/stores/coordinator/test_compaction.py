@@ -107,6 +107,22 @@ async def test_a_swap_that_leaves_offsets_out_is_refused(coordinator):
     await job.swap(whole)
 
 
+async def test_a_swap_that_names_a_segment_twice_changes_nothing(coordinator):
+    await tiered_river(coordinator)
+    job = Job(coordinator, JOB)
+    await job.hold()
+    old = await job.segments()
+    one, again = await job.begin_try(old, 1), await job.begin_try(old, 2)
+    rest = await job.begin_try(old[1:], 3)
+    itself = Swap(old[0].segment_id, (old[0].segment_id,))
+    for wrong in ((one, again), (one, one), (one, itself), (itself, one), (itself, rest)):
+        with pytest.raises(TryEnded):
+            await job.swap(*wrong)
+    assert [each.segment_id for each in await job.segments()] == [e.segment_id for e in old]
+    assert (await check(coordinator, RIVER, 15)).byte_size == 300
+    await job.swap(one)
+
+
 async def test_one_job_holds_the_claim_until_it_is_silent(coordinator, engine: Engine):
     await tiered_river(coordinator)
     job, other = Job(coordinator, JOB), Job(await engine.connect(), OTHER)

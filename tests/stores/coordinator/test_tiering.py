@@ -15,7 +15,7 @@ from anabranch.core.diskless.rows import MOST_RUNS_FOUND, LogKey, LogState, Run,
 from anabranch.core.errors import StorageFault
 from anabranch.core.remote.facts import TryEnded
 from anabranch.core.remote.segments import EpochStart, RemoteSegment, SegmentId
-from anabranch.core.tiering.claims import LEASE_MS, ClaimHeld
+from anabranch.core.tiering.claims import LEASE_MS, ClaimHeld, TieredBefore
 from anabranch.core.tiering.plan import Eligible, PlannedSegment, next_segment
 from anabranch.stores.coordinator.front import Front, Lane
 from anabranch.stores.coordinator.migrations import FACTS, MIGRATIONS, SQLITE
@@ -217,10 +217,19 @@ async def test_a_segment_that_was_tiered_already_is_refused(coordinator):
         await job.claims.start(JOB, "river", each)
     state = await job.claims.finish(RIVER, 0, first.segment_id)
     assert await job.claims.finish(RIVER, 0, first.segment_id) == state  # its answer was lost
-    with pytest.raises(TryEnded, match="tiered already"):
+    with pytest.raises(TryEnded) as again:
         await job.claims.finish(RIVER, 0, second.segment_id)
-    with pytest.raises(TryEnded, match="tiered already"):
+    with pytest.raises(TryEnded) as later:
         await job.claims.start(JOB, "river", described(RIVER, planned, 3))
+    assert isinstance(again.value, TieredBefore) and isinstance(later.value, TieredBefore)
+    with pytest.raises(TryEnded) as refused:
+        await job.claims.start(JOB, "river", described(RIVER, PlannedSegment(0, 4, ()), 4))
+    assert not isinstance(refused.value, TieredBefore)
+    await job.claims.release(JOB)
+    other = Job(coordinator, OTHER)
+    await other.begin()
+    with pytest.raises(TryEnded, match="or is not needed any more"):
+        await other.claims.start(OTHER, "river", described(RIVER, planned, 5))
     assert await check(coordinator, RIVER, 5) == state
 
 

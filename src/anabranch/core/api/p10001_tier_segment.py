@@ -6,7 +6,8 @@ Behaviour: taken by the partition's leader alone (NOT_LEADER_OR_FOLLOWER), whose
     the start the coordinator learns of the try, before the store does; at the end the segment
     becomes readable, its rows are deleted and its objects released, in one transaction. A try that
     another job, or another segment in its place, has ended gets FENCED_LEADER_EPOCH, and what it
-    has stored is removed. Steps that are repeated change nothing. Needs ALTER of the cluster.
+    has stored is removed; one whose segment the same job has made in a task that ran before gets
+    DUPLICATE_RESOURCE. Steps that are repeated change nothing. Needs ALTER of the cluster.
 Skipped: nothing
 """
 

@@ -5,8 +5,8 @@ Versions: 0
 Behaviour: taken by the partition's leader alone (NOT_LEADER_OR_FOLLOWER), whose epoch fences it. At
     the start the coordinator learns of a try, before the store does. SWAP makes all segments of a
     pass readable and removes those that they were made of, in one transaction; where one of these
-    is not as it was, it changes nothing (FENCED_LEADER_EPOCH). Steps that are repeated change
-    nothing. Needs ALTER of the cluster.
+    is not as it was, it changes nothing (FENCED_LEADER_EPOCH). A swap names each
+    segment once. Steps that are repeated change nothing. Needs ALTER of the cluster.
 Skipped: nothing
 """
 
@@ -77,6 +77,9 @@ def _wrong(body: CompactSegmentRequest) -> str:
         return "A step needs a claim."
     if body.step == SWAP and not (body.swaps and all(each.replaced for each in body.swaps)):
         return "A swap needs segments, and for each of them those that it was made of."
+    named = [one for each in body.swaps for one in (each.segment_id, *each.replaced)]
+    if body.step == SWAP and len(named) != len(set(named)):
+        return "A swap names each segment once."
     if body.step != START:
         return ""
     if not (0 <= body.start_offset < body.end_offset and body.byte_size > 0):

@@ -11,7 +11,7 @@ from anabranch.core.diskless.reads import ClaimsOf, FarRead
 from anabranch.core.errors import ErrorCode, StorageFault
 from anabranch.core.outcome import Cold, Outcome
 from anabranch.core.remote.facts import TryEnded
-from anabranch.core.tiering.claims import ClaimHeld
+from anabranch.core.tiering.claims import ClaimHeld, TieredBefore
 
 LOST = StorageFault("the answer of the coordinator was lost; ask again")
 NO_STORES = (
@@ -21,6 +21,7 @@ NO_STORES = (
 )
 _CODES: tuple[tuple[type[StorageFault], ErrorCode], ...] = (
     (ClaimHeld, ErrorCode.CONCURRENT_TRANSACTIONS),
+    (TieredBefore, ErrorCode.DUPLICATE_RESOURCE),
     (TryEnded, ErrorCode.FENCED_LEADER_EPOCH),
     (Deposed, ErrorCode.NOT_LEADER_OR_FOLLOWER),
 )

@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 
 from anabranch.core.diskless.rows import LogKey, LogState
 from anabranch.core.errors import StorageFault
+from anabranch.core.remote.facts import TryEnded
 from anabranch.core.remote.segments import RemoteSegment, SegmentId
 from anabranch.core.tiering.compaction_claims import CompactionClaims
 from anabranch.core.tiering.lag import PartitionLag
@@ -33,6 +34,10 @@ def is_held(expires_ms: int, now_ms: int) -> bool:
 
 class ClaimHeld(StorageFault):
     """Another job holds the claim."""
+
+
+class TieredBefore(TryEnded):
+    """This job has made the same segment already, in a task that was begun again."""
 
 
 class Claim(NamedTuple):
@@ -74,14 +79,14 @@ class TieringClaims(CompactionClaims, Protocol):
 
     async def start(self, claim_id: int, topic: str, segment: RemoteSegment) -> None:
         """A try begins. Raises Deposed, ClaimHeld, and TryEnded where the segment does not begin
-        where the tiered part ends."""
+        where the tiered part ends; TieredBefore where that is because this job has made it."""
 
     async def stands(self, claim_id: int, segment_id: SegmentId) -> bool:
         """Whether a try may go on."""
 
     async def finish(self, key: LogKey, leader_epoch: int, segment_id: SegmentId) -> LogState:
         """A try whose objects are all stored becomes FINISHED, its runs are deleted, and the tiered
-        end is raised. Raises Deposed and TryEnded. Made again, it answers the same."""
+        end is raised. Raises Deposed and TryEnded as `start`. Made again, it answers the same."""
 
     async def release(self, claim_id: int) -> None:
         """The job is done: another one may begin."""

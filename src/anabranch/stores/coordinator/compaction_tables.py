@@ -125,10 +125,10 @@ class CompactionTables:
     def _swap_one(
         self, key: LogKey, leader_epoch: int, swap: Swap, by_id: dict[SegmentId, RemoteSegment]
     ) -> int:
-        """By how many bytes the partition grows."""
-        made = by_id.get(swap.segment_id)
+        """By how many bytes the partition grows; no segment counts twice."""
+        made = by_id.pop(swap.segment_id, None)
         old = sorted(
-            (by_id[each] for each in swap.replaced if _is_finished(by_id, each)), key=_start
+            (by_id.pop(each) for each in swap.replaced if _is_finished(by_id, each)), key=_start
         )
         if made is None or len(old) != len(swap.replaced) or not tiles(made, old):
             raise TryEnded(

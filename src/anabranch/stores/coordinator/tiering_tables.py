@@ -18,7 +18,14 @@ from anabranch.core.diskless.rows import Change, LogKey, LogState, Run
 from anabranch.core.errors import StorageFault
 from anabranch.core.remote.facts import TryEnded
 from anabranch.core.remote.segments import RemoteSegment, SegmentId
-from anabranch.core.tiering.claims import LEASE_MS, Aged, Claim, ClaimHeld, is_held
+from anabranch.core.tiering.claims import (
+    LEASE_MS,
+    Aged,
+    Claim,
+    ClaimHeld,
+    TieredBefore,
+    is_held,
+)
 from anabranch.core.tiering.lag import PartitionLag, lag
 from anabranch.core.tiering.plan import MOST_RUNS, AgedRun, Eligible, TieredEnd, begins_right
 from anabranch.stores.coordinator.remote_tables import (
@@ -149,7 +156,7 @@ class TieringTables:
             now_ms = self._on.now_ms()
             self._renewed(claim_id, now_ms)
             if not begins_right(state, segment.start_offset, segment.end_offset):
-                raise _not_next(segment, state)
+                raise self._not_next(segment, state, claim_id)
             self._on.remote.start_within(segment, claim_id, now_ms)
 
     def stands(self, claim_id: int, segment_id: SegmentId) -> bool:
@@ -172,7 +179,7 @@ class TieringTables:
             if segment.is_finished:
                 return state
             if not begins_right(state, segment.start_offset, segment.end_offset):
-                raise _not_next(segment, state)
+                raise self._not_next(segment, state, self._claim_of(segment_id))
             runs = on.rows(
                 "SELECT object_id, byte_size, base_offset, end_offset FROM runs "
                 f"WHERE {OF_LOG} AND base_offset < ?",
@@ -258,6 +265,25 @@ class TieringTables:
         found = self._on.rows("SELECT value FROM facts WHERE name = 'store.id'")
         return str(found[0][0]) if found else ""
 
+    def _claim_of(self, segment_id: SegmentId) -> int:
+        query = "SELECT claim_id FROM remote_segments WHERE segment_id = ?"
+        return int(self._on.rows(query, (segment_id,))[0][0])
+
+    def _not_next(self, segment: RemoteSegment, state: LogState, claim_id: int) -> TryEnded:
+        """Why a try is over that does not begin where the tiered part ends."""
+        offsets = f"a segment of offsets {segment.start_offset} to {segment.end_offset}"
+        if self._on.rows(
+            f"SELECT 1 FROM remote_segments WHERE {OF_LOG} AND start_offset = ? "
+            "AND end_offset = ? AND claim_id = ? AND state = ?",
+            (*segment.key, segment.start_offset, segment.end_offset, claim_id, FINISHED),
+        ):
+            return TieredBefore(f"{offsets} was tiered already, by this job")
+        return TryEnded(
+            f"{offsets} does not go on where the tiered part ends, at {state.tiered_end}, or all "
+            f"of it is deleted, up to {state.start_offset}: it was tiered already, or is not "
+            "needed any more"
+        )
+
     def _give_up_others(self, claim_id: int, now_ms: int) -> None:
         self._on.do(
             "UPDATE remote_segments SET state = ?, event_ms = ? "
@@ -287,11 +313,3 @@ def _check_runs(segment: RemoteSegment, offsets: Iterable[tuple[int, int]]) -> N
             f"a segment of offsets {segment.start_offset} to {segment.end_offset} cuts a batch of "
             "the partition in two; no row is deleted"
         )
-
-
-def _not_next(segment: RemoteSegment, state: LogState) -> TryEnded:
-    return TryEnded(
-        f"a segment of offsets {segment.start_offset} to {segment.end_offset} does not go on where "
-        f"the tiered part ends, at {state.tiered_end}, or all of it is deleted, up to "
-        f"{state.start_offset}: it was tiered already, or is not needed any more"
-    )
