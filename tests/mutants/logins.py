@@ -15,6 +15,7 @@ HTTP = "tests/server/test_http_guard.py"
 HTTP_TOKENS = "tests/core/access/test_http_tokens.py"
 SOURCES = "tests/client/test_tokens.py"
 TOKENS = "tests/server/test_token_logins.py"
+WEB = "tests/client/test_web.py"
 ROOM = "anabranch.core.access"
 
 
@@ -336,6 +337,30 @@ MUTANTS = (
         "kind = _Refused if answer.status < ITS_OWN_FAULT else ValueError",
         "kind = ValueError",
         f"{SOURCES}::test_no_redirect_is_followed",
+    ),
+    mutant(
+        "token-keys-for-ever",
+        "an address that drips costs a bounded time",
+        "anabranch.client.web",
+        "        self._sock.settimeout(left)",
+        "        self._deadline += 60",
+        f"{WEB}::test_an_answer_that_never_ends_costs_its_time_alone",
+    ),
+    mutant(
+        "token-address-told",
+        "what may be secret of an address is not told",
+        "anabranch.server.token_keys",
+        "where = shown(settings.keys_url)",
+        "where = settings.keys_url",
+        f"{KEYS}::test_an_address_without_keys_is_told_without_what_may_be_secret",
+    ),
+    mutant(
+        "token-any-address",
+        "what is no address is told at the start",
+        "anabranch.core.settings.listener_tokens",
+        """if found is not None and _is_host(found["ipv6"]) and _is_port(found["port"]):""",
+        "if True:",
+        "tests/core/settings/test_listener_tokens.py::test_what_is_no_address_is_refused",
     ),
     mutant(
         "http-any-token",

@@ -264,6 +264,15 @@ def test_an_address_that_fails_leaves_the_keys_and_is_told_once(monkeypatch):
     assert "503" in str(told[0]) and "secret=x" not in str(told)
 
 
+def test_an_address_without_keys_is_told_without_what_may_be_secret():
+    with provider() as at:
+        at.keys.clear()
+        keys, _ = keys_at(at.url.replace("//", "//me:hunter2@") + "/keys?secret=x")
+        with pytest.raises(KeysFault, match=f"{at.url}/keys: it has no public key") as fault:
+            keys.read()
+        assert "secret" not in str(fault.value) and "hunter2" not in str(fault.value)
+
+
 def test_an_address_that_says_nothing_costs_its_time_alone():
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/"

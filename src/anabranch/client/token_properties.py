@@ -39,12 +39,21 @@ def token_login(given: Mapping[str, str]) -> Login:
     """The login of a client with OAUTHBEARER. Raises WrongToken."""
     options = _options(given.get("sasl.jaas.config", ""))
     url = given.get(URL, "").strip()
-    where = urllib.parse.urlsplit(url)
+    where = _split(url)
     if where.scheme == "file" and where.path:
         source = TokenSource(url)
     else:
         source = _endpoint(given, options, url, where)
     return Login(OAUTHBEARER, "", "", source, _extensions(options))
+
+
+def _split(url: str) -> urllib.parse.SplitResult:
+    """The parts of an address; none of what is no address."""
+    try:
+        found = urllib.parse.urlsplit(url)
+        return found if found.port is None or found.port else urllib.parse.urlsplit("")
+    except ValueError:
+        return urllib.parse.urlsplit("")
 
 
 def _endpoint(

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 from anabranch.client.stores import StoreFault
-from anabranch.client.web import Ask, FetchFault, fetch
+from anabranch.client.web import Ask, FetchFault, fetch, shown
 from anabranch.core.access.bearer import LARGEST_TOKEN_BYTES, Claims, TokenRefused
 from anabranch.core.settings.listener_tokens import TokenSettings
 from anabranch.server.clocks import steady_ms
@@ -107,9 +107,8 @@ class TokenKeys:
         try:
             return keys_of(fetch(ask, self._trust()))
         except KeysFault as fault:
-            raise KeysFault(
-                f"the keys of tokens cannot be read: {settings.keys_url}: {fault}"
-            ) from None
+            where = shown(settings.keys_url)
+            raise KeysFault(f"the keys of tokens cannot be read: {where}: {fault}") from None
         except (FetchFault, StoreFault) as fault:
             raise KeysFault(f"the keys of tokens cannot be read: {fault}") from None
 
@@ -120,11 +119,11 @@ class TokenKeys:
             LOG.warning(state, why=why)
 
     def _file_stamp(self) -> tuple[int, int, int]:
-        where = urllib.parse.urlsplit(self._settings.keys_url)
-        if where.scheme != "file":
+        url = self._settings.keys_url
+        if not url.startswith("file:"):
             return 0, 0, 0
         try:
-            found = os.stat(urllib.parse.unquote(where.path))
+            found = os.stat(urllib.parse.unquote(urllib.parse.urlsplit(url).path))
         except OSError:
             return 0, 0, 0
         return found.st_mtime_ns, found.st_size, found.st_ino

@@ -49,6 +49,31 @@ def test_unsecured_tokens_need_no_time_of_issue_and_stay_on_this_machine():
     assert found.keys_url == "" and not found.rules.needs_time_of_issue
 
 
+ADDRESSES = (
+    "https://[x", "https://[x]/", "https://[::1", "https://::1/", "https://", "https:///keys",
+    "https://?a", "https://idp:x/", "https://idp:99999/", "https://idp:0/", "https://i dp/",
+    "https://idp/a b", "https://idp/\u00e9", "https://a@b@idp/", "file://", "file://keys",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("url", ADDRESSES)
+def test_what_is_no_address_is_refused(url):
+    with pytest.raises(ConfigFault, match=r"^is no address: write https://HOST:PORT/PATH") as fault:
+        token_settings(settings(**{URL: url}))
+    assert fault.value.name.endswith(URL)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://idp", "http://idp:80", "https://[::1]:8443/keys?a=b#c", "https://a:b@idp:/",
+        "https://my_idp.example.org?a", "file:///a b", "file://localhost/a",
+    ],
+)  # fmt: skip
+def test_addresses_that_may_be(url):
+    assert token_settings(settings(**{URL: url})).keys_url == url
+
+
 @pytest.mark.parametrize(
     ("host", "texts", "place", "why"),
     [
@@ -63,6 +88,15 @@ def test_unsecured_tokens_need_no_time_of_issue_and_stay_on_this_machine():
             {URL: "https://i", f"{OAUTH}clock.skew.seconds": "-1"},
             f"{OAUTH}clock.skew.seconds",
             "below 0",
+        ),
+        *(
+            (
+                "10.0.0.1",
+                {URL: "https://i", f"sasl.login.{each}.timeout.ms": "0"},
+                f"sasl.login.{each}.timeout.ms",
+                "below 1",
+            )
+            for each in ("connect", "read")
         ),
     ],
 )

@@ -8,6 +8,8 @@ Kafka's OAuthBearerValidatorCallbackHandler (names and defaults). Not here: fetc
 
 from __future__ import annotations
 
+import ipaddress
+import re
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,6 +25,11 @@ OF_NODES = (
     "sasl.login.connect.timeout.ms", "sasl.login.read.timeout.ms",
 )  # fmt: skip
 """With what a node gets tokens for its own logins."""
+_ADDRESS = re.compile(
+    r"file://(localhost)?/.*|https?://([^/?#@]*@)?(\[(?P<ipv6>[^]]*)\]|[-\w.]+)(:(?P<port>\d{0,5}))?"
+    r"([/?#][!-~]*)?",
+    re.ASCII,
+)
 SCHEMES = ("https://", "http://", "file://")
 TIMEOUT_MS = 10_000
 
@@ -64,15 +71,40 @@ def token_settings(settings: Settings) -> TokenSettings:
             UNSECURED, OAUTHBEARER,
         )  # fmt: skip
     assert isinstance(url, str)
-    if not url.startswith(SCHEMES):
-        raise settings.fault("must begin with https://, http:// or file://", KEYS_URL, OAUTHBEARER)
+    why = _wrong(url)
+    if why:
+        raise settings.fault(why, KEYS_URL, OAUTHBEARER)
     return TokenSettings(
         _rules(settings, is_signed=True),
         url,
         _whole(settings, "sasl.oauthbearer.jwks.endpoint.refresh.ms", 3_600_000),
-        _whole(settings, "sasl.login.connect.timeout.ms", TIMEOUT_MS),
-        _whole(settings, "sasl.login.read.timeout.ms", TIMEOUT_MS),
+        _whole(settings, "sasl.login.connect.timeout.ms", TIMEOUT_MS, least=1),
+        _whole(settings, "sasl.login.read.timeout.ms", TIMEOUT_MS, least=1),
     )
+
+
+def _wrong(url: str) -> str:
+    """What is wrong with an address, if anything; not the address, which may have a secret."""
+    if not url.startswith(SCHEMES):
+        return "must begin with https://, http:// or file://"
+    found = _ADDRESS.fullmatch(url)
+    if found is not None and _is_host(found["ipv6"]) and _is_port(found["port"]):
+        return ""
+    return (
+        "is no address: write https://HOST:PORT/PATH, with [ ] around an IPv6 address and % for "
+        "characters that no address has, or file:///PATH"
+    )
+
+
+def _is_host(ipv6: str | None) -> bool:
+    try:
+        return ipv6 is None or bool(ipaddress.IPv6Address(ipv6))
+    except ValueError:
+        return False
+
+
+def _is_port(digits: str | None) -> bool:
+    return not digits or 0 < int(digits) < 1 << 16
 
 
 def host_of(url: str) -> str:
@@ -116,9 +148,9 @@ def _rules(settings: Settings, *, is_signed: bool) -> TokenRules:
     )
 
 
-def _whole(settings: Settings, name: str, default: int) -> int:
+def _whole(settings: Settings, name: str, default: int, *, least: int = 0) -> int:
     found = settings.value(name, OAUTHBEARER)
     number = found if isinstance(found, int) else default
-    if number < 0:
-        raise settings.fault("must not be below 0", name, OAUTHBEARER)
+    if number < least:
+        raise settings.fault(f"must not be below {least}", name, OAUTHBEARER)
     return number
