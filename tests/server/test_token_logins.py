@@ -360,7 +360,7 @@ def test_unsecured_tokens_are_taken_where_that_is_meant(tmp_path):
         (good,) = answered(running, first_message(unsecured(claims_of())))
         assert good.error_code == 0 and good.session_lifetime_ms > 0
         own = new_key("RSA", "a")
-        bad = answered(running, first_message(signed(own, "RS256", claims_of())), b"\x01")[0]
+        (bad,) = answered(running, first_message(signed(own, "RS256", claims_of())))
         assert bytes(bad.auth_bytes) == b'{"status":"invalid_token"}'
     finally:
         running.stop()

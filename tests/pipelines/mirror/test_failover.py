@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 
 import pytest
 from tests.pipelines.mirror.test_command import file as file  # noqa: PLC0414 - a fixture
 from tests.pipelines.mirror.test_command import verb
 from tests.pipelines.mirror.test_driver import commit, committed
 from tests.pipelines.mirror.test_slot import EXACTLY_ONCE, MODES, batch, mirror
+
+from anabranch.testing import ClusterError
 
 IDENTITY = {
     "replication.policy.class": "org.apache.kafka.connect.mirror.IdentityReplicationPolicy",
@@ -22,6 +25,9 @@ def test_a_planned_failover_reads_nothing_again_and_skips_nothing(clusters, file
     clusters.produce(topic, 0, batch(0, 500))
     clusters.produce(topic, 1, batch(0, 50))
     mirror(clusters, topic, more)
+    with suppress(ClusterError):
+        clusters.east.create_topic("heartbeats", config={"retention.ms": -1})
+    clusters.produce("heartbeats", 0, batch(0, 1))
     clusters.produce(topic, 1, batch(50, 7))
     group = f"g-{topic}"
     commit(clusters.east, group, {(topic, 0): 321, (topic, 1): 50})

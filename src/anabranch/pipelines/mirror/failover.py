@@ -145,6 +145,8 @@ async def _from_a_living_source(state: FlowState, plan: Plan) -> None:
                 )
             )  # fmt: skip
     for remote, shape in state.topics.mirrored.items():
+        if state.policy.is_heartbeats(shape.name):
+            continue  # they never cease, and no consumer misses them
         starts = await list_offsets(state.source, shape.name, EARLIEST, ready_only=True)
         ends = await list_offsets(state.source, shape.name, LATEST, ready_only=True)
         for partition, end in ends.items():
@@ -234,8 +236,8 @@ def _failover_steps(flow: Flow, plan: Plan) -> None:
         ))  # fmt: skip
         behind = sum(each.records for each in plan.missing)
         plan.steps.append(Step(
-            what="Wait until `anabranch mirror status` shows 0 records, then stop the mirror"
-                 f" (now it shows {number_of(behind, 'record')}).",
+            what="Wait until `anabranch mirror status` shows 0 records, heartbeats aside, then "
+                 f"stop the mirror (now it shows {number_of(behind, 'record')}).",
             undo="Start the mirror again.",
         ))  # fmt: skip
     else:
@@ -398,7 +400,8 @@ def _failback_steps(flow: Flow, back: Flow | None, plan: Plan) -> None:
         )
     elif back is not None:
         plan.steps.append(Step(
-            what=f"Mirror {back.name} until `anabranch mirror status` shows 0 records.",
+            what=f"Mirror {back.name} until `anabranch mirror status` shows 0 records, heartbeats "
+                 "aside.",
             undo="Stop the mirror.",
         ))  # fmt: skip
     _group_steps(flow.source_client["bootstrap.servers"], source, plan)
