@@ -347,6 +347,14 @@ MUTANTS = (
         f"{WEB}::test_an_answer_that_never_ends_costs_its_time_alone",
     ),
     mutant(
+        "token-all-keys",
+        "a token is checked with few keys",
+        "anabranch.server.token_keys",
+        "if len(found) > MOST_TRIED:",
+        "if False:",
+        f"{KEYS}::test_a_token_is_checked_with_few_keys",
+    ),
+    mutant(
         "token-address-told",
         "what may be secret of an address is not told",
         "anabranch.server.token_keys",

@@ -22,7 +22,7 @@ from anabranch.core.settings.listeners import Listener
 from anabranch.core.settings.setting import ConfigFault
 from anabranch.server import listener_security, token_keys
 from anabranch.server.listener_security import ListenerSecurity
-from anabranch.server.token_keys import RETRY_MS, KeysFault, TokenKeys, keys_of
+from anabranch.server.token_keys import MOST_TRIED, RETRY_MS, KeysFault, TokenKeys, keys_of
 
 CLAIMS = claims_of()
 
@@ -165,7 +165,7 @@ def test_what_is_no_token_is_refused(tmp_path, token):
     why(keys_in(tmp_path, key("RSA", "a")), token)
 
 
-@pytest.mark.parametrize("payload", [b"[]", b"null", b"7", b"{", b"\xff", b"[" * 90_000, b""])
+@pytest.mark.parametrize("payload", [b"[]", b"null", b"7", b"{", b"\xff", b"[" * 40_000, b""])
 def test_what_has_no_claims_is_refused(tmp_path, payload):
     own = key("RSA", "a")
     assert "no claims" in why(keys_in(tmp_path, own), signed(own, "RS256", payload))
@@ -179,8 +179,33 @@ def test_any_text_is_refused(kept, data):
 
 def test_large_tokens_are_read(tmp_path):
     own = key("RSA", "a")
-    claims = {**CLAIMS, "groups": ["g" * 100] * 3_000}
-    assert read(keys_in(tmp_path, own), signed(own, "RS256", claims)) == claims
+    claims = {**CLAIMS, "groups": ["g" * 100] * 400}
+    token = signed(own, "RS256", claims, x5c=["c" * 2_000] * 3)
+    assert read(keys_in(tmp_path, own), token) == claims and len(token) > 60_000
+    assert "no signed token" in why(
+        keys_in(tmp_path, own), signed(own, "RS256", claims, x="y" * 15_000)
+    )
+
+
+def test_a_token_is_checked_with_few_keys(tmp_path, monkeypatch):
+    """A hundred for each token of a stranger would hold up all clients."""
+    tried = []
+
+    def counted(_signed, _key, _registry):
+        tried.append(1)
+        return False
+
+    monkeypatch.setattr(token_keys, "_is_good", counted)
+    same = [jwk.ECKey.generate_key("P-256", {"kid": "same"}) for _ in range(MOST_TRIED)]
+    others = [jwk.ECKey.generate_key("P-256", {"kid": f"k{each}"}) for each in range(90)]
+    keys = keys_in(tmp_path, *same, *others)
+    stranger = jwk.ECKey.generate_key("P-256")
+    said = why(keys, signed(stranger, "ES256", CLAIMS))
+    assert not tried and said == "it does not tell which of 94 keys for ES256 signed it"
+    why(keys, signed(stranger, "ES256", CLAIMS, kid="same"))
+    assert len(tried) == MOST_TRIED
+    why(keys, signed(stranger, "ES256", CLAIMS, kid="k7"))
+    assert len(tried) == MOST_TRIED + 1
 
 
 @pytest.mark.parametrize(

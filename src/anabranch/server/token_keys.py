@@ -3,10 +3,10 @@
 What: `TokenKeys` has the keys of a JSON Web Key Set as they were last read, and verifies tokens
 with them; `is_due` says when they are to be read again: after `refresh_ms`, when a file has
 changed, or soon after a token named a key that is not among them. Rules kept: a token names an
-algorithm with public keys, never one of a shared secret or none; a key signs with its own kind;
-keys that cannot be read leave those of before in use, and are told once. The package `joserfc` does
-the checking. Source: RFC 7515, RFC 7517, RFC 8725; Kafka's RefreshingHttpsJwks. Not here: claims
-(`core/access/bearer.py`).
+algorithm with public keys, never one of a shared secret or none; a key signs with its own kind; a
+token costs a bounded time, whoever sent it; keys that cannot be read leave those of before in use,
+and are told once. The package `joserfc` does the checking. Source: RFC 7515, RFC 7517, RFC 8725;
+Kafka's RefreshingHttpsJwks. Not here: claims (`core/access/bearer.py`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,11 @@ KINDS = {
 SMALLEST_RSA_BITS = 2048
 """As RFC 7518 asks for, and Kafka."""
 MOST_KEYS = 100
-"""More are not a key set: one token might cost as many checks."""
+"""More are not a key set."""
+MOST_TRIED = 4
+"""Keys for one token, which may name none: strangers' tokens are checked while clients wait."""
+LARGEST_HEADER_BYTES = 16 << 10
+"""It may have a chain of certificates, which is not used."""
 RETRY_MS = 5_000
 """Between tries that fail, and between reads for keys that are not there."""
 MISSING = (
@@ -164,12 +168,17 @@ class TokenKeys:
         if not found:
             self._due_ms = min(self._due_ms, self._tried_ms + RETRY_MS)
             raise TokenRefused(f"there is no key {str(name)[:64]!r} for {algorithm}")
+        if len(found) > MOST_TRIED:
+            raise TokenRefused(
+                f"it does not tell which of {len(found)} keys for {algorithm} signed it"
+            )
         return found
 
 
 def _registry() -> Any:
     registry = jws.JWSRegistry(algorithms=list(KINDS), strict_check_header=False)
-    registry.max_header_length = registry.max_payload_length = LARGEST_TOKEN_BYTES
+    registry.max_header_length = LARGEST_HEADER_BYTES
+    registry.max_payload_length = LARGEST_TOKEN_BYTES
     return registry
 
 

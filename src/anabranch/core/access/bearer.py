@@ -25,8 +25,9 @@ MODULE = "OAuthBearerLoginModule"
 SEPARATOR = "\x01"
 INVALID_TOKEN = '{"status":"invalid_token"}'
 """What Kafka answers, whatever is wrong with a token."""
-LARGEST_TOKEN_BYTES = 512 << 10
-"""As much as Kafka takes of a client that has not shown who it is."""
+LARGEST_TOKEN_BYTES = 64 << 10
+"""Far more than providers make. Kafka takes 512 KB, but who has shown nothing yet could keep the
+node busy with them."""
 LATEST_SECONDS = 253_402_300_799
 """The end of year 9999: a later end of a token is as good as this one."""
 MS = 1_000
@@ -141,9 +142,9 @@ def read_first(message: bytes) -> FirstMessage | None:
     found = dict(each.partition("=")[::2] for each in pairs)
     if gs2 is None or before_last or last or len(found) != len(pairs):
         return None
+    auth = _AUTH.fullmatch(found.pop("auth", ""))
     if not all(_KEY.fullmatch(key) and _VALUE.fullmatch(text) for key, text in found.items()):
         return None
-    auth = _AUTH.fullmatch(found.get("auth", ""))
     identity = (gs2[1] or "").replace("=2C", ",").replace("=3D", "=")
     return None if auth is None else FirstMessage(identity, auth[1])
 
@@ -161,7 +162,11 @@ class BearerServer:
         if self._why:
             raise self._ended(message)
         if len(message) > LARGEST_TOKEN_BYTES:
-            raise invalid_credentials(OAUTHBEARER, f"a message of {len(message)} bytes is too long")
+            raise not_understood(
+                OAUTHBEARER,
+                f"a message with a token has at most {LARGEST_TOKEN_BYTES} bytes, and this one "
+                f"{len(message)}",
+            )
         first = read_first(message)
         if first is None:
             raise invalid_credentials(OAUTHBEARER, "the first message cannot be read")
