@@ -9,6 +9,8 @@ ROOM = "anabranch.core.tiering"
 SEALS = "tests/stores/coordinator/test_seals.py"
 SEAL_TABLES = "anabranch.stores.coordinator.seal_tables"
 SEAL_ROUNDS = "tests/core/tiering/test_seal_rounds.py"
+FACTS = "tests/stores/coordinator/test_remote_facts.py"
+VERIFICATION = "tests/stores/objects/test_verification.py"
 MIGRATIONS = "tests/core/controller/test_migrations.py"
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -52,6 +54,48 @@ MUTANTS: tuple[Mutant, ...] = (
         "or end.active_bytes or not end.is_settled:",
         "or end.active_bytes:",
         f"{SEAL_ROUNDS}::test_nothing_is_sealed_that_is_not_committed_and_copied[0-unfit0]",
+    ),
+    mutant(
+        "ready-without-segments-to-keep",
+        "a log that could not be sealed as a whole is not ready",
+        f"{ROOM}.seal_rounds",
+        "    if missing is not None:\n",
+        "    if False:\n",
+        f"{SEAL_ROUNDS}::test_a_log_that_agrees_with_a_segment_only_in_part_is_not_ready_and_says_"
+        "why[local0-0 to 12]",
+    ),
+    mutant(
+        "restored-partition-begins-at-zero",
+        "a diskless partition begins where its classic log ended, whatever the coordinator has lost",
+        f"{ROOM}.seals",
+        "    end = max([begin, ",
+        "    end = max([",
+        f"{SEALS}::test_a_restored_partition_without_segments_begins_where_the_metadata_says[sqlite]",
+    ),
+    mutant(
+        "rows-without-begins",
+        "the controller tells the coordinator where the metadata has partitions become diskless",
+        "anabranch.core.controller.diskless.rows",
+        "first, upto, self._begins(name))",
+        "first, upto)",
+        "tests/core/controller/test_diskless_rows.py::"
+        "test_rows_of_what_was_classic_begin_where_the_metadata_says",
+    ),
+    mutant(
+        "restored-coordinator-takes-classic-leaders",
+        "once a topic is diskless, no classic leader changes its segments, nor after a restore",
+        "anabranch.stores.coordinator.remote_tables",
+        "int(log.key in diskless))",
+        "0)",
+        f"{FACTS}::test_a_restored_coordinator_refuses_classic_leaders_of_what_is_diskless[sqlite]",
+    ),
+    mutant(
+        "restore-forgets-producers-of-segments",
+        "a restored coordinator knows the producers that the last segment of a partition knows",
+        "anabranch.core.diskless.restoration",
+        "    known += _known_at_ends(tiered)\n",
+        "",
+        f"{VERIFICATION}::test_producers_of_segments_are_known_to_a_restored_coordinator",
     ),
     mutant(
         "migration-hears-of-another",

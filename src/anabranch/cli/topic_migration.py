@@ -96,6 +96,9 @@ def _print(told: dict[str, Any], verb: str | None) -> None:
         f"{number_of(total, 'record')} to copy, of {number_of(len(parts), 'partition')} with "
         f"{number_of(size, 'byte')} on their leaders' disks."
     )
+    for each in parts if told["phase"] != "classic" else ():
+        if each["waits_for"]:
+            click.echo(f"Partition {each['partition']} waits: {each['waits_for']}.")
     if verb == PLAN:
         for step in STEPS:
             click.echo(step)

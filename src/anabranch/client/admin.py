@@ -320,7 +320,7 @@ async def _naming_brokers(cluster: Cluster, attempt: Callable[[], Awaitable[None
 
 async def describe_log_dirs(cluster: Cluster, broker_id: int) -> list[DescribeLogDirsResult]:
     """The log folders of a broker: partitions with their sizes, space left."""
-    request = DescribeLogDirsRequest(topics=None)
+    request = DescribeLogDirsRequest(topics=None, unknown_tagged_fields=ASKED)
     response: DescribeLogDirsResponse = await cluster.send_to(broker_id, request)
     check(response.error_code)
     return response.results

@@ -18,6 +18,7 @@ from anabranch.client.connection import ConnectionLost
 from anabranch.core.controller.moves.reassignment import Row
 from anabranch.core.errors import ApiError
 from anabranch.core.types import TopicPartition
+from anabranch.core.wire.messages.describe_log_dirs import DescribeLogDirsPartition
 
 
 class Cost(NamedTuple):
@@ -78,7 +79,15 @@ async def _leaders(
 
 async def log_sizes(cluster: Cluster, brokers: set[int]) -> dict[tuple[int, TopicPartition], int]:
     """Bytes of each partition on each of these brokers, as far as they tell it."""
-    sizes = {}
+    told = await described_logs(cluster, brokers)
+    return {where: each.partition_size for where, each in told.items()}
+
+
+async def described_logs(
+    cluster: Cluster, brokers: set[int]
+) -> dict[tuple[int, TopicPartition], DescribeLogDirsPartition]:
+    """What these brokers tell of their logs."""
+    logs = {}
     for broker_id in sorted(brokers):
         try:
             folders = await describe_log_dirs(cluster, broker_id)
@@ -89,5 +98,5 @@ async def log_sizes(cluster: Cluster, brokers: set[int]) -> dict[tuple[int, Topi
                 for each in topic.partitions:
                     place = TopicPartition(topic.name, each.partition_index)
                     if not each.is_future_key:  # a copy in another folder of the broker
-                        sizes[broker_id, place] = each.partition_size
-    return sizes
+                        logs[broker_id, place] = each
+    return logs

@@ -46,9 +46,10 @@ class Controller:
         self.now_ms = 0
         self.calls = []
 
-    def topic(self, name, partitions, *, diskless=True):
+    def topic(self, name, partitions, *, diskless=True, **own):
         topic = TopicImage(name, id_of(name), Map(dict.fromkeys(range(partitions), STATE)))
         configs = {"diskless.enable": "true"} if diskless else {}
+        configs |= {key.replace("_", "."): value for key, value in own.items()}
         image = self.image
         self.image = MetadataImage(
             offset=image.offset + 1,
@@ -123,6 +124,19 @@ def test_rows_follow_the_metadata_from_the_term_s_begin():
     world.follow(world.topic("new", 5))  # a leader moved: there is nothing to do
     assert len(world.calls) == calls
     assert made[-1].new == (NewLogs(id_of("new"), "new", 2, 5),)
+
+
+def test_rows_of_what_was_classic_begin_where_the_metadata_says():
+    """The coordinator has no seal of them: it was lost, and restored."""
+    world = Controller()
+    world.topic("t", 4, diskless_start_offsets="9,0,5")
+    world.rows.began(2, world.image.next_offset)
+    world.follow()
+    keys = [LogKey(id_of("t"), partition) for partition in range(4)]
+    states = world.coordinator.states(keys)
+    assert [(each.start_offset, each.high_watermark) for each in states] == [
+        (9, 9), (0, 0), (5, 5), (0, 0),
+    ]  # fmt: skip
 
 
 def test_rows_that_are_missing_between_others_are_made():

@@ -8,6 +8,7 @@ from tests.core.controller.world import World
 
 from anabranch.core.controller.diskless.migrations import MOST_SEALING_MS
 from anabranch.core.diskless.migration import PHASE, Step, phase_of
+from anabranch.core.diskless.topics import BEGINS, begins_of
 from anabranch.core.errors import ErrorCode
 from anabranch.core.tiering.seals import Progress
 from anabranch.core.wire.messages.create_topics import (
@@ -48,7 +49,8 @@ def hear(world, ready, sealed, migration=None):
     topic = world.image.topic("t")
     number = phase(world).migration if migration is None else migration
     migrations = world.controller.duties.migrations
-    migrations.heard(topic.topic_id, number, Progress(ready, sealed))
+    ends = tuple((each, each * 10) for each in range(sealed))
+    migrations.heard(topic.topic_id, number, Progress(ready, sealed, ends))
     return world.pass_time(200)
 
 
@@ -67,6 +69,7 @@ def test_a_topic_goes_from_phase_to_phase_and_is_diskless_with_new_epochs():
     assert configs["diskless.enable"] == "true"
     assert configs["remote.storage.enable"] == "true"  # its segments are not to be removed
     assert PHASE not in configs
+    assert begins_of(world.image, "t") == (0, 10)
     topic = world.image.topic("t")
     for at, each in topic.partitions.items():
         assert each.leader_epoch == before[at] + 1
@@ -79,6 +82,21 @@ def test_a_topic_goes_from_phase_to_phase_and_is_diskless_with_new_epochs():
     assert code == ErrorCode.INVALID_CONFIG
     assert "cannot be changed" in words
     assert alter(world, "t", "retention.ms", "1000") == (0, "")
+    code, words = alter(world, "t", BEGINS, "0,0", SET)
+    assert code == ErrorCode.INVALID_CONFIG
+    assert begins_of(world.image, "t") == (0, 10)
+
+
+@pytest.mark.parametrize("setting", [PHASE, BEGINS])
+def test_what_the_controller_writes_is_refused_in_a_new_topic(setting):
+    world = made()
+    topic = CreatableTopic(
+        name="new", num_partitions=1, replication_factor=2,
+        configs=[CreatableTopicConfig(name=setting, value="7")],
+    )  # fmt: skip
+    (answer,) = world.ask(CreateTopicsRequest(topics=[topic])).topics
+    assert answer.error_code == ErrorCode.INVALID_CONFIG
+    assert "written by the controller" in answer.error_message
 
 
 def test_what_was_heard_of_another_migration_does_not_count():

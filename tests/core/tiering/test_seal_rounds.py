@@ -30,14 +30,18 @@ WHOLE = RemoteSegment(
     SegmentId(bytes(16)), KEY, 0, 20, 1, (EpochStart(1, 0),), 100, 1, 3,
     state=SegmentState.COPY_SEGMENT_FINISHED,
 )  # fmt: skip
+LOCAL = (LocalSegment(0, 20, 100, 0),)
 
 
 class Leader:
     """A log of 20 records, in one segment, and what a round asks of it."""
 
-    def __init__(self, *, active=0, high_watermark=20, stable=20, in_sync=True, copied=True):
+    def __init__(
+        self, *, active=0, high_watermark=20, stable=20, in_sync=True, copied=True,
+        epochs=WHOLE.leader_epochs, local=LOCAL,
+    ):  # fmt: skip
         self.end = LogEnd(20, high_watermark, stable, active, in_sync)
-        self.copied = copied
+        self.copied, self.epochs, self.local = copied, epochs, local
         self.asked = []
 
     def run(self, phase):
@@ -59,9 +63,9 @@ class Leader:
             return Facts(0, (WHOLE,) if self.copied else (), 0)
         if isinstance(asked, rounds.LookAtLog):
             is_open = self.end.active_bytes > 0
-            local = () if is_open else (LocalSegment(0, 20, 100, 0),)
+            local = () if is_open else self.local
             return LocalView(
-                Lineage((EpochStart(1, 0),), 3), local, 0, self.end.high_watermark,
+                Lineage(self.epochs, 3), local, 0, self.end.high_watermark,
                 self.end.last_stable_offset, Limits(), Limits(), copies=self.copied,
                 steady_ms=0, wall_ms=0,
             )  # fmt: skip
@@ -80,11 +84,45 @@ def test_a_log_with_little_left_is_ready():
     assert RollLog in leader.asked
 
 
-@pytest.mark.parametrize("unfit", [{"in_sync": False}, {"stable": 15}])
-def test_a_log_with_an_open_transaction_or_a_replica_behind_is_not_ready(unfit):
+@pytest.mark.parametrize(
+    ("unfit", "why"),
+    [
+        ({"in_sync": False}, "a replica is not in sync"),
+        ({"stable": 15}, "a transaction is open from offset 15 on"),
+        ({"copied": False, "local": (LocalSegment(0, 20, LITTLE_BYTES + 1, 0),)},
+         "1,048,577 bytes are to be copied"),
+    ],
+)  # fmt: skip
+def test_a_log_with_an_open_transaction_or_a_replica_behind_is_not_ready(unfit, why):
     leader = Leader(**unfit)
-    assert not leader.run(PREPARING).is_ready
+    migrated = leader.run(PREPARING)
+    assert not migrated.is_ready
+    assert migrated.waits_for == why
     assert MarkReady not in leader.asked
+
+
+CUT = (EpochStart(1, 0), EpochStart(2, 12))
+"""Of the segment only offsets 0 to 12 are those of the log."""
+
+
+@pytest.mark.parametrize(
+    ("local", "missing"),
+    [
+        ((LocalSegment(0, 12, 100, 0), LocalSegment(12, 20, 100, 0)), "0 to 12"),
+        ((LocalSegment(12, 20, 100, 0, is_active=True),), "0 to 12"),
+        ((LocalSegment(0, 20, 100, 0),), None),  # it is copied anew
+        ((LocalSegment(0, 20, 100, 0, is_active=True),), None),
+    ],
+)
+def test_a_log_that_agrees_with_a_segment_only_in_part_is_not_ready_and_says_why(local, missing):
+    leader = Leader(epochs=CUT, local=local)
+    migrated = leader.run(PREPARING)
+    assert migrated.is_ready is (missing is None)
+    if missing:
+        assert migrated.waits_for.startswith(f"offsets {missing} are held by no remote segment")
+        assert MarkReady not in leader.asked
+    else:
+        assert migrated.waits_for == ""
 
 
 def test_a_log_is_closed_copied_and_sealed():
@@ -100,7 +138,9 @@ def test_a_log_is_closed_copied_and_sealed():
 @pytest.mark.parametrize("active", [0, 10])
 def test_nothing_is_sealed_that_is_not_committed_and_copied(unfit, active):
     leader = Leader(active=active, **unfit)
-    assert not leader.run(SEALING).is_sealed
+    migrated = leader.run(SEALING)
+    assert not migrated.is_sealed
+    assert migrated.waits_for
     assert SealLog not in leader.asked
 
 

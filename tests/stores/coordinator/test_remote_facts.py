@@ -7,8 +7,9 @@ from random import Random
 import pytest
 from coordinator_kit import TOPICS, Engine
 
+from anabranch.core.diskless.contents import Contents, HeldLog
 from anabranch.core.diskless.coordinator import Coordinator, Deposed
-from anabranch.core.diskless.rows import LogKey
+from anabranch.core.diskless.rows import LogKey, LogState
 from anabranch.core.errors import StorageFault
 from anabranch.core.remote.facts import HeldRemoteLog, TryEnded
 from anabranch.core.remote.segments import EpochStart, RemoteSegment, SegmentId, SegmentState
@@ -191,6 +192,25 @@ async def test_facts_are_loaded_into_a_coordinator_that_has_none(facts, engine: 
         await anew.lead(CREEK, "creek", 1)
     with pytest.raises(StorageFault, match="needs an empty one"):
         await anew.load([held])
+
+
+async def test_a_restored_coordinator_refuses_classic_leaders_of_what_is_diskless(
+    facts, engine: Engine
+):
+    await facts.lead(CREEK, "creek", 2)
+    await finished(facts, segment(1))
+    known = await facts.look(CREEK)
+    classic = LogKey(CREEK.topic_id, 1)
+    coordinator = await engine.make_empty()
+    state = LogState(0, 100, 10, 100, 2)
+    await coordinator.load(Contents([HeldLog(CREEK, "creek", state)], [], [], []))
+    anew = RemoteFront(coordinator)
+    await anew.load(
+        [HeldRemoteLog("creek", CREEK, 2, 0, known.segments), HeldRemoteLog("c", classic, 2, 0, ())]
+    )
+    with pytest.raises(TryEnded, match="diskless now"):
+        await anew.lead(CREEK, "creek", 3)
+    await anew.lead(classic, "c", 3)
 
 
 async def test_tries_and_topics_are_known_by_their_segments(facts):

@@ -163,7 +163,7 @@ async def test_an_older_leader_and_a_cancelled_migration_seal_nothing(classic):
     assert await classic.seals.progress(TOPIC, MIGRATION + 1, []) == Progress(1, 0)
     await classic.seals.seal(seal(20, whole, migration=99)._replace(leader_epoch=newer))
     await classic.seals.ready(CREEK, 99, newer)  # late: it stays sealed
-    assert await classic.seals.progress(TOPIC, 99, [BROKER]) == Progress(1, 1)
+    assert await classic.seals.progress(TOPIC, 99, [BROKER]) == Progress(1, 1, ((0, 20),))
 
 
 async def test_a_later_seal_takes_the_place_of_a_cancelled_one(classic):
@@ -244,6 +244,16 @@ async def test_a_coordinator_that_was_restored_goes_by_the_segments(classic):
     whole = segment(1, 5, 20)
     await classic.copied(whole)
     assert await classic.becomes_diskless() == LogState(5, 20, 1_000, 20, LEADER_EPOCH)
+
+
+async def test_a_restored_partition_without_segments_begins_where_the_metadata_says(classic):
+    """Retention, or DeleteRecords, had taken all of its records before it was sealed."""
+    await classic.on.create_logs(1, [NewLogs(TOPIC, NAME, 0, 3, (20, 0))])
+    keys = [LogKey(TOPIC, each) for each in range(3)]
+    found = await classic.on.states(keys)
+    assert found == [LogState(20, 20, 0, 20, 0), LogState(0, 0), LogState(0, 0)]
+    answer = await commit(classic.on, batch(CREEK, 5))
+    assert answer.verdicts[0].base_offset == 20
 
 
 async def test_a_deleted_topic_takes_its_seals_along(classic):

@@ -7,12 +7,28 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.stores.objects.stored_kit import CLUSTER, DELTA, RIVER, TOPIC, Writer, new_writer
+from tests.stores.objects.stored_kit import (
+    CLUSTER,
+    DELTA,
+    LEASE_MS,
+    RIVER,
+    TOPIC,
+    Writer,
+    new_writer,
+)
 
 from anabranch.core.diskless.findings import Kind
 from anabranch.core.diskless.manifests import ManifestLog, manifests_prefix
-from anabranch.core.diskless.rows import Change, LogKey, LogState, NewLogs, Wanted
-from anabranch.core.errors import StorageFault
+from anabranch.core.diskless.rows import Batch, Change, Commit, LogKey, LogState, NewLogs, Wanted
+from anabranch.core.errors import ErrorCode, StorageFault
+from anabranch.core.log.producer_snapshot import encode_snapshot
+from anabranch.core.log.producers import Producer as LogProducer
+from anabranch.core.log.producers import ProducerBatch, ProducerStates
+from anabranch.core.log.segment import SNAPSHOT
+from anabranch.core.remote.keys import SIDECAR, segment_folder, upload_names
+from anabranch.core.remote.segments import EpochStart, RemoteSegment, SegmentId
+from anabranch.core.remote.sidecar import encode_sidecar
+from anabranch.core.types import TopicId
 from anabranch.server.diskless.manifests import Manifests
 from anabranch.stores.coordinator.sqlite import SqliteCoordinator
 from anabranch.stores.objects import verification
@@ -180,6 +196,51 @@ async def test_a_lost_coordinator_is_rebuilt_as_it_was(place):
     with pytest.raises(StorageFault, match="not empty"):
         await restored(place, coordinator)
     await coordinator.close()
+
+
+async def test_producers_of_segments_are_known_to_a_restored_coordinator(place):
+    """Of a partition without rows of its own, and of one that wrote on since."""
+    gone = LogKey(TopicId(bytes([9]) * 16), 0)
+    states = ProducerStates()
+    states.producers[5] = LogProducer(5, 2)
+    states.producers[5].batches = [ProducerBatch(9, 9, 4, 0)]
+    for key in (RIVER, gone):
+        await put(place.writer.store, key, 10, encode_snapshot(states))
+    coordinator = await fresh(place)
+    done = await restored(place, coordinator)
+    assert [each for each in done.findings if each.kind is Kind.OBJECT_DAMAGED] == []
+    await coordinator.take_control(2)
+    await coordinator.register(1, 3)
+    await coordinator.create_logs(2, [NewLogs(gone.topic_id, "lake", 0, 1, (10,))])
+    [state] = await coordinator.states([gone])
+    assert (state.high_watermark, state.tiered_end) == (10, 10)
+    for key in (RIVER, gone):
+        assert await verdict(coordinator, key, sequence=5) == (ErrorCode.NONE, 5)
+    assert (await verdict(coordinator, gone, sequence=11))[0] is not ErrorCode.NONE
+    assert await verdict(coordinator, gone, sequence=10) == (ErrorCode.NONE, 10)
+    await coordinator.close()
+
+
+async def put(store, key, end, snapshot):
+    """A segment from 0 to an end."""
+    segment = RemoteSegment(
+        SegmentId(bytes([key.topic_id[0]]) * 16), key, 0, end, 5, (EpochStart(0, 0),), 8, 1, 0,
+    )  # fmt: skip
+    folder = segment_folder(CLUSTER, key, segment.segment_id)
+    for name in upload_names(segment):
+        content = b"x" * segment.byte_size
+        if name == SIDECAR:
+            content = encode_sidecar("lake", segment)
+        elif name.endswith(SNAPSHOT):
+            content = snapshot
+        await store.put(folder + name, [content])
+
+
+async def verdict(coordinator, key, sequence):
+    [prepared] = await coordinator.prepare(1, 3, 1, LEASE_MS)
+    each = Batch(key, 0, 100, 5, 5, producer_id=5, producer_epoch=2, base_sequence=sequence)
+    answer = await coordinator.commit(Commit(*prepared[:2], 100, 1, 3, (each,)))
+    return answer.verdicts[0].code, answer.verdicts[0].base_offset
 
 
 async def test_every_partition_of_a_restored_coordinator_is_verified(place):

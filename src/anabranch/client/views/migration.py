@@ -1,7 +1,8 @@
 """How far a classic topic is on its way to being diskless: what command line and pages show.
 
 What: phase, and for each partition what is copied, as leaders tell it with ListOffsets and the
-metadata has it; the size of its local log. Not here: what begins a phase (the controller).
+metadata has it; the size of its local log, and what it waits for. Not here: what begins a phase
+(the controller).
 """
 
 from __future__ import annotations
@@ -9,14 +10,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from anabranch.client.admin import ConfigOperation, ResourceKind, alter_configs
-from anabranch.client.move_costs import log_sizes
+from anabranch.client.move_costs import described_logs
 from anabranch.client.views.topics import topics_view
 from anabranch.core.diskless.migration import phase_in
 from anabranch.core.diskless.topics import DISKLESS
 from anabranch.core.types import TopicPartition
+from anabranch.core.wire.own_fields import WaitsFor, untagged
 
 if TYPE_CHECKING:
     from anabranch.client.cluster import Cluster
+    from anabranch.core.wire.messages.describe_log_dirs import DescribeLogDirsPartition
 
 CLASSIC, IS_DISKLESS = "classic", "diskless"
 
@@ -26,18 +29,20 @@ async def migration_view(cluster: Cluster, topic: str) -> dict[str, Any]:
     [described], _ = await topics_view(cluster, topic, [])
     phase = phase_in(described["configs"])
     leaders = {each["leader"] for each in described["partitions"] if each["leader"] >= 0}
-    sizes = {} if described["is_diskless"] else await log_sizes(cluster, leaders)
+    logs = {} if described["is_diskless"] else await described_logs(cluster, leaders)
     return {
         "topic": topic,
         "phase": IS_DISKLESS if described["is_diskless"]
         else CLASSIC if phase is None else phase.step.value,
         "migration": None if phase is None else phase.migration,
-        "partitions": [_partition(topic, each, sizes) for each in described["partitions"]],
+        "partitions": [_partition(topic, each, logs) for each in described["partitions"]],
     }  # fmt: skip
 
 
 def _partition(
-    topic: str, told: dict[str, Any], sizes: dict[tuple[int, TopicPartition], int]
+    topic: str,
+    told: dict[str, Any],
+    logs: dict[tuple[int, TopicPartition], DescribeLogDirsPartition],
 ) -> dict[str, Any]:
     offsets = told.get("remote_log")
     place = TopicPartition(topic, told["partition"])
@@ -46,12 +51,17 @@ def _partition(
         left = offsets["high_watermark"] - max(
             offsets["last_remote_offset"] + 1, offsets["log_start_offset"]
         )
+    log = logs.get((told["leader"], place))
+    waits = "it has no leader" if told["leader"] < 0 else ""
+    if log is not None:
+        waits = untagged(WaitsFor, log.unknown_tagged_fields).sentence
     return {
         "partition": told["partition"],
         "leader": told["leader"],
         "in_sync": set(told["isr"]) == set(told["replicas"]),
         "records_to_copy": left,
-        "local_bytes": sizes.get((told["leader"], place)),
+        "local_bytes": None if log is None else log.partition_size,
+        "waits_for": waits,
     }
 
 

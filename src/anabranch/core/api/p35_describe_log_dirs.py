@@ -5,7 +5,8 @@ Versions: 1-4.
 Behaviour: every folder, also one without logs; an offline one with KAFKA_STORAGE_ERROR. With topics
     given only their logs are listed. A copy that is to take a log's place (AlterReplicaLogDirs) is
     listed in its folder, as a future one. A tagged field of Anabranch returns which folders have no
-    space for records. Needs DESCRIBE on the cluster.
+    space for records; another one what a log waits for whose topic becomes diskless. Needs DESCRIBE
+    on the cluster.
 Skipped: nothing
 """
 
@@ -26,7 +27,7 @@ from anabranch.core.wire.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from anabranch.core.wire.own_fields import FullFolders, has_own, tagged
+from anabranch.core.wire.own_fields import FullFolders, WaitsFor, has_own, tagged
 
 _ERROR_SINCE = 3
 
@@ -41,7 +42,7 @@ def run(broker: Broker, request: Request, _now_ms: int) -> DescribeLogDirsRespon
     wanted = None
     if body.topics is not None:
         wanted = {(topic.topic, index) for topic in body.topics for index in topic.partitions}
-    topics = _topics_by_folder(broker, wanted)
+    topics = _topics_by_folder(broker, wanted, tells_waits=has_own(body))
     full = FullFolders(paths=sorted(broker.partitions.full_folders))
     return DescribeLogDirsResponse(
         unknown_tagged_fields=tagged(full) if has_own(body) else None,
@@ -52,7 +53,7 @@ def run(broker: Broker, request: Request, _now_ms: int) -> DescribeLogDirsRespon
 
 
 def _topics_by_folder(
-    broker: Broker, wanted: set[tuple[str, int]] | None
+    broker: Broker, wanted: set[tuple[str, int]] | None, *, tells_waits: bool
 ) -> dict[str, dict[str, list[DescribeLogDirsPartition]]]:
     folders: dict[str, dict[str, list[DescribeLogDirsPartition]]] = {}
     for replica in broker.partitions:
@@ -65,6 +66,8 @@ def _topics_by_folder(
             partition_size=log.size_bytes,
             offset_lag=max(0, replica.high_watermark - log.end_offset),
         )
+        if tells_waits and replica.is_leader and replica.waits_for:
+            partition.unknown_tagged_fields = tagged(WaitsFor(sentence=replica.waits_for))
         folders.setdefault(replica.folder, {}).setdefault(topic, []).append(partition)
     for path, topic, future in _futures(broker):
         if wanted is None or (topic, future.partition_index) in wanted:

@@ -20,7 +20,7 @@ from anabranch.core.controller.topics.diskless import unchanged
 from anabranch.core.controller.topics.migration import with_migration
 from anabranch.core.controller.topics.topic_names import illegal_name
 from anabranch.core.diskless.migration import PHASE
-from anabranch.core.diskless.topics import DISKLESS, is_diskless
+from anabranch.core.diskless.topics import BEGINS, DISKLESS, is_diskless
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.metadata.features import elr_enabled
 from anabranch.core.metadata.image import (
@@ -75,8 +75,10 @@ def replace_configs(
         values.setdefault(DISKLESS, "true")  # a tool that replaces all settings cannot know it
         if makes_remote(image.config(resource_type, name)):
             values.setdefault(REMOTE, "true")
-    if resource_type == RESOURCE_TOPIC and PHASE in (own := image.config(resource_type, name)):
-        values.setdefault(PHASE, own[PHASE])
+    own = image.config(resource_type, name) if resource_type == RESOURCE_TOPIC else {}
+    for key in (PHASE, BEGINS):
+        if key in own:
+            values.setdefault(key, own[key])
     return _records(image, broker, resource_type, name, values)
 
 

@@ -9,8 +9,8 @@ Partitions below these that nobody noted had no record: their rows are empty. Ru
 brokers noted is rebuilt exactly; nothing is guessed (`guessed_offsets.py`); no row names an object
 that is gone. Where that is the head of a partition, retention deleted it, and the partition begins
 later. Anywhere else it is a loss, which is said: its offsets have no row, are not given again, and
-readers pass over them. Records that were tiered are in the segments that the store has. Not here:
-I/O.
+readers pass over them. Records that were tiered are in the segments that the store has, and the
+last segment of a partition knows the producers of what was written before. Not here: I/O.
 """
 
 from __future__ import annotations
@@ -53,6 +53,8 @@ class Tiered(NamedTuple):
     """Of all its segments."""
     leader_epoch: int = 0
     """The newest one of their records."""
+    producers: tuple[tuple[int, Producer], ...] = ()
+    """Those that were known at the end of the last segment."""
 
 
 NOT_TIERED = Tiered(0, 0, 0)
@@ -177,7 +179,9 @@ def rebuild(
         if one.object_key in present
     ]
     known = [each for part in parts for each in part.producers]
-    producers = _producers(noted, known, {log.key for log in logs})
+    known += _known_at_ends(tiered)
+    keys = {log.key for log in logs} | {key for key in tiered if key.topic_id not in deleted}
+    producers = _producers(noted, known, keys)
     ids = [*(one.object_id for one in noted), *map(id_of_key, present)]
     if combined is not None:
         ids.append(combined.root.last_object_id)
@@ -274,6 +278,12 @@ def _check_order(place: str, runs: list[Run]) -> None:
                 f"{after.base_offset}: the manifests contradict one another, so the order cannot "
                 "be rebuilt from them"
             )
+
+
+def _known_at_ends(tiered: Mapping[LogKey, Tiered]) -> Iterable[KnownProducer]:
+    for key, held in tiered.items():
+        for producer_id, producer in held.producers:
+            yield KnownProducer(ProducerKey(key, producer_id), producer, 0)
 
 
 def _producers(

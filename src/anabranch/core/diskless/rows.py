@@ -57,6 +57,8 @@ class NewLogs(NamedTuple):
     topic: str
     first: int
     end: int
+    begins: tuple[int, ...] = ()
+    """Where the first partitions of one that was classic became diskless, by their numbers."""
 
 
 class Batch(NamedTuple):

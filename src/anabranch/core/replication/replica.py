@@ -116,6 +116,7 @@ class Replica(Composite):
         "told_count",
         "topic_id",
         "topic_partition",
+        "waits_for",
     )
 
     high_watermark: int
@@ -180,6 +181,8 @@ class Replica(Composite):
             if self.older is NO_TAIL:
                 self.log.forget_remote()
         self.phase = phase_of(config.diskless_migration_phase)
+        self.waits_for = ""
+        """Why this leader's log is not ready, or not sealed, in that phase; "" where it is."""
         self.flushed_counts = config.flush_messages == 1
         self.min_insync_replicas = config.min_insync_replicas
         partition = self.topic_partition.partition

@@ -42,6 +42,7 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     delete_retention_ms: int
     diskless_enable: bool
     diskless_migration_phase: str
+    diskless_start_offsets: str
     diskless_tiering_age_ms: int
     diskless_tiering_min_segment_bytes: int
     file_delete_delay_ms: int

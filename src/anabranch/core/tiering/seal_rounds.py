@@ -4,8 +4,9 @@ What: while the topic prepares, its log is closed and copied until little is lef
 sealed, the leader waits until all that was written is committed and no transaction is open, closes
 and copies the rest, and tells the coordinator where the log has ended, with its producers. Rules
 kept: nothing is sealed that is not held by finished segments, from the log start to the end; a
-leader that was replaced seals nothing; what fails is begun again with the next round. Not here:
-the rounds of remote logs, of which these are made (`core/remote/rounds.py`), I/O.
+leader that was replaced seals nothing; a log that could not be sealed as a whole is not ready; what
+it waits for is a sentence; what fails is begun again with the next round. Not here: the rounds of
+remote logs, of which these are made (`core/remote/rounds.py`), I/O.
 """
 
 from __future__ import annotations
@@ -17,12 +18,18 @@ from anabranch.core.diskless.migration import Phase, Step
 from anabranch.core.diskless.rows import LogKey
 from anabranch.core.remote import rounds
 from anabranch.core.remote.facts import Facts
+from anabranch.core.remote.lineage import Span
 from anabranch.core.remote.rounds import Done, Leading, LocalView
 from anabranch.core.remote.segments import SegmentId
-from anabranch.core.tiering.seals import to_keep
+from anabranch.core.sentences import number_of
+from anabranch.core.tiering.seals import first_missing, to_keep
 
 LITTLE_BYTES = 1 << 20
 """What may be left to copy when the log is sealed: producers wait for it."""
+CUT = (
+    "offsets {} to {} are held by no remote segment whose other records are those of the log, as "
+    "after an unclean election; it goes on once retention or DeleteRecords has removed them"
+)
 
 
 class LogEnd(NamedTuple):
@@ -83,6 +90,8 @@ class Migrated(NamedTuple):
     done: Done
     is_sealed: bool = False
     is_ready: bool = False
+    waits_for: str = ""
+    """Why it is neither, as a sentence; "" where it is."""
 
 
 def migration_round(of: Leading, phase: Phase) -> Generator[SealStep, Any, Migrated]:
@@ -95,12 +104,12 @@ def migration_round(of: Leading, phase: Phase) -> Generator[SealStep, Any, Migra
         yield RollLog(of.key)
     done: Done = yield from rounds.one_round(of)
     if done.fault is not None:
-        return Migrated(done)
+        return Migrated(done, waits_for=str(done.fault))
     end = yield LookAtEnd(of.key)
     if not is_sealing:
         return (yield from _ready(of, phase, done, end))
     if done.lag.segments or end.active_bytes or not end.is_settled:
-        return Migrated(done)
+        return Migrated(done, waits_for=_unsettled(end) or _uncopied(done, end))
     facts: Facts = yield rounds.ReadFacts(of.key, of.leader_epoch)
     view: LocalView = yield rounds.LookAtLog(of.key)
     log_start = max(facts.log_start, view.log_start)
@@ -112,9 +121,41 @@ def migration_round(of: Leading, phase: Phase) -> Generator[SealStep, Any, Migra
 def _ready(
     of: Leading, phase: Phase, done: Done, end: LogEnd
 ) -> Generator[SealStep, Any, Migrated]:
-    is_little = done.lag.byte_size + end.active_bytes <= LITTLE_BYTES
-    has_open = end.last_stable_offset < end.high_watermark
-    if has_open or not (is_little and end.is_in_sync):
-        return Migrated(done)
+    if end.last_stable_offset < end.high_watermark:
+        return Migrated(done, waits_for=_unsettled(end))
+    if not end.is_in_sync:
+        return Migrated(done, waits_for="a replica is not in sync")
+    if done.lag.byte_size + end.active_bytes > LITTLE_BYTES:
+        return Migrated(done, waits_for=_uncopied(done, end))
+    missing = yield from _missing(of, end)
+    if missing is not None:
+        return Migrated(done, waits_for=CUT.format(*missing))
     yield MarkReady(of.key, phase.migration, of.leader_epoch)
     return Migrated(done, is_ready=True)
+
+
+def _missing(of: Leading, end: LogEnd) -> Generator[SealStep, Any, Span | None]:
+    """Offsets that no copy would bring into a segment that can be kept."""
+    facts: Facts = yield rounds.ReadFacts(of.key, of.leader_epoch)
+    view: LocalView = yield rounds.LookAtLog(of.key)
+    coverage = rounds.covered(facts, view)
+    log_start = max(facts.log_start, view.log_start)
+    local = [
+        Span(each.start_offset, each.end_offset)
+        for each in view.segments
+        if each.is_active or not coverage.holds(max(each.start_offset, log_start), each.end_offset)
+    ]
+    return first_missing(facts.segments, view.lineage, local, log_start, end.end_offset)
+
+
+def _unsettled(end: LogEnd) -> str:
+    """Why a log has no settled end; "" where it has one."""
+    if end.high_watermark < end.end_offset:
+        return f"offsets {end.high_watermark} to {end.end_offset} are not committed"
+    if end.last_stable_offset < end.high_watermark:
+        return f"a transaction is open from offset {end.last_stable_offset} on"
+    return ""
+
+
+def _uncopied(done: Done, end: LogEnd) -> str:
+    return f"{number_of(done.lag.byte_size + end.active_bytes, 'byte')} are to be copied"

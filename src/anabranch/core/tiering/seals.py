@@ -50,6 +50,8 @@ class Progress(NamedTuple):
 
     ready: int
     sealed: int
+    ends: tuple[tuple[int, int], ...] = ()
+    """Partitions that are sealed, in order, and where."""
 
 
 class SealedEnd(NamedTuple):
@@ -94,6 +96,28 @@ def _is_whole(segment: RemoteSegment, lineage: Lineage, log_start: int) -> bool:
     return any(span.first <= first and segment.end_offset <= span.end for span in spans)
 
 
+def first_missing(
+    segments: Iterable[RemoteSegment],
+    lineage: Lineage,
+    local: Iterable[Span],
+    log_start: int,
+    end_offset: int,
+) -> Span | None:
+    """The first offsets of a log that would be in no segment that is kept, whatever is copied yet;
+    `local` is what will be."""
+    whole = (
+        Span(each.start_offset, each.end_offset)
+        for each in segments
+        if each.is_finished and _is_whole(each, lineage, log_start)
+    )
+    at = log_start
+    for span in joined([*whole, *local]):
+        if span.first > at:
+            return Span(at, min(span.first, end_offset)) if at < end_offset else None
+        at = max(at, span.end)
+    return Span(at, end_offset) if at < end_offset else None
+
+
 def check_kept(seal: Seal, finished: Iterable[RemoteSegment]) -> None:
     """Raises StorageFault where the kept segments do not hold all of the log."""
     kept = set(seal.kept)
@@ -127,12 +151,13 @@ def carried(states: ProducerStates) -> tuple[tuple[int, Producer], ...]:
 
 
 def state_after(
-    sealed: SealedEnd | None, log_start: int, finished: Sequence[RemoteSegment]
+    sealed: SealedEnd | None, log_start: int, finished: Sequence[RemoteSegment], begin: int = 0
 ) -> LogState:
     """The diskless partition that goes on where a classic one ended; `finished` are its segments,
-    and `log_start` is where its log was last known to begin. Without a seal, in a coordinator that
-    was restored, the segments alone say it."""
-    end = max([0 if sealed is None else sealed.end_offset, *(s.end_offset for s in finished)])
+    `log_start` is where its log was last known to begin, and `begin` where the metadata has it
+    become diskless. Without a seal, in a coordinator that was restored, these say it."""
+    ends = (each.end_offset for each in finished)
+    end = max([begin, 0 if sealed is None else sealed.end_offset, *ends])
     first = min((each.start_offset for each in finished), default=end)
     start = max(log_start, first if sealed is None else sealed.log_start)
     epochs = [entry.epoch for each in finished for entry in each.leader_epochs]

@@ -10,8 +10,10 @@ keeps or skips them. Ours have one tag, `OWN_TAG`, far above Kafka's, and mean b
     DescribeCluster, the request              empty: tell who is cordoned or has a full folder too
     DescribeCluster, the response             `Cordoned`
     BrokerHeartbeat, the request              `FullDirectories`
-    DescribeLogDirs, the request              empty: tell which folders are full too
+    DescribeLogDirs, the request              empty: tell which folders are full too, and what logs
+                                              wait for
     DescribeLogDirs, the response             `FullFolders`
+    DescribeLogDirs, a partition led          `WaitsFor`: why it does not become diskless yet
     AlterPartitionReassignments, the request  `PlanAsked`: what a plan of moves shall do
     AlterPartitionReassignments, the response `PlanTold`: that it was understood, and its progress
     ListPartitionReassignments, the request   empty: tell of the plan too
@@ -164,6 +166,12 @@ class FullFolders(Message, versions="0", flexible="0+"):
     """The folders of a broker that have no room for records."""
 
     paths: list[String] = []
+
+
+class WaitsFor(Message, versions="0", flexible="0+"):
+    """What the log of a topic that becomes diskless waits for."""
+
+    sentence: String = ""
 
 
 class FullDirectories(Message, versions="0", flexible="0+"):

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from anabranch.core.log.log import Log
     from anabranch.core.remote.facts import Facts
     from anabranch.core.replication.replica import Replica
+    from anabranch.core.tiering.seal_rounds import Migrated
     from anabranch.core.types import TopicId
     from anabranch.server.diskless.stores import Stores
     from anabranch.server.partitions import PartitionShell
@@ -224,6 +225,8 @@ class RemoteLogs:
                 await perform_follower_round(world, key, epoch, hosted)
         except StorageFault as problem:
             fault = problem
+        if fault is not None:
+            replica.waits_for = str(fault)
         of.again_ms = steady_ms() + (FAILED_MS if fault is not None else 0)
         self._say(of, "" if fault is None else str(fault), replica.topic_partition)
         if starts(replica.log) != before:
@@ -238,7 +241,9 @@ class RemoteLogs:
         )
         hosted = _Hosted(self, replica)
         if replica.phase is not None and hosted.has_remote:
-            return await self._migrate(world, leading, hosted, replica.phase, of)
+            migrated = await self._migrate(world, leading, hosted, replica.phase, of)
+            replica.waits_for = migrated.waits_for
+            return migrated.done.fault
         perform = perform_round if hosted.has_remote else perform_ending_round
         of.done = await perform(world, leading, hosted)
         if of.done.copied and of.done.lag.segments and of.done.fault is None:
@@ -247,13 +252,13 @@ class RemoteLogs:
 
     async def _migrate(
         self, world: World, leading: Leading, hosted: _Hosted, phase: Phase, of: RemoteLog
-    ) -> StorageFault | None:
+    ) -> Migrated:
         of.sealed_in = None
         migrated = await perform_migration_round(world, leading, hosted, phase)
         of.done = migrated.done
         if migrated.is_sealed or migrated.is_ready:
             of.sealed_in = phase
-        return of.done.fault
+        return migrated
 
     async def _ask_for_copies(self, world: World, _of: RemoteLog) -> None:
         """A leader whose topic's remote log is over ends it, whoever has copied."""

@@ -301,15 +301,18 @@ class RemoteTables:
                 raise StorageFault(
                     "the coordinator has facts of remote segments; a restore needs an empty one"
                 )
-            self._on.many(
-                "INSERT INTO remote_logs (topic_id, partition, topic_name, leader_epoch, "
-                "log_start_offset) VALUES (?, ?, ?, ?, ?)",
-                [(*log.key, log.topic, log.leader_epoch, log.log_start) for log in logs],
-            )
             diskless = {
                 LogKey(TopicId(bytes(topic_id)), partition)
                 for topic_id, partition in self._on.rows("SELECT topic_id, partition FROM logs")
             }
+            self._on.many(
+                "INSERT INTO remote_logs (topic_id, partition, topic_name, leader_epoch, "
+                "log_start_offset, is_over) VALUES (?, ?, ?, ?, ?, ?)",
+                [
+                    (*log.key, log.topic, log.leader_epoch, log.log_start, int(log.key in diskless))
+                    for log in logs
+                ],
+            )
             self._on.many(
                 INSERT,
                 [

@@ -89,12 +89,13 @@ class SealTables:
         on = self._on
         with on.transaction():
             self._check_brokers(broker_ids)
-            ((ready, sealed),) = on.rows(
-                "SELECT count(*), coalesce(sum(CASE WHEN stage = ? THEN 1 ELSE 0 END), 0) "
-                "FROM seals WHERE topic_id = ? AND migration = ?",
-                (SEALED, topic_id, migration),
+            rows = on.rows(
+                "SELECT partition, stage, end_offset FROM seals "
+                "WHERE topic_id = ? AND migration = ? ORDER BY partition",
+                (topic_id, migration),
             )
-            return Progress(int(ready), int(sealed))
+            ends = tuple((int(at), int(end)) for at, stage, end in rows if stage == SEALED)
+            return Progress(len(rows), len(ends), ends)
 
     def was_classic(self, topic_id: TopicId) -> bool:
         """Whether a topic whose rows are created may have been classic: most were not."""
@@ -106,14 +107,15 @@ class SealTables:
             )
         )
 
-    def taken(self, key: LogKey) -> tuple[LogState, int] | None:
+    def taken(self, key: LogKey, begin: int) -> tuple[LogState, int] | None:
         """Within the transaction that creates a diskless partition's row: how it begins, and the
-        greatest producer id that it may have forgotten; None where no classic one was before it."""
+        greatest producer id that it may have forgotten; None where no classic one was before it.
+        `begin` is where the metadata has it become diskless, as far as it tells."""
         on = self._on
         held = on.rows(f"SELECT log_start_offset FROM remote_logs WHERE {OF_LOG}{on.lock}", key)
         finished = self._remote.finished(key)
         sealed = self._sealed(key)
-        if sealed is None and not finished:
+        if sealed is None and not finished and not begin:
             return None
         on.do(f"UPDATE remote_logs SET is_over = 1 WHERE {OF_LOG}", key)
         on.do(
@@ -121,7 +123,7 @@ class SealTables:
             (RESTORED_CLAIM, *key, RESTORED_CLAIM),
         )
         on.do(f"DELETE FROM seals WHERE {OF_LOG}", key)
-        state = state_after(sealed, held[0][0] if held else 0, finished)
+        state = state_after(sealed, held[0][0] if held else 0, finished, begin)
         return state, -1 if sealed is None else sealed.last_producer_id
 
     def _sealed(self, key: LogKey) -> SealedEnd | None:

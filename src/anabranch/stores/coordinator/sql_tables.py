@@ -213,7 +213,7 @@ class SqlTables(Tables, ABC):
         with self.transaction():
             self._check_controller(controller_epoch)
             made: list[Change] = []
-            for topic_id, topic, _, end in new:
+            for topic_id, topic, _, end, begins in new:
                 if self._one("SELECT 1 FROM deleted_topics WHERE topic_id = ?", (topic_id,)):
                     continue
                 missing = sorted(set(range(end)) - set(self._partitions(topic_id)))
@@ -222,16 +222,24 @@ class SqlTables(Tables, ABC):
                     "WHERE topic_name = ? AND last_producer_id >= 0",
                     (topic,),
                 )
-                made += self._create(topic_id, topic, missing, *forgotten)
+                made += self._create(topic_id, topic, missing, begins, *forgotten)
             self.tell(made)
 
     def _create(
-        self, topic_id: TopicId, topic: str, missing: Sequence[int], forgotten: int
+        self,
+        topic_id: TopicId,
+        topic: str,
+        missing: Sequence[int],
+        begins: Sequence[int],
+        forgotten: int,
     ) -> list[Change]:
         """Make rows of partitions: empty ones, or such that go on where a classic one ended."""
         keys = [LogKey(topic_id, partition) for partition in missing]
-        taken = self.seals.taken if self.seals.was_classic(topic_id) else lambda _: None
-        begun = {key: taken(key) or (LogState(0, 0), -1) for key in keys}
+        taken = self.seals.taken if begins or self.seals.was_classic(topic_id) else _none_before
+        where = dict(enumerate(begins))
+        begun = {
+            key: taken(key, where.get(key.partition, 0)) or (LogState(0, 0), -1) for key in keys
+        }
         self.many(
             "INSERT INTO logs (topic_id, partition, topic_name, log_start_offset, high_watermark, "
             "byte_size, tiered_end_offset, leader_epoch, forgotten_producer_id) "
@@ -700,3 +708,7 @@ def _moved(decided: Decided) -> list[Change]:
 
 def _deposed(who: str, epoch: int, newest: int | None) -> Deposed:
     return Deposed(f"{who} calls with epoch {epoch}, the coordinator knows {newest}")
+
+
+def _none_before(_key: LogKey, _begin: int) -> None:
+    """Of a topic that was created diskless."""

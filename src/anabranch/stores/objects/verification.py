@@ -52,9 +52,13 @@ from anabranch.core.diskless.restoration import NOT_TIERED, Rebuilt, Tiered, reb
 from anabranch.core.diskless.rows import LogKey, LogState, Run, Wanted
 from anabranch.core.diskless.verifier import Verifier
 from anabranch.core.errors import StorageFault
+from anabranch.core.log.producer_snapshot import decode_snapshot
+from anabranch.core.log.segment import SNAPSHOT, offset_name
 from anabranch.core.remote.facts import HeldRemoteLog
+from anabranch.core.remote.keys import segment_folder
 from anabranch.core.remote.lineage import Span, joined
 from anabranch.core.remote.restored_facts import RestoredFacts
+from anabranch.core.tiering.seals import carried
 from anabranch.core.types import ZERO_TOPIC_ID
 from anabranch.stores.coordinator.front import Front
 from anabranch.stores.coordinator.remote_front import RemoteFront
@@ -309,10 +313,10 @@ async def restore(
     if await coordinator.topics(ZERO_TOPIC_ID, 1):
         raise StorageFault(NOT_EMPTY.format(await coordinator.mark()))
     segments = await read_segments(store, held.cluster_id)
-    tiered = {log.key: _tiered(log) for log in segments.logs}
+    tiered, damaged = await _read_tiered(store, held.cluster_id, segments.logs)
     rebuilt = rebuild(held.manifests, held.objects, held.combined, tiered)
     later = sorted(held.objects.keys() - rebuilt.known)
-    findings = list(held.findings)
+    findings = [*held.findings, *damaged]
     if later and with_unknown:
         guess, left_out = await _guess(store, held, rebuilt, later, now_ms)
         findings += left_out
@@ -334,6 +338,35 @@ async def restore(
         findings + rebuilt.findings + _of_segments(segments),
         held.checkpoint,
     )
+
+
+async def _read_tiered(
+    store: ObjectStore, cluster_id: str, logs: Sequence[HeldRemoteLog]
+) -> tuple[dict[LogKey, Tiered], list[Finding]]:
+    """What segments hold of each partition, with the producers that the last one knows."""
+    tiered = {log.key: _tiered(log) for log in logs}
+    findings: list[Finding] = []
+
+    async def read(log: HeldRemoteLog) -> None:
+        last = max(
+            (each for each in log.segments if each.is_finished),
+            key=lambda each: each.end_offset,
+            default=None,
+        )
+        if last is None:
+            return
+        folder = segment_folder(cluster_id, log.key, last.segment_id)
+        key = folder + offset_name(last.end_offset, SNAPSHOT)
+        [encoded] = await store.read(key, [(0, await store.size(key))])
+        known = decode_snapshot(bytes(encoded))
+        if known is None:
+            findings.append(Finding(Kind.OBJECT_DAMAGED, key, "it tells of no producers"))
+            return
+        tiered[log.key] = tiered[log.key]._replace(producers=carried(known))
+
+    async for _ in _some_at_once(read, logs):
+        pass
+    return tiered, findings
 
 
 def _tiered(log: HeldRemoteLog) -> Tiered:

@@ -5,14 +5,15 @@ and tells it here (`heard`); by that the topic goes on: all ready, then leaders 
 sealed, then one batch of records makes it diskless. Rules kept: what was heard counts for the
 migration that it is about; the batch is atomic, and gives each partition a new leader epoch, so
 that no broker goes on as the leader of a log that has ended; sealing that lasts too long is given
-up, and records are taken again, under a new number: seals of before do not count any more.
+up, and records are taken again, under a new number: seals of before do not count any more; the
+metadata keeps where each partition became diskless, whatever becomes of the coordinator.
 Source: decision 102. Not here: how it begins
 (`core/controller/topics/migration.py`), seals (`core/tiering/seals.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from anabranch.core.controller.brokers.membership import is_active
@@ -20,7 +21,7 @@ from anabranch.core.controller.diskless.leaders import change_diskless
 from anabranch.core.controller.reasons import Code
 from anabranch.core.controller.result import Reason, Result
 from anabranch.core.diskless.migration import PHASE, Phase, Step, phase_in
-from anabranch.core.diskless.topics import DISKLESS
+from anabranch.core.diskless.topics import BEGINS, DISKLESS
 from anabranch.core.metadata.image import RESOURCE_TOPIC, TopicImage
 from anabranch.core.sentences import number_of
 from anabranch.core.tiering.seals import Progress
@@ -82,7 +83,7 @@ class MigrationDuty:
                 return None
             return _phase_result(topic, phase._replace(step=Step.SEALING), "all are ready")
         if progress.sealed >= count and not any(map(_is_moving, topic.partitions.values())):
-            return _diskless(state, topic)
+            return _diskless(state, topic, dict(progress.ends))
         since_ms = self._sealing_since_ms.get((topic.name, phase), now_ms)
         if now_ms - since_ms < MOST_SEALING_MS:
             return None
@@ -111,10 +112,12 @@ def _phase_result(topic: TopicImage, phase: Phase, why: str) -> Result[None]:
     return Result((_config(topic.name, PHASE, str(phase)),), None, (reason,))
 
 
-def _diskless(state: ClusterState, topic: TopicImage) -> Result[None]:
+def _diskless(state: ClusterState, topic: TopicImage, ends: Mapping[int, int]) -> Result[None]:
     """All that makes a topic diskless whose logs have ended."""
+    begins = ",".join(str(ends.get(index, 0)) for index in sorted(topic.partitions))
     records: list[MetadataRecord] = [
         _config(topic.name, DISKLESS, "true"), _config(topic.name, PHASE, None),
+        _config(topic.name, BEGINS, begins),
     ]  # fmt: skip
     records += _partitions(state, topic)
     reason = Reason(

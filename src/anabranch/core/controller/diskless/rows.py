@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from anabranch.core.diskless.coordinator import Deposed
 from anabranch.core.diskless.migration import migrating
 from anabranch.core.diskless.rows import NewLogs
-from anabranch.core.diskless.topics import is_diskless
+from anabranch.core.diskless.topics import begins_of, is_diskless
 from anabranch.core.errors import StorageFault
 from anabranch.core.metadata.image import RESOURCE_TOPIC
 from anabranch.core.types import NEVER_MS, ZERO_TOPIC_ID, TopicId
@@ -185,8 +185,8 @@ class LogRows:
         elif isinstance(effect, ListRemoteTopics):
             self._took_remote(result)
         elif isinstance(effect, CreateRows):
-            for topic_id, _, _, end in effect.new:
-                self._rows[topic_id] = max(end, self._rows.get(topic_id, 0))
+            for each in effect.new:
+                self._rows[each.topic_id] = max(each.end, self._rows.get(each.topic_id, 0))
         else:
             for topic_id in effect.topic_ids:
                 self._rows.pop(topic_id, None)
@@ -246,7 +246,8 @@ class LogRows:
             del self._stale[topic_id]
             if first < end:
                 upto = min(end, first + left)
-                new.append(NewLogs(topic_id, self._name(topic_id), first, upto))
+                name = self._name(topic_id)
+                new.append(NewLogs(topic_id, name, first, upto, self._begins(name)))
                 left -= upto - first
                 if upto < end:
                     self._stale[topic_id] = None
@@ -328,6 +329,10 @@ class LogRows:
             return True
         has_remote = topic_id in self._remote or topic_id in self._deleted
         return has_remote and self._image.topic_by_id(topic_id) is None
+
+    def _begins(self, name: str) -> tuple[int, ...]:
+        assert self._image is not None
+        return begins_of(self._image, name)
 
     def _name(self, topic_id: TopicId) -> str:
         assert self._image is not None

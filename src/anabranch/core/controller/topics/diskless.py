@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from anabranch.core.diskless.topics import DISKLESS, makes_diskless
+from anabranch.core.diskless.migration import PHASE
+from anabranch.core.diskless.topics import BEGINS, DISKLESS, makes_diskless
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.metadata.topic_names import is_internal
 from anabranch.core.placement.constraints import SETTING as CONSTRAINTS
@@ -30,6 +31,8 @@ def new_topic_configs(
     where the topic would be diskless and may not."""
     made = dict(configs)
     topic = TopicConfig.of(made, broker)
+    if topic.diskless_migration_phase or topic.diskless_start_offsets:
+        raise _refusal(f"{PHASE} and {BEGINS} are written by the controller. Omit them.")
     if DISKLESS not in made:
         if not broker.log_diskless_enable or is_internal(name):
             return made

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 
 from anabranch.core.controller.topics.diskless import SYSTEM, refuse_forbidden
 from anabranch.core.diskless.migration import PHASE, Phase, Step
-from anabranch.core.diskless.topics import DISKLESS, makes_diskless
+from anabranch.core.diskless.topics import BEGINS, DISKLESS, makes_diskless
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.metadata.image import MetadataImage, TopicImage
 from anabranch.core.metadata.topic_names import is_internal
@@ -33,8 +33,9 @@ def with_migration(
 ) -> Mapping[str, str]:
     """The settings of a topic after a change, with a migration begun, kept or cancelled. Raises
     ClientFault."""
-    if before.get(PHASE) != values.get(PHASE):
-        raise _refusal(f"{PHASE} is written by the controller; set {DISKLESS} instead.")
+    for each in (PHASE, BEGINS):
+        if before.get(each) != values.get(each):
+            raise _refusal(f"{each} is written by the controller; set {DISKLESS} instead.")
     if makes_diskless(before):
         return values
     without = {key: value for key, value in values.items() if key != DISKLESS}
