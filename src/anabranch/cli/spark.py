@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -256,17 +256,31 @@ def _say_scrubbed(report: Report, *, as_json: bool) -> None:
         click.echo(f"All replicas are equal{sound}.")
 
 
+Done = TypeVar("Done", "Tiered", "Compacted")
+"""The report of a wave."""
+
+
+def wave_options(job: Callable[..., None]) -> Callable[..., None]:
+    """What a job that runs in waves is told."""
+    for option in (
+        click.option(
+            "--every", type=click.FloatRange(min=1), metavar="SECONDS",
+            help="Repeat at this interval until Ctrl-C. Default: once.",
+        ),
+        click.option("--storage-url", metavar="URL", help="The store, if there is no such file."),
+        click.option(
+            "--config", "properties_file", metavar="FILE",
+            type=click.Path(exists=True, dir_okay=False),
+            help="A broker's properties file, for diskless.storage.url.",
+        ),
+        address_option,
+    ):  # fmt: skip
+        job = option(job)
+    return job
+
+
 @command.command(epilog="Example: anabranch spark tier --config server.properties")
-@address_option
-@click.option(
-    "--config", "properties_file", metavar="FILE", type=click.Path(exists=True, dir_okay=False),
-    help="A broker's properties file, for diskless.storage.url.",
-)  # fmt: skip
-@click.option("--storage-url", metavar="URL", help="The store, if there is no such file.")
-@click.option(
-    "--every", type=click.FloatRange(min=1), metavar="SECONDS",
-    help="Repeat at this interval until Ctrl-C. Default: once.",
-)  # fmt: skip
+@wave_options
 @master_option
 @json_option
 def tier(
@@ -287,36 +301,12 @@ def tier(
         from anabranch.pipelines.tiering import tier as work
 
         leave_faults_to_the_job(spark)
-        while True:
-            try:
-                done = work(spark, Where(bootstrap, url), _teller())
-            except Exception as fault:
-                if every is None:
-                    raise click.ClickException(_sentence(fault)) from None
-                click.echo(_sentence(fault), err=True)
-            else:
-                if as_json:
-                    print_json(told(done))
-                else:
-                    _say_tiered(done)
-                if every is None and done.faults:
-                    raise click.exceptions.Exit(1)
-            if every is None:
-                return
-            time.sleep(every)
+        say = _say_tiered if not as_json else lambda done: print_json(told(done))
+        _waves(lambda: work(spark, Where(bootstrap, url), _teller()), say, every)
 
 
 @command.command(epilog="Example: anabranch spark compact --config server.properties")
-@address_option
-@click.option(
-    "--config", "properties_file", metavar="FILE", type=click.Path(exists=True, dir_okay=False),
-    help="A broker's properties file, for diskless.storage.url.",
-)  # fmt: skip
-@click.option("--storage-url", metavar="URL", help="The store, if there is no such file.")
-@click.option(
-    "--every", type=click.FloatRange(min=1), metavar="SECONDS",
-    help="Repeat at this interval until Ctrl-C. Default: once.",
-)  # fmt: skip
+@wave_options
 @click.option("--dry-run", is_flag=True, help="Only tell which partitions would be compacted.")
 @master_option
 @json_option
@@ -341,23 +331,30 @@ def compact(
         from anabranch.pipelines.tiering import Where
 
         leave_faults_to_the_job(spark)
-        while True:
-            try:
-                done = work(spark, Where(bootstrap, url), _teller())
-            except Exception as fault:
-                if every is None:
-                    raise click.ClickException(_sentence(fault)) from None
-                click.echo(_sentence(fault), err=True)
-            else:
-                if as_json:
-                    print_json({**dataclasses.asdict(done), "waiting": _as_json(done.waiting)})
-                else:
-                    _say_compacted(done)
-                if every is None and done.faults:
-                    raise click.exceptions.Exit(1)
+        say = _say_compacted if not as_json else _print_compacted
+        _waves(lambda: work(spark, Where(bootstrap, url), _teller()), say, every)
+
+
+def _waves(work: Callable[[], Done], say: Callable[[Done], None], every: float | None) -> None:
+    """Run a job's waves and tell each one's report. A single wave with faults exits with code 1."""
+    while True:
+        try:
+            done = work()
+        except Exception as fault:
             if every is None:
-                return
-            time.sleep(every)
+                raise click.ClickException(_sentence(fault)) from None
+            click.echo(_sentence(fault), err=True)
+        else:
+            say(done)
+            if every is None and done.faults:
+                raise click.exceptions.Exit(1)
+        if every is None:
+            return
+        time.sleep(every)
+
+
+def _print_compacted(done: Compacted) -> None:
+    print_json({**dataclasses.asdict(done), "waiting": _as_json(done.waiting)})
 
 
 def _say_waiting(bootstrap: str, *, as_json: bool) -> None:
