@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 
+import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.cli.cluster_command import UNITS_MS, in_milliseconds
+from anabranch.cli.cluster_command import UNITS_MS, Minutes, Seconds, in_milliseconds
 from anabranch.cli.serve import configured
 
 
@@ -36,6 +37,27 @@ def test_verbs_take_them(cluster_verb):
     refused = cluster_verb("configs", "alter", "--topic", "timed", "--broker", "1")
     assert refused.exit_code == 2 and "Name one thing" in refused.stderr
     assert cluster_verb("configs", "describe").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "number"),
+    [
+        (Seconds(0), "90", 90), (Seconds(0), "1.5m", 90), (Seconds(0), "250ms", 0.25),
+        (Seconds(0), "1 h", 3600), (Minutes(0), "2", 2), (Minutes(0), "1h", 60),
+    ],
+)  # fmt: skip
+def test_options_that_take_a_time_take_a_unit(kind, text, number):
+    assert kind.convert(text, None, None) == number
+
+
+@pytest.mark.parametrize("text", ["1y", "h", "1h30m", "-1s", "nan", ""])
+def test_a_time_that_is_none_is_refused(text):
+    with pytest.raises(click.BadParameter):
+        Seconds(0).convert(text, None, None)
+
+
+def test_a_verb_takes_a_time_with_a_unit(cluster_verb):
+    assert cluster_verb("topics", "list", "--timeout", "1m").exit_code == 0
 
 
 def test_nodes_take_them(monkeypatch):

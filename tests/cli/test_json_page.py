@@ -72,7 +72,7 @@ def differences(shown, printed, at=""):
     return [] if shown == printed else [f"{at}: {shown} or {printed}"]
 
 
-MAPS = re.compile(r"\.(configs|settings|changed)$")
+MAPS = re.compile(r"\.(configs|settings|changed|refused)$")
 """Objects whose names are not the schema's: settings by their name."""
 
 
@@ -91,6 +91,49 @@ def printed(cluster, against):
         assert "Traceback" not in done.output
         texts[example] = done.stdout
     return texts
+
+
+def names(value, at=""):
+    """Every name of a field in a value, with its place; numbers are levels and ids."""
+    if isinstance(value, list):
+        yield from (name for each in value for name in names(each, f"{at}[]"))
+    elif isinstance(value, dict):
+        for name, each in value.items():
+            if not (MAPS.search(at) or name.isdigit()):
+                yield f"{at}.{name}"
+            yield from names(each, f"{at}.{name}")
+
+
+ALSO = (
+    "topics describe --json", "topics describe --under-replicated-partitions --json",
+    "configs describe --broker 1 --json", "groups describe --json",
+    "groups describe billing --members --json",
+    "groups reset-offsets --group billing --topic orders --to-earliest --json",
+    "transactions find-hanging --broker-id 1 --json", "partitions reassign --list --json",
+    "plan add --broker 4 --json", "plan racks --json", "cluster upgrade --dry-run --json",
+    "acls list --json", "quotas list --json", "users list --json", "log verify {folder} --json",
+    "log dump {folder}/orders-0/00000000000000000000.log --json",
+    "metadata dump {folder} --json", "rehearse two-data-centres --json", "groups describe nobody --json",
+)  # fmt: skip
+"""More verbs whose names are looked at."""
+
+
+def test_names_in_json_are_words_with_underscores(printed, cluster, against):
+    folder = re.search(r'"(/[^"]+/broker-\d+)', "".join(printed.values()))[1]
+    verb = against(cluster.bootstrap_servers)
+    texts = dict(printed)
+    for words in ALSO:
+        said = verb(*shlex.split(words.format(folder=folder)))
+        assert said.exit_code in (0, 1), (words, said.output)
+        texts[words] = said.stdout
+    wrong = set()
+    for words, text in texts.items():
+        for line in [text] if text.count("\n") == 1 else text.splitlines():
+            wrong |= {(words, each) for each in names(json.loads(line)) if not WORDS.search(each)}
+    assert wrong == set()
+
+
+WORDS = re.compile(r"\.[a-z][a-z0-9]*(_[a-z0-9]+)*$")
 
 
 def short(value):

@@ -48,7 +48,7 @@ def test_the_answers_are_there_for_programs(rehearse):
     told = json.loads(rehearse("leader-crash", "--json", "--seed", "7").stdout)
     assert told["seed"] == 7
     assert told["records_lost"] == sum(len(each["offsets"]) for each in told["losses"])
-    assert {"offline", "read-only", "under-replicated"} == set(told["conditions"])
+    assert {"offline", "read_only", "under_replicated"} == set(told["conditions"])
     assert told["violation"] is None
 
 

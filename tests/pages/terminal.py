@@ -28,8 +28,8 @@ SERVES = re.compile(r"Stop (?:it|them) with Ctrl-C|INFO node: ready|^ready$|\bro
 ALONE = re.compile(r"\banabranch up\b")
 QUIETLY = {"PYTHONUNBUFFERED": "1", "ANABRANCH_PYTHON": "false"}
 """Output comes at once; the verbs of the Makefile leave this environment as it is."""
-COMMAND_SECONDS = 240.0
-START_SECONDS = 120.0
+COMMAND_SECONDS = 600.0
+START_SECONDS = 180.0
 STOP_SECONDS = 60.0
 KILL_JOBS = "for each in $(jobs -p); do kill -KILL -- -$each; done"
 NETWORK = ["unshare", "--net"]

@@ -67,14 +67,18 @@ click.IntRange.name = "integer"
 
 
 class Seconds(click.FloatRange):
-    """A time that ends: click's own range takes `nan`, which no time ever exceeds."""
+    """A time that ends, with or without a unit: click's own range takes `nan`, which no time ever
+    exceeds."""
 
     name = "number of seconds"
+    unit_ms = 1000
 
     def convert(
         self, value: Any, parameter: click.Parameter | None, context: click.Context | None
     ) -> float:
-        """The number of seconds; anything else is a usage error."""
+        """The number, such as 90 of `90`, `90s` and `1.5m`; anything else is a usage error."""
+        if isinstance(value, str) and (given := DURATION.fullmatch(value)):
+            value = float(Fraction(given[1]) * UNITS_MS[given[2]] / self.unit_ms)
         found = float(super().convert(value, parameter, context))
         if not math.isfinite(found):
             self.fail(f"{value!r} is not a {self.name}.", parameter, context)
@@ -85,6 +89,7 @@ class Minutes(Seconds):
     """The same in minutes."""
 
     name = "number of minutes"
+    unit_ms = 60_000
 
 
 address_option = click.option(

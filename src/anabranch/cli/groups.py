@@ -91,7 +91,7 @@ def list_(bootstrap: str, timeout_seconds: float, state: str | None, as_json: bo
 @bootstrap_option
 @timeout_option
 @partial(group_option, required=False)
-@click.option("--all-groups", "everything", is_flag=True, help="Describe all groups.")
+@click.option("--all-groups", "everything", is_flag=True, help="All groups (the default).")
 @click.option("--members", is_flag=True, help="Show the members instead of the offsets.")
 @json_option
 @watch_option
@@ -108,7 +108,7 @@ def describe(
     from anabranch.client.every_broker import said
     from anabranch.client.views.groups import group_view
 
-    if everything == (group is not None):
+    if everything and group is not None:
         raise click.UsageError("Give either --group NAME or --all-groups.")
 
     async def work(cluster: Cluster) -> tuple[list[Described], list[str]]:
@@ -123,8 +123,8 @@ def describe(
     found, missing = ask(bootstrap, work, timeout_seconds=timeout_seconds)
     views = [group_view(*each) for each in found]
     if as_json:
-        print_json(views if everything else views[0])
-    elif everything and not views:
+        print_json(views if group is None else views[0])
+    elif not views:
         click.echo("There are no groups.")
     else:
         for (_, rows), view in zip(found, views, strict=True):

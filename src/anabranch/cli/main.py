@@ -45,7 +45,7 @@ VERBS = {
     "transactions": "List and describe transactions; find and abort hanging ones.",
     "cluster": "Show the nodes and the status of a cluster; restart and upgrade it.",
     "rehearse": "Simulate the loss of a broker, a rack or a data centre.",
-    "spark": "Run Spark jobs: keep a table of a topic, compare replicas.",
+    "spark": "Run Spark jobs: tables of topics, comparison of replicas, tiering, compaction.",
     "mirror": "Mirror a cluster to another one; show how far behind it is.",
     "log": "Dump and verify the segments of a log.",
     "diskless": "Verify the objects of diskless topics; restore a lost coordinator.",

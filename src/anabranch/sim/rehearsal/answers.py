@@ -176,7 +176,7 @@ def as_json(answers: Answers) -> dict[str, object]:
         "seed": answers.seed,
         "seconds": answers.length_us / SECOND_US,
         "topics": dict(answers.topics),
-        "conditions": {each.value: _condition_json(answers, each) for each in Condition},
+        "conditions": {each.name.lower(): _condition_json(answers, each) for each in Condition},
         "writes": [_writes_json(each) for each in answers.writes],
         "records_lost": answers.records_lost,
         "losses": [
