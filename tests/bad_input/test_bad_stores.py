@@ -423,6 +423,7 @@ def test_a_coordinator_restored_beside_a_running_node(diskless, tmp_path):
         eventually(lambda: code_of(client, "beside", batch()) == 0, "a record")
 
 
+@pytest.mark.slow
 def test_an_older_copy_of_the_coordinator(diskless):
     """It stands last: the node does not start again before the newest copy is back."""
     place = diskless.folder / "diskless.db"
@@ -493,6 +494,7 @@ def eventually_taken(node, topic):
     eventually(lambda: code_of_new(node, topic) == 0, "a record that is taken")
 
 
+@pytest.mark.slow
 def test_a_coordinator_that_is_away_at_the_start_refuses_no_classic_topic(tmp_path):
     from tests.stores.postgres_kit import PostgresServer
 

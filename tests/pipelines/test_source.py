@@ -382,6 +382,7 @@ def test_a_broker_killed_while_it_is_read_from_is_followed_by_the_next(topics_of
         assert cluster.leader(topic) != leader
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("more", "words"),
     [

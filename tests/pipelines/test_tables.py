@@ -123,6 +123,7 @@ def test_what_follows_a_document_makes_a_dead_letter(spark, job, write_json):
     assert reasons == {"the value goes on behind its first JSON document"}
 
 
+@pytest.mark.slow
 def test_numbers_and_keys_are_kept_or_told_as_the_page_says(spark, job, write_json):
     one = job()
     beyond = b'{"delay": 1e400, "name": "Infinity"}'
@@ -152,6 +153,7 @@ def test_each_line_is_a_row_where_values_are_json_lines(spark, job, write_json):
         assert done.dead_letters == 3
 
 
+@pytest.mark.slow
 def test_a_number_that_a_tinyint_cannot_hold_is_a_dead_letter(spark, job, write_json):
     """Spark reads 200 as -56."""
     one = job(schema="a tinyint")
@@ -163,6 +165,7 @@ def test_a_number_that_a_tinyint_cannot_hold_is_a_dead_letter(spark, job, write_
     assert dead == [(each, "does not fit: a (tinyint)") for each in (1, 2)]
 
 
+@pytest.mark.slow
 def test_so_is_one_that_a_tinyint_within_a_field_cannot_hold(spark, job, write_json):
     kinds = {
         "a": ("struct<x:tinyint,y:string>", lambda number: {"x": number, "y": "y"}),

@@ -144,6 +144,7 @@ def test_a_paused_follower(watched):
     watched.fired("IsrExpands")
 
 
+@pytest.mark.slow
 def test_a_follower_that_is_cut_off_from_its_leader_alone(watched):
     watched.topic("cut", 2, 3)
     with watched.cluster.cut(2, 3):
@@ -152,12 +153,14 @@ def test_a_follower_that_is_cut_off_from_its_leader_alone(watched):
         assert "FencedBrokers" not in watched.fire(), "the controller hears both"
 
 
+@pytest.mark.slow
 def test_a_killed_broker_with_the_only_replica(watched):
     watched.topic("alone", 3)
     with watched.cluster.kill(3):
         watched.fired("OfflinePartitions", "FencedBrokers")
 
 
+@pytest.mark.slow
 def test_a_paused_controller(watched):
     """Until another takes the lease over."""
     with watched.cluster.pause(watched.cluster.controller()):
@@ -165,6 +168,7 @@ def test_a_paused_controller(watched):
         until(lambda: "NoSingleActiveController" not in watched.fire(), "another", SECONDS)
 
 
+@pytest.mark.slow
 def test_an_unclean_election(watched):
     watched.topic("clicks", 3, 2, unclean_leader_election_enable="true")
     cluster = watched.cluster
@@ -176,6 +180,7 @@ def test_an_unclean_election(watched):
     cluster.start_broker(3)
 
 
+@pytest.mark.slow
 def test_a_log_that_lost_what_was_synced(watched):
     """One of two: the broker serves on, without the replica that lies there."""
     watched.topic("broken", 1, 3)

@@ -137,6 +137,7 @@ def test_what_was_compacted_is_the_same_after_a_restart(node, tmp_path):
         again.stop()
 
 
+@pytest.mark.slow
 def test_clients_write_while_the_log_under_them_is_compacted(node):
     create(node)
     written = []

@@ -47,6 +47,7 @@ def test_two(anabranch_cluster, anabranch_session_cluster):
     assert run(tmp_path, text.split("def test_two")[0], "-n", "2").returncode == 0
 
 
+@pytest.mark.slow
 def test_a_failing_test_shows_what_the_cluster_logged(tmp_path):
     text = """
 import pytest
@@ -66,6 +67,7 @@ def test_fails(anabranch_cluster):
     assert "'7' == '8'" in ran.stdout
 
 
+@pytest.mark.slow
 def test_settings_come_from_the_ini_file(tmp_path):
     text = """
 def test_it(anabranch_cluster):
@@ -78,6 +80,7 @@ def test_it(anabranch_cluster):
     assert "'num.partitions 3' is not a line" in run(tmp_path, text).stdout
 
 
+@pytest.mark.slow
 def test_a_mark_says_what_one_test_needs(tmp_path):
     text = """
 import pytest
@@ -118,6 +121,7 @@ def test_it(anabranch_cluster, anabranch_session_cluster):
     assert "'two' is not a number of brokers" in run(tmp_path, text).stdout
 
 
+@pytest.mark.slow
 def test_a_cluster_that_cannot_start_is_one_sentence(tmp_path):
     (tmp_path / "pytest.ini").write_text("[pytest]\nanabranch_config =\n  num.partitions = many\n")
     ran = run(tmp_path, "def test_it(anabranch_cluster): ...\n")
@@ -126,6 +130,7 @@ def test_a_cluster_that_cannot_start_is_one_sentence(tmp_path):
     assert "The above exception" not in ran.stdout
 
 
+@pytest.mark.slow
 def test_a_cluster_of_the_tests_own_is_shown_too(tmp_path):
     text = """
 import pytest

@@ -152,6 +152,7 @@ def test_the_page_of_a_mirror_says_what_was_moved_and_what_was_not(clusters, spa
     assert "process_cpu_seconds_total" in after.text
 
 
+@pytest.mark.slow
 def test_a_partition_that_stands_still_is_behind_by_records_bytes_and_seconds(clusters, spark):
     topic = clusters.topic(partitions=2)
     clusters.produce(topic, 0, batch(0, 10))

@@ -33,6 +33,7 @@ def alerts(page, before=None, later=0):
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_alerts_of_a_mirror(clusters, spark):
     topic = clusters.topic()
     clusters.produce(topic, 0, aged(0, 10, 0))

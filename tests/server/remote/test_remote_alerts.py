@@ -45,6 +45,7 @@ def fired(nodes, before, *names):
     until(lambda: set(names) <= alerts(scrape(nodes), before), str(names))
 
 
+@pytest.mark.slow
 def test_a_store_that_fails_and_comes_back(nodes, tmp_path):
     bootstrap = bootstrap_of(nodes)
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})

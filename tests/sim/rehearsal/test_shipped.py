@@ -53,6 +53,7 @@ def test_every_lost_record_has_the_rule_that_allowed_it(name):
     assert lost == LOST.get(name, set())
 
 
+@pytest.mark.slow
 def test_four_replicas_in_two_data_centres_stop_writing_when_one_is_lost():
     answers = answers_of("two-data-centres")
     assert len(answers.places(Condition.READ_ONLY)) == answers.partitions == 6
@@ -88,6 +89,7 @@ def test_two_of_three_brokers_lost_is_read_only_and_loses_nothing():
     assert writes.refused["NOT_ENOUGH_REPLICAS"] > 500
 
 
+@pytest.mark.slow
 def test_a_rolling_restart_moves_leaders_and_stops_nobody():
     answers = answers_of("rolling-restart")
     assert not answers.places(Condition.OFFLINE)
@@ -125,6 +127,7 @@ def test_topics_are_placed_by_the_placer_that_the_cluster_names():
     assert rows != plan.topics[0].replicas
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_answers():
     plan = read(text_of("leader-crash") or "", "x")
     assert as_json(run(plan)) == as_json(run(plan))
