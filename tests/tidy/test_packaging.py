@@ -55,6 +55,48 @@ def test_a_node_of_the_manifests_would_start(tmp_path):
     assert {container[each]["httpGet"]["port"] for each in probes} <= ports
 
 
+def test_what_the_manifests_name_is_there():
+    """Selectors, services, ports, volumes: a name that nothing has is no error for Kubernetes."""
+    stateful = next(each for each in MANIFESTS if each["kind"] == "StatefulSet")
+    services = {each["metadata"]["name"]: each for each in MANIFESTS if each["kind"] == "Service"}
+    pod = stateful["spec"]["template"]
+    (container,) = pod["spec"]["containers"]
+    labels = pod["metadata"]["labels"]
+    constraints = pod["spec"]["topologySpreadConstraints"]
+    (budget,) = (each for each in MANIFESTS if each["kind"] == "PodDisruptionBudget")
+    selectors = [
+        *(each["spec"]["selector"] for each in services.values()),
+        *(each["labelSelector"]["matchLabels"] for each in constraints),
+        *(each["spec"]["selector"]["matchLabels"] for each in (stateful, budget)),
+    ]
+    assert all(each.items() <= labels.items() for each in selectors)
+    assert stateful["spec"]["serviceName"] in services
+    ports = {each["name"]: each["containerPort"] for each in container["ports"]}
+    for service in services.values():
+        assert {
+            each["name"]: each["port"] for each in service["spec"]["ports"]
+        }.items() <= ports.items()
+    volumes = [*pod["spec"]["volumes"], *(
+        each["metadata"] for each in stateful["spec"]["volumeClaimTemplates"]
+    )]  # fmt: skip
+    mounts = {each["name"] for each in container["volumeMounts"]}
+    assert mounts == {each["name"] for each in volumes}
+    said = container["command"][2]
+    servers = re.search(r"quorum\.bootstrap\.servers=(\S+)", said)[1].split(",")
+    name, count = stateful["metadata"]["name"], stateful["spec"]["replicas"]
+    port = ports["controller"]
+    assert servers == [f"{name}-{n}.{name}:{port}" for n in range(count)]
+
+
+def test_what_the_compose_file_names_is_there():
+    volumes = set(COMPOSE["volumes"])
+    for name, service in COMPOSE["services"].items():
+        assert {each.partition(":")[0] for each in service.get("volumes", ())} <= volumes, name
+        assert set(service.get("depends_on", ())) <= set(COMPOSE["services"]), name
+    build = COMPOSE["services"]["node-1"]["build"]
+    assert (PACKAGING / build["context"] / build["dockerfile"]).is_file()
+
+
 def test_the_unit_waits_for_the_node_and_gives_it_little():
     unit = (PACKAGING / "anabranch@.service").read_text()
     given = dict(re.findall(r"^(\w+)=(.*)$", unit, re.MULTILINE))
