@@ -25,8 +25,6 @@ STORAGE = "kafka.tools.StorageTool"
 
 
 LATER = {
-    **dict.fromkeys(("CreateDelegationToken", "RenewDelegationToken"), "delegation tokens"),
-    **dict.fromkeys(("ExpireDelegationToken", "DescribeDelegationToken"), "delegation tokens"),
     **dict.fromkeys(("AddRaftVoter", "RemoveRaftVoter"), "Kafka's quorum"),
     "ConsumerGroupDescribe": "KIP-848",
     **dict.fromkeys(("ShareGroupHeartbeat", "ShareGroupDescribe", "ShareFetch"), "KIP-932"),

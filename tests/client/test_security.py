@@ -11,6 +11,8 @@ from anabranch.client.security import PLAINTEXT, Security, security_of
 from anabranch.core.errors import ClientFault
 
 SECRET = "hunter2secret"
+TOKEN = {"username": "an-id", "password": SECRET, "tokenauth": "true"}
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 
@@ -41,6 +43,14 @@ def test_a_login_is_read_with_its_quotes():
     assert not found.uses_tls
 
 
+def test_a_delegation_token_is_read_as_kafkas_clients_do():
+    texts = {"sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config": jaas(SCRAM, **TOKEN)}
+    found = security_of(sasl(**texts)).login
+    assert found == Login("SCRAM-SHA-512", "an-id", SECRET, is_token=True)
+    texts["sasl.jaas.config"] = jaas(SCRAM, **{**TOKEN, "tokenauth": "false"})
+    assert security_of(sasl(**texts)).login == Login("SCRAM-SHA-512", "an-id", SECRET)
+
+
 def test_security_goes_to_tasks_and_tells_no_secret():
     found = security_of(sasl(**{"ssl.key.password": SECRET}))
     assert pickle.loads(pickle.dumps(found)) == found
@@ -59,7 +69,11 @@ def test_security_goes_to_tasks_and_tells_no_secret():
         ({"sasl.jaas.config": jaas(password=SECRET)}, "sasl.jaas.config"),
         ({"sasl.jaas.config": jaas("Krb5LoginModule", password=SECRET)}, "sasl.jaas.config"),
         (
-            {"sasl.jaas.config": jaas(username="a", password=SECRET, tokenauth="true")},
+            {"sasl.mechanism": "SCRAM-SHA-256", "sasl.jaas.config": jaas(**TOKEN)},
+            "sasl.jaas.config",
+        ),
+        (
+            {"sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas(SCRAM, **TOKEN)},
             "sasl.jaas.config",
         ),
         ({"sasl.oauthbearer.client.secret": SECRET}, "sasl.oauthbearer.client.secret"),

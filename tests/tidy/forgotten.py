@@ -17,9 +17,9 @@ import anabranch
 
 PACKAGE = Path(anabranch.__file__).parent
 NOT_REPLAYED = {
-    "DelegationTokenRecord", "UserScramCredentialRecord", "ClientQuotaRecord",
+    "UserScramCredentialRecord", "ClientQuotaRecord",
     "AccessControlEntryRecord", "RemoveAccessControlEntryRecord", "ZkMigrationStateRecord",
-    "RemoveUserScramCredentialRecord", "AbortTransactionRecord", "RemoveDelegationTokenRecord",
+    "RemoveUserScramCredentialRecord", "AbortTransactionRecord",
 }  # fmt: skip
 """Records that Kafka writes and this version refuses to follow."""
 POSITION = {"offset", "epoch"}

@@ -46,6 +46,8 @@ class Login:
     """Where OAUTHBEARER has its tokens from."""
     extensions: tuple[tuple[str, str], ...] = ()
     """What OAUTHBEARER says beside the token (KIP-342)."""
+    is_token: bool = False
+    """Whether name and password are id and HMAC of a delegation token (KIP-48)."""
 
 
 async def authenticate(send: Send, address: str, login: Login) -> int:
@@ -97,7 +99,9 @@ async def _show(send: Send, address: str, login: Login, token: str) -> SaslAuthe
 
 async def _prove(send: Send, address: str, login: Login) -> SaslAuthenticateResponse:
     nonce = secrets.token_urlsafe(NONCE_BYTES)
-    scram = ScramClient(login.mechanism, login.username, login.password, nonce)
+    scram = ScramClient(
+        login.mechanism, login.username, login.password, nonce, is_token=login.is_token
+    )
     begun = await _say(send, address, login, scram.first())
     ended = await _say(send, address, login, scram.final(bytes(begun.auth_bytes)))
     scram.check(bytes(ended.auth_bytes))
@@ -128,6 +132,13 @@ def _refused(
             f"{address} does not accept the token from {login.tokens.url.partition('?')[0]} "
             f"({known.name}).{said}{end} The broker's log tells the cause; check end, audience and "
             "issuer of the token.",
+        )
+    if login.is_token:
+        return ClientFault(
+            known,
+            f"{address} does not let delegation token {login.username!r} in with "
+            f"{login.mechanism} ({known.name}).{said}{end} The token may be over or unknown: look "
+            "with anabranch tokens list, and check id and HMAC in sasl.jaas.config.",
         )
     return ClientFault(
         known,

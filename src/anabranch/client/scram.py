@@ -7,8 +7,8 @@
 
 Rules kept: the server proves that it knows the password, too; a count of iterations outside
 `ITERATIONS` is refused, below as too weak, above as a waste of the client's time. Source: RFC 5802,
-RFC 7677, KIP-84. Names and passwords are UTF-8 as they are, as Kafka takes them. Not here: how the
-messages are sent (sasl.py).
+RFC 7677, KIP-48 (delegation tokens), KIP-84. Names and passwords are UTF-8 as they are, as Kafka
+takes them. Not here: how the messages are sent (sasl.py).
 """
 
 from __future__ import annotations
@@ -31,14 +31,17 @@ class ScramFault(Exception):
 
 
 class ScramClient:
-    """One authentication; `nonce` is text that is never used twice, without a comma."""
+    """One authentication; `nonce` is text that is never used twice, without a comma. With
+    `is_token` the name is a delegation token's id, and the password its HMAC in Base64."""
 
-    def __init__(self, mechanism: str, username: str, password: str, nonce: str) -> None:
+    def __init__(
+        self, mechanism: str, username: str, password: str, nonce: str, *, is_token: bool = False
+    ) -> None:
         self._hash = MECHANISMS[mechanism]
         self._password = password.encode()
         self._nonce = nonce
         name = username.replace("=", "=3D").replace(",", "=2C")
-        self._first_bare = f"n={name},r={nonce}"
+        self._first_bare = f"n={name},r={nonce}" + ",tokenauth=true" * is_token
         self._signature = b""
 
     def first(self) -> bytes:

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from anabranch.client.sasl import MECHANISMS, Login
+from anabranch.client.scram import MECHANISMS as SCRAM
 from anabranch.client.stores import StoreFault, add_key, add_trusted
 from anabranch.client.token_properties import PROPERTIES, WrongToken, token_login
 from anabranch.core.access.bearer import OAUTHBEARER
@@ -157,8 +158,14 @@ def _login(given: Mapping[str, str]) -> Login:
         )
     if mechanism == OAUTHBEARER:
         return _token_login(given)
-    options = _jaas(given.get("sasl.jaas.config", ""))
-    return Login(mechanism, options["username"], options["password"])
+    module, options = _jaas(given.get("sasl.jaas.config", ""))
+    is_token = options.get("tokenauth", "").lower() == "true"
+    if is_token and (mechanism not in SCRAM or module != MODULES[1]):
+        raise _Wrong(
+            f"sasl.jaas.config has tokenauth, so sasl.mechanism must be one of {', '.join(SCRAM)} "
+            f"and the module {MODULES[1]}."
+        )
+    return Login(mechanism, options["username"], options["password"], is_token=is_token)
 
 
 def _token_login(given: Mapping[str, str]) -> Login:
@@ -168,7 +175,8 @@ def _token_login(given: Mapping[str, str]) -> Login:
         raise _Wrong(str(wrong)) from None
 
 
-def _jaas(text: str) -> dict[str, str]:
+def _jaas(text: str) -> tuple[str, dict[str, str]]:
+    """The module and its options."""
     try:
         module, options = parse_jaas(text)
     except JaasFault:
@@ -177,8 +185,6 @@ def _jaas(text: str) -> dict[str, str]:
         ) from None
     if module not in MODULES:
         raise _Wrong(f"sasl.jaas.config must name one of {', '.join(MODULES)}, as in {JAAS}")
-    if "tokenauth" in options:
-        raise _Wrong("sasl.jaas.config has tokenauth, and delegation tokens are not supported.")
     if not options.get("username") or "password" not in options:
         raise _Wrong(f"sasl.jaas.config needs username and password, as in {JAAS}")
-    return options
+    return module, options

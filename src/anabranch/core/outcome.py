@@ -114,6 +114,8 @@ class Accept:
     principal: Principal
     expires_ms: int
     answer: Message
+    is_by_token: bool = False
+    """Whether it has shown a delegation token."""
 
 
 @dataclass(slots=True)

@@ -31,6 +31,10 @@ class ConnectionSession(Protocol):
         """Whether it need not do so again."""
 
     @property
+    def is_by_token(self) -> bool:
+        """Whether it has shown a delegation token."""
+
+    @property
     def is_begun(self) -> bool:
         """Whether it has done so at least once."""
 

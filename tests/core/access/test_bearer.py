@@ -18,7 +18,7 @@ from anabranch.core.access.bearer import (
     TokenRules,
     read_first,
 )
-from anabranch.core.access.login import LoginRefused
+from anabranch.core.access.login import LoginRefused, Reply
 from anabranch.core.access.unsecured_token import read_unsecured
 
 NOW = 1_800_000_000
@@ -173,7 +173,7 @@ class Verified:
 
 def test_a_good_token_lets_its_user_in_until_its_end():
     reply = BearerServer(Verified(), RULES).respond(message("good.t.oken"), NOW * 1000)
-    assert reply == (b"", "alice", (NOW + 60) * 1000, "")
+    assert reply == Reply(b"", "alice", (NOW + 60) * 1000)
     named = message("good.t.oken", "n,a=alice,")
     assert BearerServer(Verified(), RULES).respond(named, NOW * 1000).user == "alice"
 

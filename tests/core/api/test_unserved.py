@@ -16,6 +16,6 @@ def test_each_request_of_kafka_is_answered_or_named_as_missing():
 
 
 def test_a_key_is_named_where_it_has_a_name():
-    assert named(38) == "API key 38 (CreateDelegationToken)"
+    assert named(52) == "API key 52 (Vote)"
     assert named(62, "BrokerRegistration") == "API key 62 (BrokerRegistration)"
     assert named(999) == "API key 999"

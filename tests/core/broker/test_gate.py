@@ -41,9 +41,12 @@ SELDOM = {
     Need(Operation.DESCRIBE_CONFIGS, ResourceType.GROUP): (32,),
     Need(Operation.ALTER_CONFIGS, ResourceType.GROUP): (33, 44),
     Need(Operation.READ, ResourceType.TOPIC): (47,),
+    Need(Operation.CREATE_TOKENS, ResourceType.USER): (38,),
+    Need(Operation.DESCRIBE_TOKENS, ResourceType.USER): (41,),
+    Need(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN): (41,),
 }
 """Needs that a request made at random does not come to: there has to be a group, a
-transaction, or a mark."""
+transaction, a mark, or a login."""
 
 
 class Noting:

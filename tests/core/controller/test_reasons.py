@@ -18,6 +18,7 @@ from tests.core.controller.test_resources import alter as alter_config
 from tests.core.controller.test_room import tell
 from tests.core.controller.world import World
 from tests.core.metadata.test_features import SAFE, UPGRADE, update
+from tests.core.token_kit import TokenWorld
 
 import anabranch.core
 from anabranch.core.access.standard_authorizer import StandardAuthorizer
@@ -121,7 +122,7 @@ def migration() -> World:
 
 
 def access(world: World) -> None:
-    """A rule of access is added, a quota set, and a user."""
+    """A rule of access is added, a quota set, and a user; a delegation token is made."""
     world.controller.authorizer = StandardAuthorizer(
         lambda: world.controller.image.acls, frozenset({"User:ANONYMOUS"})
     )
@@ -136,6 +137,9 @@ def access(world: World) -> None:
         name="a", mechanism=1, iterations=4096, salt=b"s", salted_password=b"p"
     )
     world.ask(AlterUserScramCredentialsRequest(upsertions=[user]))
+    tokens = TokenWorld()
+    tokens.make()
+    world.reasons += tokens.reasons
 
 
 def diskless_life() -> World:

@@ -1,4 +1,4 @@
-"""Access rules, SCRAM credentials and quotas: replay against plain dictionaries, and snapshots."""
+"""Access rules, SCRAM credentials, quotas and delegation tokens: replay against plain dictionaries, and snapshots."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from tests.core.access.rules import ACLS
 from anabranch.core.errors import Bug
 from anabranch.core.metadata.batches import decode_batches, encode_batch
 from anabranch.core.metadata.concerns.acls import entry
+from anabranch.core.metadata.concerns.delegation_tokens import entry as entry_of_token
 from anabranch.core.metadata.image import MetadataImage
 from anabranch.core.metadata.replay import replay_batch
 from anabranch.core.metadata.snapshot import from_snapshot, snapshot_records
@@ -21,6 +22,8 @@ ENTITIES = st.lists(
     st.builds(records.EntityData, st.sampled_from(["user", "client-id", "ip"]), ENTITY_NAMES),
     min_size=1, max_size=2, unique_by=lambda each: each.entity_type,
 )  # fmt: skip
+PRINCIPALS = st.sampled_from(["User:alice", "User:a:b", "Team:x"])
+TIMES, TOKEN_IDS = st.integers(0, 10**13), st.sampled_from(["t", "u"])
 KEYS = st.binary(min_size=1, max_size=2)
 STEPS = st.lists(
     st.one_of(
@@ -32,6 +35,12 @@ STEPS = st.lists(
         st.builds(
             records.RemoveUserScramCredentialRecord, name=USERS, mechanism=st.integers(1, 2)
         ),
+        st.builds(
+            records.DelegationTokenRecord, owner=PRINCIPALS, requester=PRINCIPALS,
+            renewers=st.lists(PRINCIPALS, max_size=2), issue_timestamp=TIMES, max_timestamp=TIMES,
+            expiration_timestamp=TIMES, token_id=TOKEN_IDS,
+        ),
+        st.builds(records.RemoveDelegationTokenRecord, token_id=TOKEN_IDS),
         st.builds(
             records.ClientQuotaRecord, entity=ENTITIES,
             key=st.sampled_from(["producer_byte_rate", "request_percentage"]),
@@ -46,7 +55,7 @@ class Plain:
     """What the records mean, without an image."""
 
     def __init__(self) -> None:
-        self.acls, self.scram, self.quotas = {}, {}, {}
+        self.acls, self.scram, self.quotas, self.tokens = {}, {}, {}, {}
 
     def take(self, step):
         """Apply a step; the record, None for one that nobody would write now."""
@@ -62,6 +71,12 @@ class Plain:
                 self.quotas.pop(key, None)
             else:
                 self.quotas[key] = step.value
+            return step
+        if isinstance(step, records.DelegationTokenRecord):
+            self.tokens[step.token_id] = step
+            return step
+        if isinstance(step, records.RemoveDelegationTokenRecord):
+            self.tokens.pop(step.token_id, None)
             return step
         key = step.mechanism, step.name
         if isinstance(step, records.UserScramCredentialRecord):
@@ -89,6 +104,9 @@ def test_replay_and_snapshots_keep_what_the_records_mean(steps, size) -> None:
         for entity, values in image.quotas.items()
         for key, value in values.items()
     } == plain.quotas
+    assert {
+        token_id: entry_of_token(each) for token_id, each in image.tokens.items()
+    } == plain.tokens
     again = from_snapshot(snapshot_records(image), image.next_offset, image.epoch)
     assert again == image
     assert list(snapshot_records(again)) == list(snapshot_records(image))

@@ -22,9 +22,13 @@ NOT_KNOWN_TO_KAFKA_PYTHON = {
     "BrokerRegistration",
     "ControllerRegistration",
     "Envelope",
+    "CreateDelegationToken",
+    "DescribeDelegationToken",
+    "ExpireDelegationToken",
     "FetchSnapshot",
     "GetTelemetrySubscriptions",
     "PushTelemetry",
+    "RenewDelegationToken",
     "UnregisterBroker",
 }
 

@@ -40,6 +40,8 @@ class Reply(NamedTuple):
     user: str | None = None
     ends_ms: int = NO_TIME_MS
     refusal: str = ""
+    is_by_token: bool = False
+    """Whether it was a delegation token."""
 
 
 class Mechanism(Protocol):

@@ -8,8 +8,9 @@
 What: `ScramServer`, a machine of three states, and `make_credential`, what a node keeps of a
 password. Rules kept: an unknown user gets a salt that is always the same for its name, and is
 refused at the end as a wrong password is; a proof is good for the nonce of this login alone.
+A client that says `tokenauth=true` names a delegation token, and comes in as its owner (KIP-48).
 Source: RFC 5802, RFC 7677, KIP-84. Names and passwords are UTF-8 as they are, as Kafka takes them.
-Not here: delegation tokens, the client (`client/scram.py`).
+Not here: what tokens are (`delegation_tokens.py`), the client (`client/scram.py`).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import NamedTuple
 
 from anabranch.core.access.login import Reply, invalid_credentials, not_understood
 from anabranch.core.access.scram_credential import ScramCredential
+from anabranch.core.types import NO_TIME_MS
 
 HASHES: Mapping[str, str] = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 CODES: Mapping[str, int] = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
@@ -41,7 +43,25 @@ _FINAL = re.compile(
     r"(?P<without_proof>c=(?P<channel>[^,]*),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)(?:,[^\0]*)?),p=(?P<proof>[^,]+)"
 )
 
+TOKEN = "tokenauth=true"
+"""What a client says that logs in with a delegation token."""
+
+
+class TokenLogin(NamedTuple):
+    """What a delegation token is to a login: who comes with it, and until when it is good, by the
+    time of day."""
+
+    credential: ScramCredential
+    owner: str
+    ends_ms: int
+
+
 Find = Callable[[str], ScramCredential | None]
+FindToken = Callable[[str], TokenLogin | None]
+
+
+def no_tokens(_token_id: str) -> None:
+    """Where delegation tokens are switched off."""
 
 
 class _State(Enum):
@@ -59,24 +79,28 @@ class _Begun(NamedTuple):
     said: str
     credential: ScramCredential
     is_known: bool
+    token: TokenLogin | None
 
 
 class ScramServer:
     """One login. `find` gives the credential of a user; `nonce` is text without a comma that is
-    never used twice; `decoy` makes the credential that an unknown user seems to have."""
+    never used twice; `decoy` makes the credential that an unknown user seems to have;
+    `find_token` finds a delegation token by its id."""
 
     def __init__(
-        self, mechanism: str, find: Find, nonce: str, decoy: Callable[[str], ScramCredential]
-    ) -> None:
+        self, mechanism: str, find: Find, nonce: str, decoy: Callable[[str], ScramCredential],
+        find_token: FindToken = no_tokens,
+    ) -> None:  # fmt: skip
         self._mechanism = mechanism
         self._hash = HASHES[mechanism]
         self._find = find
         self._nonce = nonce
         self._decoy = decoy
+        self._find_token = find_token
         self._state = _State.FIRST
         self._begun: _Begun | None = None
 
-    def respond(self, message: bytes, _wall_ms: int) -> Reply:
+    def respond(self, message: bytes, wall_ms: int) -> Reply:
         """The answer to the next message. Raises LoginRefused."""
         state, self._state = self._state, _State.OVER
         try:
@@ -84,14 +108,14 @@ class ScramServer:
         except UnicodeDecodeError:
             raise not_understood(self._mechanism, "Invalid SCRAM message: not text") from None
         if state is _State.FIRST:
-            reply = self._first(text)
+            reply = self._first(text, wall_ms)
             self._state = _State.FINAL
             return reply
         if state is _State.FINAL:
             return self._final(text)
         raise not_understood(self._mechanism, "Unexpected challenge in Sasl server state COMPLETE")
 
-    def _first(self, text: str) -> Reply:
+    def _first(self, text: str, wall_ms: int) -> Reply:
         found = _FIRST.fullmatch(text)
         if found is None:
             raise not_understood(self._mechanism, "Invalid SCRAM client first message format")
@@ -101,9 +125,10 @@ class ScramServer:
                 self._mechanism,
                 "Client requested an authorization id that is different from username",
             )
-        if "tokenauth=true" in found["more"].split(","):
-            raise invalid_credentials(self._mechanism, f"delegation token {name!r}")
-        known = self._find(name)
+        token = None
+        if TOKEN in found["more"].split(","):
+            token = self._token(name, wall_ms)
+        known = self._find(name) if token is None else token.credential
         decoy = self._decoy(name)  # made for a known user, too: it takes time
         credential = decoy if known is None else known
         nonce = found["nonce"] + self._nonce
@@ -111,8 +136,17 @@ class ScramServer:
         answer = f"r={nonce},s={salt},i={credential.iterations}"
         channel = base64.b64encode(found["header"].encode()).decode()
         said = f"{found['bare']},{answer}"
-        self._begun = _Begun(name, channel, nonce, said, credential, known is not None)
+        self._begun = _Begun(name, channel, nonce, said, credential, known is not None, token)
         return Reply(answer.encode())
+
+    def _token(self, token_id: str, wall_ms: int) -> TokenLogin:
+        """Its id is no secret, and cannot be guessed: it is refused at once, as by Kafka."""
+        token = self._find_token(token_id)
+        if token is None:
+            raise invalid_credentials(self._mechanism, f"no delegation token {token_id!r}")
+        if token.ends_ms < wall_ms:
+            raise invalid_credentials(self._mechanism, f"delegation token {token_id!r} is over")
+        return token
 
     def _final(self, text: str) -> Reply:
         begun, found = self._begun, _FINAL.fullmatch(text)
@@ -135,7 +169,10 @@ class ScramServer:
                 self._mechanism, f"unknown user or wrong password ({begun.name!r})"
             )
         signature = hmac.digest(begun.credential.server_key, said, self._hash)
-        return Reply(b"v=" + base64.b64encode(signature), begun.name)
+        answer = b"v=" + base64.b64encode(signature)
+        if begun.token is not None:
+            return Reply(answer, begun.token.owner, begun.token.ends_ms, is_by_token=True)
+        return Reply(answer, begun.name, NO_TIME_MS)
 
     def _proves(self, proof: bytes, said: bytes, credential: ScramCredential) -> bool:
         signature = hmac.digest(credential.stored_key, said, self._hash)

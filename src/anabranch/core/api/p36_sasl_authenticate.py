@@ -1,12 +1,13 @@
 """SaslAuthenticate: one message of a mechanism, and its answer.
 
-KIP: KIP-43, KIP-84, KIP-152, KIP-368.
+KIP: KIP-43, KIP-48, KIP-84, KIP-152, KIP-368.
 Versions: 0-2.
 Behaviour: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER. The last message gives the session
-    its principal, for good, for connections.max.reauth.ms, or until its token ends. A refusal waits
+    its principal, for good, for connections.max.reauth.ms, or until its token ends; with a
+    delegation token that is the owner, by SCRAM. A refusal waits
     for connection.failed.authentication.delay.ms, is the same for an unknown user and a wrong
     password, and closes the connection. A session that is renewed keeps principal and mechanism.
-Skipped: GSSAPI, delegation tokens.
+Skipped: GSSAPI.
 """
 
 from __future__ import annotations
@@ -38,6 +39,6 @@ HANDLER = Handler(
     controller=on_controller,
     opens_session=True,
     charge=Charge.EXEMPT,
-    kips=("KIP-43", "KIP-84", "KIP-152", "KIP-368"),
-    skipped=("GSSAPI (Kerberos) is not offered.", "Delegation tokens are not accepted."),
+    kips=("KIP-43", "KIP-48", "KIP-84", "KIP-152", "KIP-368"),
+    skipped=("GSSAPI (Kerberos) is not offered.",),
 )

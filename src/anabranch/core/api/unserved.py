@@ -11,10 +11,6 @@ from types import MappingProxyType
 
 UNSERVED = MappingProxyType(
     {
-        38: "CreateDelegationToken",
-        39: "RenewDelegationToken",
-        40: "ExpireDelegationToken",
-        41: "DescribeDelegationToken",
         52: "Vote",
         53: "BeginQuorumEpoch",
         54: "EndQuorumEpoch",

@@ -129,7 +129,7 @@ def _accepted(
         lifetime_ms = min(lifetime_ms, left_ms) if lifetime_ms else left_ms
     expires_ms = clock.steady_ms + lifetime_ms if lifetime_ms else NO_TIME_MS
     answer = SaslAuthenticateResponse(auth_bytes=reply.answer, session_lifetime_ms=lifetime_ms)
-    return Accept(principal, expires_ms, answer)
+    return Accept(principal, expires_ms, answer, reply.is_by_token)
 
 
 def _refused(refused: LoginRefused, delay_ms: int, now_ms: int) -> Outcome:

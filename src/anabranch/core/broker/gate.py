@@ -101,8 +101,8 @@ class Session:
     `is_restricted`: the gate is asked about each request."""
 
     __slots__ = (
-        "expires_ms", "is_restricted", "login", "mechanism", "muted_until_ms", "principal",
-        "refusal", "state", "takes_tokens",
+        "expires_ms", "is_by_token", "is_restricted", "login", "mechanism", "muted_until_ms",
+        "principal", "refusal", "state", "takes_tokens",
     )  # fmt: skip
 
     def __init__(self, principal: Principal, *, is_restricted: bool = False) -> None:
@@ -110,6 +110,8 @@ class Session:
         self.is_restricted = is_restricted
         self.state = SessionState.HANDSHAKE if is_restricted else SessionState.AUTHENTICATED
         self.expires_ms = NO_TIME_MS
+        self.is_by_token = False
+        """Whether the peer has shown a delegation token."""
         self.muted_until_ms = NO_TIME_MS
         self.login: Login | None = None
         """The login that is under way (`core.broker.authentication`)."""
@@ -127,9 +129,12 @@ class Session:
             raise Bug(f"a session that is {self.state.value} cannot be {event.value}")
         self.state = after
 
-    def accept(self, principal: Principal, expires_ms: int = NO_TIME_MS) -> None:
+    def accept(
+        self, principal: Principal, expires_ms: int = NO_TIME_MS, *, is_by_token: bool = False
+    ) -> None:
         """The peer has shown who it is; it must do so again by `expires_ms`."""
         self.step(SessionEvent.ACCEPTED)
+        self.is_by_token = is_by_token
         self.principal, self.expires_ms = principal, expires_ms
 
     @property

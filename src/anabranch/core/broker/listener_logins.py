@@ -2,10 +2,10 @@
 
 What: `session_of` tells who a new connection is from, by its certificate where the listener takes
 those; `logins_of` makes the machines of its mechanisms from its settings and from the credentials
-of an image. Rule kept: who must log in is no one until then; a certificate that no rule names lets
-no one in; the credentials are those of the image that the role acts on now. Sources: KIP-371 (names
-of certificates), KIP-368, KIP-554. Not here: keys and trust (`server/listener_security.py`), what a
-login says (`authentication.py`).
+and delegation tokens of an image. Rule kept: who must log in is no one until then; a certificate
+that no rule names lets no one in; the credentials are those of the image that the role acts on now.
+Sources: KIP-371 (names of certificates), KIP-368, KIP-554. Not here: keys and trust
+(`server/listener_security.py`), what a login says (`authentication.py`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anabranch.core.access.bearer import OAUTHBEARER, BearerServer, Verify
 from anabranch.core.access.certificate_names import RuleFault, distinguished_name
+from anabranch.core.access.delegation_tokens import finder
 from anabranch.core.access.plain import PLAIN, PlainServer, plain_users
 from anabranch.core.access.principal import ANONYMOUS, Principal
 from anabranch.core.access.scram_server import CODES, Decoys, ScramServer
@@ -81,10 +82,12 @@ def _machine(
     if name == OAUTHBEARER:
         rules = token_settings(settings).rules
         return lambda: BearerServer(verify or read_unsecured, rules)
-    return _scram(name, image, chance)
+    return _scram(settings, name, image, chance)
 
 
-def _scram(name: str, image: Image, chance: Chance) -> Callable[[], Mechanism]:
+def _scram(
+    settings: ListenerSettings, name: str, image: Image, chance: Chance
+) -> Callable[[], Mechanism]:
     code = CODES[name]
     decoys = Decoys(code, chance.secret())
 
@@ -94,4 +97,5 @@ def _scram(name: str, image: Image, chance: Chance) -> Callable[[], Mechanism]:
     def decoy(user: str) -> ScramCredential:
         return decoys.of(user, image().scram)
 
-    return lambda: ScramServer(name, find, chance.nonce(), decoy)
+    find_token = finder(name, settings.token_secret, chance.secret(), lambda: image().tokens)
+    return lambda: ScramServer(name, find, chance.nonce(), decoy, find_token)

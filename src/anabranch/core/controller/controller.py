@@ -95,7 +95,8 @@ class Controller:
         self.given_back = NOTHING_GIVEN
         """What the shell has given back last because of `gives_way`."""
         self.wall_ms = UNKNOWN_MS
-        """The time of day at the begin of this step, for what people read; never for decisions."""
+        """The time of day at the begin of this step, for what people read. Of decisions only those
+        about delegation tokens use it, whose times are of that clock."""
         self.read_to: dict[int, FollowerProgress] = {}
         """Node -> what it last fetched of the metadata, in this term."""
         self.hints = Hints(self.inter_broker_listener)
@@ -191,7 +192,9 @@ class Controller:
             if result is None:
                 result = fencing.give_up_confirmed(state, sessions, config, now_ms)
         if result is None:
-            result = self.duties.due(state, sessions, config, now_ms, hears=alone is None)
+            result = self.duties.due(
+                state, sessions, config, now_ms, hears=alone is None, wall_ms=self.wall_ms
+            )
         self._next_tick_ms = self._next_look_ms(now_ms, alone, again=result is not None)
         return result
 

@@ -9,7 +9,8 @@ it, elect uncleanly; replicas that no broker has yet get one
 (`core/controller/moves/plan_progress.py`); observers follow their topics' constraints
 (`core/controller/partitions/observer_placement.py`); diskless partitions follow the racks
 (`core/controller/diskless/reconciler.py`); topics become diskless
-(`core/controller/diskless/migrations.py`). Why the percentage: older Kafka had it, and
+(`core/controller/diskless/migrations.py`); delegation tokens that are over are removed
+(`core/controller/delegation_tokens.py`). Why the percentage: older Kafka had it, and
 clusters set it, although newer Kafka dropped it; at 0 any imbalance counts, as in Kafka 4. Rules
 kept: at most MOST_RECORDS a run, the rest after a short pause, so that one batch stays small; a run
 looks only at partitions that are led elsewhere, or by nobody.
@@ -26,6 +27,7 @@ from collections.abc import Iterator
 from anabranch.core.controller.brokers.membership import Consequences, is_active
 from anabranch.core.controller.brokers.sessions import AFTER_A_HIT_MS, Sessions
 from anabranch.core.controller.cluster_state import ClusterState, PartitionKey
+from anabranch.core.controller.delegation_tokens import TokenDuty
 from anabranch.core.controller.diskless.migrations import MigrationDuty
 from anabranch.core.controller.diskless.reconciler import ReconcilerDuty
 from anabranch.core.controller.moves.plan_progress import PlanDuty, is_carried
@@ -36,6 +38,7 @@ from anabranch.core.controller.reasons import Code, leader_reason
 from anabranch.core.controller.result import Reason, Result
 from anabranch.core.sentences import number_of
 from anabranch.core.settings.broker import BrokerConfig
+from anabranch.core.types import NO_TIME_MS
 from anabranch.core.wire.metadata_records import MetadataRecord, PartitionChangeRecord
 
 MOST_RECORDS = 1000
@@ -53,6 +56,7 @@ class Duties:
         self.observers = ObserverDuty(now_ms)
         self.diskless = ReconcilerDuty(now_ms)
         self.migrations = MigrationDuty(now_ms)
+        self.tokens = TokenDuty(config, now_ms)
         self.balancing: frozenset[int] | None = None
         """Brokers that are being given their leaderships back, None between runs."""
 
@@ -71,6 +75,8 @@ class Duties:
             due.append(self.diskless.due_ms)
         if state.migrating:
             due.append(self.migrations.due_ms)
+        if state.image.tokens:
+            due.append(self.tokens.due_ms)
         return min(due)
 
     def due(
@@ -81,9 +87,10 @@ class Duties:
         now_ms: int,
         *,
         hears: bool = True,
+        wall_ms: int = NO_TIME_MS,
     ) -> Result[None] | None:
         """The decision of a duty that is due, if it has something to decide. `hears` says whether
-        the controller hears any broker."""
+        the controller hears any broker; `wall_ms` is the time of day, for tokens alone."""
         if config.auto_leader_rebalance_enable and now_ms >= self.balance_ms:
             result = self._balance(state, sessions, config, now_ms)
             if result is not None:
@@ -97,6 +104,8 @@ class Duties:
             result = self.observers.due(state, now_ms)
         if result is None:  # after all classic moves: it never starves them
             result = self.diskless.due(state, config, now_ms, hears=hears)
+        if result is None and state.image.tokens:
+            result = self.tokens.due(state.image.tokens, config, now_ms, wall_ms)
         if result is not None:
             return result
         if now_ms >= self.unclean_ms:

@@ -58,6 +58,7 @@ class Code(StrEnum):
     ACLS_CHANGED = "ACLS_CHANGED"
     QUOTAS_CHANGED = "QUOTAS_CHANGED"
     USERS_CHANGED = "USERS_CHANGED"
+    TOKENS_CHANGED = "TOKENS_CHANGED"
     FEATURE_CHANGED = "FEATURE_CHANGED"
     CONTROLLER_REGISTERED = "CONTROLLER_REGISTERED"
     FOLDER_FAILED = "FOLDER_FAILED"
@@ -109,6 +110,7 @@ CODES: Mapping[Code, str] = {
     Code.ACLS_CHANGED: "Access rules (ACLs) were added or removed.",
     Code.QUOTAS_CHANGED: "Client quotas were set or removed.",
     Code.USERS_CHANGED: "Credentials of users were set or removed.",
+    Code.TOKENS_CHANGED: "Delegation tokens were made, renewed or removed.",
     Code.FEATURE_CHANGED: "A feature's level changed.",
     Code.FOLDER_FAILED: "A folder of a broker failed; its partitions have other leaders.",
     Code.FOLDER_FULL: "A folder of a broker has no space; brokers with space lead its partitions.",

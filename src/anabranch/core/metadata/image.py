@@ -17,6 +17,7 @@ import msgspec
 from immutables import Map
 
 from anabranch.core.access.acls import NO_ACLS, Acls
+from anabranch.core.access.delegation_tokens import DelegationToken
 from anabranch.core.access.scram_credential import ScramCredential
 from anabranch.core.metadata.plan_state import PlanImage
 from anabranch.core.types import Offset, TopicId
@@ -156,6 +157,8 @@ class MetadataImage(msgspec.Struct, frozen=True):
     acls: Acls = NO_ACLS
     scram: Map[tuple[int, str], ScramCredential] = Map()
     """SCRAM credentials by mechanism (Kafka's number) and user."""
+    tokens: Map[str, DelegationToken] = Map()
+    """Delegation tokens by id."""
     quotas: Map[QuotaEntity, Map[str, float]] = Map()
     """Quotas by entity and key."""
 

@@ -167,7 +167,9 @@ class Outcomes:
             assert slot.frame is not None and slot.request is not None
             self._shell.forward(slot.frame, slot.request, partial(self._forwarded, slot))
         elif isinstance(outcome, Accept):
-            slot.asker.session.accept(outcome.principal, outcome.expires_ms)
+            slot.asker.session.accept(
+                outcome.principal, outcome.expires_ms, is_by_token=outcome.is_by_token
+            )
             self.logins[slot.asker.listener, True] += 1
             self._answer(slot, outcome.answer)
         elif isinstance(outcome, Refuse):

@@ -49,6 +49,10 @@ class BrokerConfig:
     controller_socket_timeout_ms: int
     cordoned_log_dirs: tuple[str, ...]
     default_replication_factor: int
+    delegation_token_expiry_check_interval_ms: int
+    delegation_token_expiry_time_ms: int
+    delegation_token_max_lifetime_ms: int
+    delegation_token_secret_key: str | None
     delete_topic_enable: bool
     diskless_client_az_listener_map: tuple[str, ...]
     diskless_coordinator_url: str

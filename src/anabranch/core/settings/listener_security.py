@@ -111,6 +111,11 @@ class ListenerSettings:
             raise self.fault(f"must name {expected}", JAAS, mechanism)
         return options
 
+    @property
+    def token_secret(self) -> str:
+        """What delegation tokens are signed with, "" where they are switched off."""
+        return self._config.delegation_token_secret_key or ""
+
     def mapping_rules(self) -> MappingRules:
         """From subjects of certificates to names. Raises ConfigFault."""
         try:

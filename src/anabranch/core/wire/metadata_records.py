@@ -7,10 +7,9 @@ A record's value on the log (KIP-631):
     version        unsigned varint   of the record's schema
     body           as the schema of that version says
 
-Types that no decision here acts on (quotas, SCRAM, delegation tokens) are described all the
-same, so that every log that Kafka 4.1 writes can be read. Control records of the same log are in
-control_records.py and can be imported from here too. Records of our own are in own_records.py; they
-are encoded and decoded here.
+Types that no decision here acts on are described all the same, so that every log that Kafka 4.1
+writes can be read. Control records of the same log are in control_records.py and can be imported
+from here too. Records of our own are in own_records.py; they are encoded and decoded here.
 """
 
 from __future__ import annotations

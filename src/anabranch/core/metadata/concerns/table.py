@@ -10,6 +10,7 @@ from anabranch.core.metadata.concerns import (
     client_quotas,
     configs,
     controllers,
+    delegation_tokens,
     feature_levels,
     placement_cursor,
     plans,
@@ -32,6 +33,7 @@ CONCERNS = (
     acls,
     scram,
     client_quotas,
+    delegation_tokens,
 )
 
 

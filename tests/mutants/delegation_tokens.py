@@ -1,0 +1,157 @@
+"""Broken rules of delegation tokens: tests catch them."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import NO_SCHEDULE, Mutant
+
+PLANS = "tests/core/controller/test_delegation_tokens.py"
+LOGINS = "tests/core/access/test_delegation_tokens.py"
+REQUESTS = "tests/core/api/test_token_requests.py"
+RECORDS = "tests/core/metadata/test_security_records.py"
+ROOM = "anabranch.core.controller.delegation_tokens"
+
+
+def mutant(name: str, rule: str, module: str, old: str, new: str, caught_by: str) -> Mutant:
+    """One that a test catches."""
+    return Mutant(name, rule, module, old, new, NO_SCHEDULE, caught_by)
+
+
+MUTANTS = (
+    mutant(
+        "token-any-lifetime",
+        "no token outlives the longest lifetime",
+        ROOM,
+        "min(most_ms, lifetime_ms) if lifetime_ms > 0 else most_ms)",
+        "lifetime_ms if lifetime_ms > 0 else most_ms)",
+        f"{PLANS}::test_a_token_lives_no_longer_than_allowed",
+    ),
+    mutant(
+        "token-renewed-beyond-maximum",
+        "no renewal passes a token's maximum",
+        ROOM,
+        "return replace(token, expiry_ms=min(token.max_ms, _later(wall_ms, for_ms)))",
+        "return replace(token, expiry_ms=_later(wall_ms, for_ms))",
+        f"{PLANS}::test_no_renewal_passes_the_maximum",
+    ),
+    mutant(
+        "token-renewed-when-over",
+        "a token that is over is not renewed",
+        ROOM,
+        "    if token.is_over(wall_ms):\n        raise ClientFault(ErrorCode.DELEGATION_TOKEN_EXPIRED)\n"
+        "    _check_renewer(token, who)",
+        "    _check_renewer(token, who)",
+        f"{PLANS}::test_who_may_end_it_and_how",
+    ),
+    mutant(
+        "token-anyone-renews",
+        "owner and renewers renew a token, nobody else",
+        ROOM,
+        "if not token.may_renew(who):",
+        "if False:",
+        f"{PLANS}::test_who_may_end_it_and_how",
+    ),
+    mutant(
+        "token-requester-renews",
+        "who asked for a token of another does not renew it",
+        "anabranch.core.access.delegation_tokens",
+        "return principal == self.owner or principal in self.renewers",
+        "return principal in (self.owner, self.requester) or principal in self.renewers",
+        f"{LOGINS}::test_rights_to_a_token",
+    ),
+    mutant(
+        "token-not-removed",
+        "the active controller removes tokens that are over",
+        "anabranch.core.controller.duties",
+        "if result is None and state.image.tokens:",
+        "if False:",
+        f"{PLANS}::test_what_is_over_is_removed_in_time",
+    ),
+    mutant(
+        "token-removed-early",
+        "a token that is good is not removed",
+        ROOM,
+        "if tokens[token_id].is_over(wall_ms)]",
+        "]",
+        f"{PLANS}::test_what_is_over_is_removed_in_time",
+    ),
+    mutant(
+        "token-most-forgotten",
+        "tokens are removed in bounded pieces, one soon after the other",
+        ROOM,
+        "for each in over[:MOST_RECORDS]",
+        "for each in over",
+        f"{PLANS}::test_many_are_removed_in_pieces",
+    ),
+    mutant(
+        "token-by-token",
+        "who came with a token gets no other one",
+        "anabranch.core.api.tokens",
+        "if not is_shown or is_by_token:",
+        "if not is_shown:",
+        f"{REQUESTS}::test_only_who_has_shown_who_it_is_without_a_token",
+    ),
+    mutant(
+        "token-for-nobody",
+        "who has not shown who it is gets no token",
+        "anabranch.core.api.tokens",
+        "if not is_shown or is_by_token:",
+        "if is_by_token:",
+        f"{REQUESTS}::test_only_who_has_shown_who_it_is_without_a_token",
+    ),
+    mutant(
+        "token-of-any-owner",
+        "a token of another owner needs the right to make such",
+        "anabranch.core.api.tokens",
+        "if owner != request.principal and not may(",
+        "if False and not may(",
+        f"{REQUESTS}::test_a_token_of_another_owner_needs_a_right",
+    ),
+    mutant(
+        "token-seen-by-all",
+        "who has nothing to do with a token needs a right to see it",
+        "anabranch.core.api.p41_describe_delegation_token",
+        "        token.is_of(request.principal)\n        or",
+        "        True\n        or",
+        f"{REQUESTS}::test_who_sees_which_tokens",
+    ),
+    mutant(
+        "token-login-when-over",
+        "a token that is over lets no one in",
+        "anabranch.core.access.scram_server",
+        "if token.ends_ms < wall_ms:",
+        "if False:",
+        f"{LOGINS}::test_another_password_or_id_or_one_that_is_over_is_refused",
+    ),
+    mutant(
+        "token-login-for-good",
+        "a session by token ends with the token",
+        "anabranch.core.access.scram_server",
+        "begun.token.owner, begun.token.ends_ms, is_by_token=True",
+        "begun.token.owner, NO_TIME_MS, is_by_token=True",
+        f"{LOGINS}::test_who_has_a_token_comes_as_its_owner_until_its_end",
+    ),
+    mutant(
+        "token-login-unmarked",
+        "a session by token is known as one",
+        "anabranch.core.access.scram_server",
+        "begun.token.owner, begun.token.ends_ms, is_by_token=True",
+        "begun.token.owner, begun.token.ends_ms",
+        f"{LOGINS}::test_who_has_a_token_comes_as_its_owner_until_its_end",
+    ),
+    mutant(
+        "token-of-a-user",
+        "a user's password is none of a token of the same name",
+        "anabranch.core.access.scram_server",
+        "known = self._find(name) if token is None else token.credential",
+        "known = self._find(name) or (token and token.credential)",
+        f"{LOGINS}::test_a_users_password_is_none_of_a_token_of_that_name",
+    ),
+    mutant(
+        "token-stays-in-image",
+        "a removed token is gone from the image",
+        "anabranch.core.metadata.concerns.delegation_tokens",
+        "        del tokens[record.token_id]",
+        "        pass",
+        f"{RECORDS}::test_replay_and_snapshots_keep_what_the_records_mean",
+    ),
+)
