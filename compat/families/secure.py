@@ -35,6 +35,8 @@ SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 MECHANISMS = ("PLAIN", *SCRAM)
 WAYS = (*MECHANISMS, "certificate")
 PACKAGE = "org.apache.kafka.common.security"
+TOKENS = "org.apache.kafka.tools.DelegationTokenCommand"
+OF_ALICE = ("--describe", "--owner-principal", "User:alice")
 
 
 class SecurePeer(Peer):
@@ -86,8 +88,8 @@ def login(mechanism: str, options: str = "") -> str:
 
 
 @contextmanager
-def secured(peer: Peer) -> Iterator[SecurePeer]:
-    """A node of the peer's kind, with the user alice."""
+def secured(peer: Peer, **more: str) -> Iterator[SecurePeer]:
+    """A node of the peer's kind, with the user alice; `more` are settings, dots as underscores."""
     folder = peer.scratch / "secure"
     authority = Authority(folder / "tls")
     names = ("PLAINTEXT", "CONTROLLER", "SASL", "MTLS")
@@ -106,6 +108,7 @@ def secured(peer: Peer) -> Iterator[SecurePeer]:
         "listener.name.sasl.sasl.enabled.mechanisms": ",".join(MECHANISMS),
         "listener.name.sasl.plain.sasl.jaas.config": login("PLAIN", f'user_alice="{PASSWORD}"'),
         **{f"listener.name.sasl.{each.lower()}.sasl.jaas.config": login(each) for each in SCRAM},
+        **{name.replace("_", "."): text for name, text in more.items()},
     }  # fmt: skip
     server = SERVERS[peer.name](
         {**peer.server.settings, **settings}, folder, (ports["PLAINTEXT"], ports["CONTROLLER"])
@@ -196,6 +199,117 @@ def keeps_users(peer: Peer) -> object:
             told = sorted(sorted(re.split(r" are |, ", line)) for line in output.lines)
             seen.append([output.code, told, output.complaint if fails else ""])
     return seen
+
+
+class Tokens:
+    """kafka-delegation-tokens.sh at a node, with ids, HMACs and times left out of what it says."""
+
+    def __init__(self, here: SecurePeer) -> None:
+        self.here = here
+        self.known: dict[str, str] = {}
+        """What is replaced -> by what."""
+
+    def run(self, properties: Path, *words: object, way: str = "PLAIN", fails: bool = False) -> Any:
+        """Its exit code and what it says."""
+        output = self.here.tool(
+            TOKENS, "--bootstrap-server", self.here.address(way), "--command-config", properties,
+            *words, fails=fails, raw=True,
+        )  # fmt: skip
+        if fails:
+            return [output.code, self.plain(output.complaint)]
+        return [output.code, [self.plain(each) for each in output.lines]]
+
+    def plain(self, line: str) -> str:
+        """A line that both servers can say."""
+        for text, name in self.known.items():
+            line = line.replace(text, name)
+        return re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d", "TIME", line)
+
+    def make(self, *words: object) -> tuple[str, str]:
+        """Id and HMAC of a new token, which the node has heard of."""
+        properties = self.here.properties("PLAIN")
+        output = self.here.tool(
+            TOKENS, "--bootstrap-server", self.here.address("PLAIN"), "--command-config",
+            properties, "--create", *words, raw=True,
+        )  # fmt: skip
+        row = next(line.split() for line in output.lines if "User:alice" in line)
+        self.known |= {row[0]: f"ID{len(self.known)}", row[1]: f"HMAC{len(self.known)}"}
+        self.here.wait(
+            lambda: f"ID{len(self.known) - 2}" in str(self.run(properties, *OF_ALICE)), "the token"
+        )
+        return row[0], row[1]
+
+    def holder(self, mechanism: str, token_id: str, hmac: str) -> Path:
+        """The client properties of who has a token."""
+        options = f'username="{token_id}" password="{hmac}" tokenauth="true"'
+        text = self.here.properties(mechanism).read_text()
+        logs_in = f"sasl.jaas.config={login(mechanism, options)}"
+        text = re.sub("sasl.jaas.config=.*", lambda _found: logs_in, text)
+        return self.here.file(f"token-{mechanism}.properties", text)
+
+
+@row("secure-tokens")
+def takes_tokens(peer: Peer) -> object:
+    """kafka-delegation-tokens.sh makes, describes, renews and expires tokens, with which the console
+    tools send and read; requests are refused where Kafka refuses them."""
+    seen: dict[str, Any] = {}
+    with secured(peer, delegation_token_secret_key="of-all-nodes") as here:
+        tokens, alice = Tokens(here), here.properties("PLAIN")
+        new, renew = ("--create", "--max-life-time-period"), ("--renew", "--renew-time-period")
+        expire = ("--expire", "--expiry-time-period")
+        nobody = here.file("nobody.properties", "security.protocol=PLAINTEXT\n")
+        seen["plaintext"] = _at(here, tokens, nobody, *new, -1)
+        token_id, hmac = tokens.make(*new[1:], 432_000_000, "--renewer-principal", "User:bob")
+        seen["described"] = tokens.run(alice, *OF_ALICE)
+        seen["of others"] = tokens.run(alice, "--describe", "--owner-principal", "User:carol")
+        seen["renewed"] = tokens.run(alice, *renew, 60_000, "--hmac", hmac)
+        seen["renewed by default"] = tokens.run(alice, *renew, -1, "--hmac", hmac)
+        seen["unknown"] = tokens.run(alice, *renew, -1, "--hmac", "AAAA", fails=True)
+        seen["unknown ends"] = tokens.run(alice, *expire, -1, "--hmac", "AAAA", fails=True)
+        for mechanism in SCRAM:
+            file = tokens.holder(mechanism, token_id, hmac)
+            seen[mechanism] = _carried(here, mechanism, file)
+            seen[f"{mechanism} asks"] = [
+                tokens.run(file, *words, fails=True)
+                for words in ((*new, -1), OF_ALICE, (*renew, -1, "--hmac", hmac),
+                              (*expire, -1, "--hmac", hmac))
+            ]  # fmt: skip
+        certificate = here.properties("certificate")
+        seen["by certificate"] = tokens.run(
+            certificate, *expire, -1, "--hmac", hmac, way="certificate", fails=True
+        )
+        seen["ends later"] = tokens.run(alice, *expire, 60_000, "--hmac", hmac)
+        seen["ends now"] = tokens.run(alice, *expire, -1, "--hmac", hmac)
+        here.wait(lambda: "ID0" not in str(tokens.run(alice, *OF_ALICE)), "no token")
+        seen["is gone"] = tokens.run(alice, *OF_ALICE)
+        file = tokens.holder(SCRAM[0], token_id, hmac)
+        seen["lets nobody in"] = tokens.run(file, *OF_ALICE, fails=True)
+    with secured(peer) as here:
+        tokens, alice = Tokens(here), here.properties("PLAIN")
+        seen["switched off"] = [
+            tokens.run(alice, *words, fails=True)
+            for words in ((*new, -1), OF_ALICE, (*renew, -1, "--hmac", "AAAA"))
+        ]
+    return seen
+
+
+def _at(here: SecurePeer, tokens: Tokens, file: Path, *words: object) -> object:
+    """What is said at the listener without logins."""
+    output = here.tool(
+        TOKENS, *here.at, "--command-config", file, *words, fails=True, raw=True
+    )  # fmt: skip
+    return [output.code, tokens.plain(output.complaint)]
+
+
+def _carried(here: SecurePeer, mechanism: str, file: Path) -> list[str]:
+    topic, at = f"token-{mechanism.lower()}", ("--bootstrap-server", here.address(mechanism))
+    create(here, topic)
+    here.tool(PRODUCER, *at, "--topic", topic, "--producer.config", file, text=lines(0, 20))
+    read = here.tool(
+        CONSUMER, *at, "--topic", topic, "--from-beginning", "--max-messages", 20,
+        "--consumer.config", file,
+    )  # fmt: skip
+    return read.lines
 
 
 @row("secure-librdkafka")
