@@ -250,7 +250,7 @@ class Tokens:
 
 @row("secure-tokens")
 def takes_tokens(peer: Peer) -> object:
-    """kafka-delegation-tokens.sh makes, describes, renews and expires tokens, with which the console
+    """kafka-delegation-tokens.sh makes, describes, renews and expires tokens, with which console
     tools send and read; requests are refused where Kafka refuses them."""
     seen: dict[str, Any] = {}
     with secured(peer, delegation_token_secret_key="of-all-nodes") as here:
