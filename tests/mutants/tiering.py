@@ -316,4 +316,13 @@ MUTANTS = (
         "tests/core/diskless/test_compacted_tail.py::"
         "test_a_reader_goes_on_with_the_newest_segments",
     ),
+    mutant(
+        "compaction-lag-of-what-is-not-due",
+        "a partition is behind only while a job would compact it",
+        f"{ROOM}.compaction_lag",
+        "    if is_worth_it(found, wanted):",
+        "    if found.dirty_bytes:",
+        "tests/core/tiering/test_compaction_lag.py"
+        "::test_what_is_due_waits_since_its_oldest_dirty_segment_was_made",
+    ),
 )

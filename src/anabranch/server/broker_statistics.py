@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from anabranch.core.metadata.image import MetadataImage
     from anabranch.core.quotas.client_quotas import Series
     from anabranch.core.replication.replica import Replica
+    from anabranch.core.tiering.compaction_lag import DirtyTopic
     from anabranch.core.tiering.lag import TopicLag
     from anabranch.server.remote.remote_counts import RemoteStatistics
 
@@ -51,6 +52,8 @@ class BrokerStatistics(NamedTuple):
     """How far behind the coordinator this broker is."""
     tiering_lags: Iterable[TopicLag]
     """How far tiering is behind."""
+    compaction_lags: Iterable[DirtyTopic]
+    """How far compaction of diskless topics is behind."""
     remote: RemoteStatistics | None
     """None where remote logs are off, or cannot be used yet."""
     image: MetadataImage

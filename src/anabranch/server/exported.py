@@ -708,6 +708,20 @@ METRICS: tuple[Exported, ...] = (
         ("topic",),
     ),
     Exported(
+        "anabranch_diskless_compaction_lag_bytes",
+        GAUGE,
+        "Bytes of tiered segments that no pass of compaction has read yet and one may, in the "
+        "partitions of compacted topics that this broker leads. Measured every 5 minutes.",
+        ("topic",),
+    ),
+    Exported(
+        "anabranch_diskless_compaction_lag_seconds",
+        GAUGE,
+        "How long the oldest such segment has waited where a pass is due by the topic's settings, "
+        "else 0; absent where nothing was ever compacted.",
+        ("topic",),
+    ),
+    Exported(
         "kafka_coordinator_group_groupmetadatamanager_numgroups",
         GAUGE,
         "Groups that this node coordinates.",

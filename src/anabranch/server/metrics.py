@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from anabranch.core.node.requests import Requests
     from anabranch.core.quotas.client_quotas import Series
     from anabranch.core.replication.replica import Replica
+    from anabranch.core.tiering.compaction_lag import DirtyTopic
     from anabranch.core.tiering.lag import TopicLag
     from anabranch.server.broker_statistics import BrokerStatistics
     from anabranch.server.observed_node import ObservedNode
@@ -80,6 +81,7 @@ class NodeCollector(Collector):
         if counts is not None:
             parts.append(samples_of_lags(counts.diskless_lags))
             parts.append(samples_of_tiering(counts.tiering_lags))
+            parts.append(samples_of_compaction(counts.compaction_lags))
             parts.append(samples_of_group_lags(counts.group_lags))
         return parts
 
@@ -273,6 +275,15 @@ def samples_of_tiering(lags: Iterable[TopicLag]) -> Iterator[Sample]:
     prefix = "anabranch_diskless_tiering_lag_"
     for each in lags:
         yield prefix + "rows", (each.topic,), each.rows
+        yield prefix + "bytes", (each.topic,), each.byte_size
+        if each.waited_ms >= 0:
+            yield prefix + "seconds", (each.topic,), each.waited_ms / 1000
+
+
+def samples_of_compaction(lags: Iterable[DirtyTopic]) -> Iterator[Sample]:
+    """How far the compaction of diskless topics is behind."""
+    prefix = "anabranch_diskless_compaction_lag_"
+    for each in lags:
         yield prefix + "bytes", (each.topic,), each.byte_size
         if each.waited_ms >= 0:
             yield prefix + "seconds", (each.topic,), each.waited_ms / 1000

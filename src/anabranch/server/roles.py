@@ -304,6 +304,7 @@ class BrokerRole:
             diskless=broker.diskless.statistics(steady_ms()),
             diskless_lags=broker.diskless.lags.series(),
             tiering_lags=self.diskless.tiering_lags(),
+            compaction_lags=self.diskless.compaction_lags(),
             remote=self.remote.statistics(),
             image=broker.image,
             quotas=tuple(broker.client_quotas.series(steady_ms())),

@@ -22,6 +22,7 @@ from anabranch.core.diskless.pause import Pause
 from anabranch.core.diskless.retention_rounds import AskStates, Expire, RoundEnded, Shortened
 from anabranch.core.diskless.rows import Change, CommitState, Committed
 from anabranch.core.errors import StorageFault
+from anabranch.core.tiering.compaction_lag import DirtyTopic
 from anabranch.core.tiering.lag import TopicLag
 from anabranch.core.types import NEVER_MS
 from anabranch.server.chains import carried_out
@@ -135,6 +136,10 @@ class DisklessShell:
     def tiering_lags(self) -> list[TopicLag]:
         """How far tiering is behind, for metrics."""
         return [] if self._tiering is None else self._tiering.newest()
+
+    def compaction_lags(self) -> list[DirtyTopic]:
+        """How far compaction is behind, for metrics."""
+        return [] if self._tiering is None else self._tiering.dirty()
 
     def perform(self) -> None:
         """Make the calls that are wanted; called when `broker.diskless` has marked itself."""
