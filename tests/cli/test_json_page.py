@@ -113,7 +113,7 @@ ALSO = (
     "plan add --broker 4 --json", "plan racks --json", "cluster upgrade --dry-run --json",
     "acls list --json", "quotas list --json", "users list --json", "log verify {folder} --json",
     "log dump {folder}/orders-0/00000000000000000000.log --json",
-    "metadata dump {folder} --json", "rehearse two-data-centres --json", "groups describe nobody --json",
+    "metadata dump {folder} --json", "rehearse two-data-centres --json", "groups describe absent --json",
 )  # fmt: skip
 """More verbs whose names are looked at."""
 

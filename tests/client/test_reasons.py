@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from anabranch.client.reasons import Reasons
+from anabranch.core.controller.history import MOST_A_DECISION
 from anabranch.core.controller.reasons import Code
 from anabranch.core.wire.own_fields import SaidReason
 
@@ -67,3 +68,32 @@ def test_one_event_of_many_partitions_is_one_line():
         alone.sentence,
         *(each.sentence for each in begun),
     ]
+
+
+def test_several_things_about_each_partition_are_a_line_each():
+    """A broker that shuts down leaves the ISR and the leadership of each of its partitions."""
+    stops = [
+        each
+        for n in range(100)
+        for each in (
+            said(Code.ISR_CHANGED, f"broker 1 left the ISR of t-{n}: it shuts down", f"t-{n}"),
+            said(Code.LEADER_LOST, f"no replica can lead t-{n} (it shuts down)", f"t-{n}"),
+        )
+    ]
+    gone = said(Code.BROKER_STATE_CHANGED, "broker 1 goes to shutdown now", "", [1])
+    assert sentences(Reasons([*stops, gone]).newest(10)) == [
+        "broker 1 left the ISR of 100 partitions, t-0 first: it shuts down",
+        "no replica can lead 100 partitions, t-0 first (it shuts down)",
+        "broker 1 goes to shutdown now",
+    ]
+    assert len(Reasons(stops[:6]).newest(10)) == 6
+
+
+def test_a_decision_of_which_only_the_first_reasons_are_kept_has_at_least_so_many_partitions():
+    back = [
+        SaidReason(offset=7, code=Code.LEADER_ELECTED, sentence=f"broker 1 leads t-{n}",
+                   partition=f"t-{n}")
+        for n in range(MOST_A_DECISION)
+    ]  # fmt: skip
+    assert sentences(Reasons(back).newest(9)) == ["broker 1 leads 20 partitions or more, t-0 first"]
+    assert sentences(Reasons(back[1:]).newest(9)) == ["broker 1 leads 19 partitions, t-1 first"]

@@ -9,9 +9,11 @@ is none. Not here: how reasons are made (`core/controller/reasons.py`) and how l
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from anabranch.core.controller.history import MOST_A_DECISION
 from anabranch.core.controller.reasons import Code, folded
 from anabranch.core.wire.own_fields import SaidReason
 
@@ -43,8 +45,14 @@ class Reasons:
 
     def newest(self, count: int) -> list[TimedReason]:
         """The last `count` of them, oldest first; those in a row that differ only in their
-        partition are one."""
-        said = folded(self._said, lambda each: (each.code, each.partition, each.sentence))
+        partition are one. Of a decision with more reasons than are kept, the number of partitions
+        is a least one."""
+        kept = Counter(each.offset for each in self._said)
+        said = folded(
+            self._said,
+            lambda each: (each.code, each.partition, each.sentence),
+            lambda each: kept[each.offset] == MOST_A_DECISION,
+        )
         told = [TimedReason(each.at_ms, each.code, sentence) for each, sentence in said]
         return told[-count:]
 

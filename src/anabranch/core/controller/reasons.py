@@ -231,18 +231,37 @@ def leader_reason(
     return Reason(Code.LEADER_ELECTED, f"broker {record.leader} leads {place} ({because})", details)
 
 
-def folded(said: Iterable[T], of: Callable[[T], tuple[str, str, str]]) -> Iterator[tuple[T, str]]:
+def folded(
+    said: Iterable[T],
+    of: Callable[[T], tuple[str, str, str]],
+    is_cut: Callable[[T], bool] = lambda _: False,
+) -> Iterator[tuple[T, str]]:
     """What was said, the last of those in a row that differ only in their partition, and for all of
-    them one sentence: a broker that returns is one event, however many partitions it has. `of`
-    gives code, partition ("flights-3", or empty) and sentence."""
-    for (_, said_of_all), alike in groupby(said, lambda each: _but_for_the_place(*of(each))):
-        row = list(alike)
-        if len(row) < FEWEST_FOLDED or PLACE not in said_of_all:
-            yield from ((each, of(each)[2]) for each in row)
+    them one sentence: a broker that returns is one event, however many partitions it has. So are
+    several things about each partition: those that left an ISR, then those without a leader. `of`
+    gives code, partition ("flights-3", or empty) and sentence; `is_cut`, whether more was said
+    at that time than is left."""
+    for kinds, alike in groupby(_by_place(said, of), lambda row: _kinds(row, of)):
+        rows = list(alike)
+        if len(rows) < FEWEST_FOLDED or any(PLACE not in sentence for _, sentence in kinds):
+            yield from ((each, of(each)[2]) for row in rows for each in row)
             continue
-        first = of(row[0])[1]
-        places = f"{number_of(len(row), 'partition')}, {first} first"
-        yield row[-1], said_of_all.replace(PLACE, places)
+        more = " or more" if is_cut(rows[-1][-1]) else ""
+        places = f"{number_of(len(rows), 'partition')}{more}, {of(rows[0][0])[1]} first"
+        for at, (_, said_of_all) in enumerate(kinds):
+            yield rows[-1][at], said_of_all.replace(PLACE, places)
+
+
+def _by_place(said: Iterable[T], of: Callable[[T], tuple[str, str, str]]) -> Iterator[list[T]]:
+    """What was said of one partition after the other; what is about none stands alone."""
+    for place, alike in groupby(said, lambda each: of(each)[1]):
+        row = list(alike)
+        yield from [row] if place else ([each] for each in row)
+
+
+def _kinds(row: list[T], of: Callable[[T], tuple[str, str, str]]) -> tuple[tuple[str, str], ...]:
+    """What is said of a partition, but for its name."""
+    return tuple(_but_for_the_place(*of(each)) for each in row)
 
 
 def _but_for_the_place(code: str, place: str, sentence: str) -> tuple[str, str]:
