@@ -325,4 +325,22 @@ MUTANTS = (
         "tests/core/tiering/test_compaction_lag.py"
         "::test_what_is_due_waits_since_its_oldest_dirty_segment_was_made",
     ),
+    Mutant(
+        name="compaction-old-segments-stay",
+        rule="segments that others took the place of are removed in the same transaction",
+        module=SWAPS,
+        old='WHERE segment_id = ? AND state = ?",\n            [(REMOVED',
+        new='WHERE segment_id = ? AND state <> ?",\n            [(REMOVED',
+        seed=3156,
+        caught_by="TR3",
+    ),
+    Mutant(
+        name="compaction-drops-the-latest",
+        rule="the latest record of each key stays in the segment that has it",
+        module=f"{ROOM}.compacted_segment",
+        old="newest = {key: each if each in live.newest else FAR for",
+        new="newest = {key: FAR for",
+        seed=3156,
+        caught_by="CP2",
+    ),
 )

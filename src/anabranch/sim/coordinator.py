@@ -23,8 +23,9 @@ HEARD_US = (300, 3_000)
 NOTICED_US = (1_000, 2_000_000)
 """Until a broker notices that its watch broke."""
 MARK = "sim"
-REMOTE, TIERING, SEALS = "remote.", "tiering.", "seals."
-"""What the names of the calls of RemoteTables, TieringTables and SealTables begin with."""
+REMOTE, TIERING, COMPACTION, SEALS = "remote.", "tiering.", "compaction.", "seals."
+"""What the names of the calls of RemoteTables, TieringTables, CompactionTables and SealTables begin
+with."""
 READS = frozenset({f"{REMOTE}lead", f"{REMOTE}look"})
 """What tells a caller only what has changed."""
 
@@ -87,7 +88,7 @@ class SimCoordinator(Remote):
         """What each caller knows of remote segments, whatever became of the answers."""
 
     def ask(self, caller: str, name: str, args: tuple[Any, ...], done: Done) -> None:
-        """Make a call of SqliteInMemory, or of RemoteTables, TieringTables or SealTables."""
+        """Make a call of SqliteInMemory, or of one of the other tables."""
 
         def act() -> Any:
             result = self._made(caller, name, args)

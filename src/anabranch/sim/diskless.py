@@ -22,8 +22,9 @@ from anabranch.core.errors import StorageFault
 from anabranch.core.partition.bringers import apart
 from anabranch.core.types import NEVER_MS
 from anabranch.sim.chains import Chain, Told
-from anabranch.sim.coordinator import REMOTE, TIERING, Watch
+from anabranch.sim.coordinator import COMPACTION, REMOTE, TIERING, Watch
 from anabranch.sim.processes import Process, State
+from anabranch.stores.coordinator.compaction_tables import CompactionTables
 
 if TYPE_CHECKING:
     from anabranch.core.outcome import Cold
@@ -214,7 +215,8 @@ class DisklessPerformer:
         self._ask(effect, f"{REMOTE}look", effect.key)
 
     def _call_claims(self, effect: does.CallClaims) -> None:
-        self._ask(effect, f"{TIERING}{effect.call}", *effect.arguments)
+        room = COMPACTION if hasattr(CompactionTables, effect.call) else TIERING
+        self._ask(effect, f"{room}{effect.call}", *effect.arguments)
 
     def _read_on(self, effect: does.ReadOn) -> None:
         """Calls of the simulator share no connection that could be held up."""

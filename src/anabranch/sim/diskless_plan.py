@@ -54,6 +54,12 @@ TIERING_FAULTS = (
     "tiering-driver-dies", "tiering-driver-dies", "tiering-task-dies", "tiering-task-dies",
     "tiering-claim-lapses", "tiering-claim-lapses", "coordinator-clock",
 )  # fmt: skip
+COMPACTED_SINCE = 3_000
+"""From this seed on, some of these have topics that are compacted."""
+COMPACTION_FAULTS = (
+    "compaction-driver-dies", "compaction-driver-dies", "compaction-task-dies",
+    "compaction-task-dies", "compaction-claim-lapses", "compaction-claim-lapses",
+)  # fmt: skip
 IDLE_SINCE = 800
 """From this seed on, some have producers that are idle until the coordinator forgets them."""
 ONLY_LATE = 3
@@ -91,6 +97,8 @@ def with_diskless(plan: Plan) -> Plan:
         plan = _with_hanging_puts(plan, Random(f"{seed}/hanging-puts"))
     if seed >= TIERED_SINCE:
         plan = _with_tiering(plan, Random(f"{seed}/tiering"))
+    if seed >= COMPACTED_SINCE:
+        plan = _with_compaction(plan, Random(f"{seed}/diskless-compaction"))
     kept = _that_keep_ids_apart(plan)
     return replace(plan, faults=tuple(sorted(kept, key=lambda fault: fault.at_us)))
 
@@ -216,6 +224,36 @@ def _tiered(topic: TopicPlan, random: Random) -> tuple[tuple[str, str], ...]:
         "internal.segment.bytes": random.choice(("200", "500", "2000")),
     }
     return tuple(sorted({**dict(topic.configs), **configs}.items()))
+
+
+def _with_compaction(plan: Plan, random: Random) -> Plan:
+    """Jobs compact all diskless topics that are tiered, while drivers, tasks and claims end."""
+    diskless = plan.diskless
+    assert diskless is not None
+    if not diskless.tiering_jobs or random.random() < 0.4:
+        return plan
+    topics = tuple(replace(each, configs=_compacted(each, random)) for each in diskless.topics)
+    faults = [
+        _fault(random, random.choice(COMPACTION_FAULTS), random.choice((1, 4)) * SECOND_US)
+        for _ in range(random.choice((2, 5, 9)))
+    ]
+    jobs = random.choice((1, 2, 2))
+    return replace(
+        plan,
+        diskless=replace(diskless, topics=topics, compaction_jobs=jobs),
+        faults=(*plan.faults, *faults),
+    )
+
+
+def _compacted(topic: TopicPlan, random: Random) -> tuple[tuple[str, str], ...]:
+    configs = dict(topic.configs)
+    expires = any(name.startswith("retention") for name in configs)
+    configs |= {
+        "cleanup.policy": "compact,delete" if expires else "compact",
+        "min.cleanable.dirty.ratio": random.choice(("0.01", "0.01", "0.3")),
+        "delete.retention.ms": random.choice(("0", "2000", "86400000")),
+    }
+    return tuple(sorted(configs.items()))
 
 
 def _config(random: Random) -> dict[str, str]:

@@ -63,6 +63,7 @@ class DisklessRun:
         self.truth.living = lambda topic_id: (topic_id, 0) in committed
         doubles = any(fault.kind == "duplicate" for fault in plan.faults)
         self.clients = DisklessClientChecks(cluster, self.truth, doubles=doubles)
+        self.clients.compacted_topics = self.plan.compacted
         self.managed = managed
         managed.racks = {node.node_id: node.rack or "" for node in cluster.nodes.values()}
         managed.now_ms = lambda: cluster.world.steady_ms

@@ -126,6 +126,13 @@ class DisklessPlan:
     objects_skew_ms: int
     tiering_jobs: int = 0
     """Jobs that tier its topics, at once."""
+    compaction_jobs: int = 0
+    """Jobs that compact what is tiered."""
+
+    @property
+    def compacted(self) -> frozenset[str]:
+        """The topics whose records need keys."""
+        return frozenset(topic.name for topic in self.topics if topic.is_compacted)
 
     @property
     def places(self) -> list[TopicPartition]:

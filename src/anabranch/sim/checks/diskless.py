@@ -33,6 +33,7 @@ from anabranch.core.remote.keys import place_of
 from anabranch.core.wire.batch import read_header
 from anabranch.core.wire.records import decode_records
 from anabranch.sim.checks.violation import Violation
+from anabranch.sim.clients.fetcher import written_as
 
 if TYPE_CHECKING:
     from anabranch.core.types import TopicId
@@ -44,11 +45,14 @@ SEQUENCES = 1 << 31
 
 @dataclass(slots=True)
 class TrueLog:
-    """One partition as it truly is. `values` are by offset; `runs` those that can be read."""
+    """One partition as it truly is. `values`, `keys` and `has_value` are by offset; `runs`
+    those that can be read."""
 
     start: int = 0
     told_high: int = 0
     values: list[bytes] = field(default_factory=list)
+    keys: list[bytes | None] = field(default_factory=list)
+    has_value: list[bool] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
     producers: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Producer id -> its epoch, and the sequence number that is next."""
@@ -60,6 +64,15 @@ class TrueLog:
     def high(self) -> int:
         """The end of what is committed."""
         return len(self.values)
+
+    def is_tombstone(self, offset: int) -> bool:
+        """Whether the record at an offset deletes its key."""
+        return self.keys[offset] is not None and not self.has_value[offset]
+
+    def newest_before(self, offset: int, end: int) -> int:
+        """The offset of the latest record, before an end, of the key of the one at an offset."""
+        key = self.keys[offset]
+        return next(at for at in range(end - 1, -1, -1) if self.keys[at] == key)
 
 
 @dataclass(slots=True)
@@ -210,8 +223,10 @@ class DisklessChecks:
         records = decode_records(part, 0)
         if read_header(part, 0).size_bytes != len(part) or len(records) != batch.record_count:
             raise violated("D2", "A row does not point to its batch.", key=batch.key)
-        values = [record.value or b"" for record in records]
+        values = [written_as(record) for record in records]
         log.values += values
+        log.keys += [record.key for record in records]
+        log.has_value += [record.value is not None for record in records]
         if batch.producer_id == NO_PRODUCER:
             for value in values:
                 self.sent[value] -= 1

@@ -1,9 +1,10 @@
 """What clients of diskless topics saw, against what is truly committed.
 
 What: what was acknowledged is committed at its offset, then and for good; what a reader gets begins
-at its position, has no hole, and is what was committed there; no reader is told that an offset is
-out of range that a partition has; who asks where a partition ends hears of all that was
-acknowledged before. Rule kept: clients' words alone are judged, by the account of `diskless.py`.
+at its position, has no hole but what compaction may remove, and is what was committed there; no
+reader is told that an offset is out of range that a partition has; who asks where a partition ends
+hears of all that was acknowledged before. Rule kept: clients' words alone are judged, by the
+account of `diskless.py`.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ class DisklessClientChecks(Watcher):
         self.truth = truth
         self.history = History()
         self._ends: dict[LogKey, int] = {}
+        self.compacted_topics: frozenset[str] = frozenset()
+        """Topics whose records may be compacted."""
+        self._read_to: dict[tuple[str, TopicPartition], int] = {}
         self._offsets: dict[LogKey, dict[bytes, int]] = {}
         cluster.checks.append(self)
 
@@ -69,17 +73,34 @@ class DisklessClientChecks(Watcher):
 
     def _polled(self, poll: Poll) -> None:
         log = self._log(poll.topic_id, poll.place.partition)
-        for number, (offset, value) in enumerate(poll.records):
-            if offset != poll.position + number:
+        following = self._read_to.get((poll.client, poll.place), poll.position)
+        if poll.place.topic not in self.compacted_topics:
+            following = poll.position
+        for offset, value in poll.records:
+            if offset < following or not self._may_lack(poll, log, range(following, offset)):
                 raise violated(
                     "hole", "A reader was shown a hole.",
-                    client=poll.client, place=poll.place, wanted=poll.position + number, got=offset,
+                    client=poll.client, place=poll.place, wanted=following, got=offset,
                 )  # fmt: skip
+            following = offset + 1
             if offset >= log.high or log.values[offset] != value:
                 raise violated(
                     "inconsistent-offsets", "A reader got what is not committed at that offset.",
                     client=poll.client, place=poll.place, offset=offset,
                 )  # fmt: skip
+        self._read_to[poll.client, poll.place] = following
+
+    def _may_lack(self, poll: Poll, log: TrueLog, offsets: range) -> bool:
+        """Whether compaction may have removed what a reader did not get; what it gets next begins
+        behind that."""
+        if offsets and poll.place.topic not in self.compacted_topics:
+            return False
+        return all(
+            offset < log.start
+            or log.is_tombstone(offset)
+            or log.newest_before(offset, log.high) > offset
+            for offset in offsets
+        )
 
     def sent(self, value: bytes) -> None:
         """A record is sent, perhaps not for the first time; the network may double it."""

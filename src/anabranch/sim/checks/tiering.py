@@ -25,7 +25,8 @@ from anabranch.core.remote.segments import RemoteSegment, SegmentId, SegmentStat
 from anabranch.core.wire.batch import read_header
 from anabranch.core.wire.records import decode_records
 from anabranch.sim.checks.violation import Violation
-from anabranch.sim.coordinator import TIERING
+from anabranch.sim.clients.fetcher import written_as
+from anabranch.sim.coordinator import COMPACTION, TIERING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,7 +68,7 @@ class TieringChecks:
             raise Violation("TR1", sentence, {"object": object_key, "state": state})
 
     def _called(self, name: str, args: tuple[Any, ...], result: Any) -> None:
-        if name == f"{TIERING}start":
+        if name in (f"{TIERING}start", f"{COMPACTION}start_compacted"):
             segment = args[2]
             self._tries[segment.segment_id] = segment
         elif name == f"{TIERING}finish":
@@ -106,7 +107,7 @@ class TieringChecks:
         while position < len(data):
             header = read_header(data, position)
             records = decode_records(data, position)
-            values = [each.value or b"" for each in records]
+            values = [written_as(each) for each in records]
             is_next = header.base_offset == offset
             if not is_next or log.values[offset : offset + len(values)] != values:
                 sentence = "A segment has other records than were committed at its offsets."

@@ -44,8 +44,8 @@ class DisklessProducer(AnyBroker, Producer):
 
     on_send: Callable[[bytes], None]
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
         self._repeated: set[int] = set()
         """Producer ids under which a batch was sent again: a copy may still come."""
         self._rested: dict[TopicPartition, tuple[int, int]] = {}

@@ -60,7 +60,7 @@ class DisklessWorkload:
     def _begin(self, plan: ClientPlan) -> None:
         asked = (self.cluster, plan.name, self.history, self.names, plan.patience)
         if plan.manner is not None:
-            producer = DisklessProducer(*asked, plan.manner)
+            producer = DisklessProducer(*asked, plan.manner, compacted=self.plan.compacted)
             producer.on_send = self.checks.sent
             self.producers[plan.name] = producer
             producer.refresh(_nothing)
