@@ -40,15 +40,15 @@ def flood(server: Server) -> Sample:
     workloads.create(server, [IDLE_TOPIC], PARTITIONS)
     time.sleep(2)  # a new topic is read and written to by the server for a moment
     with lean.dial(server.port) as line, lean.dial(server.port) as other:
-        quiet_ms = [_produce_ms(line) for _ in range(100)]
+        quiet_ms = [produce_ms(line) for _ in range(100)]
         frames = _frames(other, scaled(REQUESTS))
         ended = threading.Event()
         begin = time.perf_counter()
         flooding = threading.Thread(target=_flood, args=(other, frames, ended))
         flooding.start()
-        waited_ms = [_produce_ms(line)]
+        waited_ms = [produce_ms(line)]
         while not ended.is_set():
-            waited_ms.append(_produce_ms(line))
+            waited_ms.append(produce_ms(line))
         seconds = time.perf_counter() - begin
         flooding.join()
     quiet_ms.sort()
@@ -64,7 +64,8 @@ def flood(server: Server) -> Sample:
     )
 
 
-def _produce_ms(line: socket.socket) -> float:
+def produce_ms(line: socket.socket) -> float:
+    """What a small batch waits for its acknowledgement, after a pause."""
     time.sleep(PAUSE_SECONDS)
     batch = build_batch([Record(0, int(time.time() * 1000), None, b"x" * 100)])
     data = TopicProduceData(

@@ -4,7 +4,7 @@ The rows of one node are here and, with many clients at once, in crowd_rows.py; 
 brokers are in three_rows.py, of transactions in transaction_rows.py, of diskless topics in
 diskless_rows.py and diskless_load_rows.py, of replica lists and moves in placement_rows.py, of the
 DataFrame source and sink in spark_rows.py, of a mirror in mirror_rows.py, of remote logs in
-tiered_rows.py, of tiering in tiering_rows.py.
+tiered_rows.py, of tiering in tiering_rows.py, over TLS in tls_rows.py.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from spark_rows import SPARK_ROWS
 from three_rows import THREE_ROWS
 from tiered_rows import TIERED_ROWS
 from tiering_rows import TIERING_ROWS
+from tls_rows import TLS_ROWS
 from transaction_rows import TRANSACTION_ROWS
 from workloads import Sample
 
@@ -125,6 +126,7 @@ NODE_ROWS = [
 
 ROWS = [
     *NODE_ROWS,
+    *TLS_ROWS,
     *CROWD_ROWS,
     *PLACEMENT_ROWS,
     *TRANSACTION_ROWS,

@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from anabranch.testing.server_process import ServerProcess, family_of
 
@@ -62,6 +63,8 @@ class Server(ServerProcess):
     """Of each topic that a workload creates."""
     acks: int | str = 1
     """What its producers wait for."""
+    client: Mapping[str, Any] = {}
+    """Properties that its clients need beside its address."""
 
     def __init__(
         self,

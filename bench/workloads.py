@@ -43,9 +43,14 @@ def values_of(size_bytes: int, count: int = 4096) -> list[bytes]:
     return [POOL[start : start + size_bytes] for start in starts]
 
 
+def client_of(server: Server) -> dict[str, Any]:
+    """Properties of each client of the server."""
+    return {"bootstrap.servers": server.bootstrap, **CLIENT, **server.client}
+
+
 def admin_of(server: Server) -> AdminClient:
     """An admin client of the server."""
-    return AdminClient({"bootstrap.servers": server.bootstrap, **CLIENT})
+    return AdminClient(client_of(server))
 
 
 def create(server: Server, topics: Sequence[str], partitions: int = 1) -> None:
@@ -76,7 +81,7 @@ def await_leaders(admin: AdminClient, topics: Sequence[str], partitions: int) ->
 
 def ends_of(server: Server, topic: str, partitions: int) -> int:
     """The records of a topic that was written without transactions: the sum of its end offsets."""
-    consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": "ends", **CLIENT})
+    consumer = Consumer({"group.id": "ends", **client_of(server)})
     try:
         places = (TopicPartition(topic, index) for index in range(partitions))
         return sum(consumer.get_watermark_offsets(place, timeout=30)[1] for place in places)
@@ -116,7 +121,6 @@ def send(
     batches = {"batch.size": batch_bytes, "batch.num.messages": 1_000_000} if batch_bytes else {}
     producer = Producer(
         {
-            "bootstrap.servers": server.bootstrap,
             "acks": server.acks,
             "linger.ms": 5,
             **batches,
@@ -124,7 +128,7 @@ def send(
             "queue.buffering.max.kbytes": 524_288,
             "delivery.report.only.error": True,
             "on_delivery": failures,
-            **CLIENT,
+            **client_of(server),
         }
     )
     values = values_of(value_bytes)
@@ -182,13 +186,12 @@ def consume(server: Server, topic: str, *, value_bytes: int, total_bytes: int) -
     """MB/s and CPU seconds per GB of reading a topic that lies in the page cache."""
     consumer = Consumer(
         {
-            "bootstrap.servers": server.bootstrap,
             "group.id": "bench",
             "enable.auto.commit": False,
             "queued.min.messages": 1_000_000,
             "queued.max.messages.kbytes": 1_048_576,
             "fetch.queue.backoff.ms": 1,
-            **CLIENT,
+            **client_of(server),
         }
     )
     wanted, have = total_bytes // value_bytes, 0
@@ -212,9 +215,7 @@ def one_at_a_time(server: Server, *, value_bytes: int, count: int) -> Sample:
     """Milliseconds from handing over one record to its acknowledgement, nothing else under way."""
     topic = f"single-{time.monotonic_ns()}"
     create(server, [topic])
-    producer = Producer(
-        {"bootstrap.servers": server.bootstrap, "acks": server.acks, "linger.ms": 0, **CLIENT}
-    )
+    producer = Producer({"acks": server.acks, "linger.ms": 0, **client_of(server)})
     values = values_of(value_bytes)
     taken: list[float] = []
     failures = Failures()
@@ -235,9 +236,7 @@ def one_at_a_time(server: Server, *, value_bytes: int, count: int) -> Sample:
 def acknowledge_one(server: Server, topic: str, partition: int = 0) -> None:
     """Produce one record and wait for its acknowledgement, with a client of its own."""
     failures = Failures()
-    producer = Producer(
-        {"bootstrap.servers": server.bootstrap, "acks": server.acks, "linger.ms": 0, **CLIENT}
-    )
+    producer = Producer({"acks": server.acks, "linger.ms": 0, **client_of(server)})
     producer.produce(topic, b"one", partition=partition, on_delivery=failures)
     if producer.flush(WAIT_SECONDS) or failures.count:
         raise SystemExit(f"{server.name}: the record was not acknowledged")
@@ -313,7 +312,7 @@ def restart(server: Server, *, topics: int, partitions: int) -> Sample:
 def fill(server: Server, topics: Sequence[str], partitions: int) -> None:
     """One record of 100 bytes into every partition."""
     failures = Failures()
-    producer = Producer({"bootstrap.servers": server.bootstrap, "acks": 1, **CLIENT})
+    producer = Producer({"acks": 1, **client_of(server)})
     (value,) = values_of(100, 1)
     for topic in topics:
         for partition in range(partitions):
