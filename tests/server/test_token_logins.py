@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import socket
 import time
@@ -174,6 +175,44 @@ def test_a_token_of_another_key_and_one_of_no_key_are_refused(node, issuer):
 def test_a_token_that_is_too_large_ends_the_connection(node):
     with pytest.raises(ConnectionLost):
         answered(node, first_message("x" * (1 << 20)))
+
+
+def test_a_storm_of_bad_tokens_does_not_stop_other_clients(tmp_path, issuer):
+    """Tokens that name no key, and as large as a stranger may send them, of many connections."""
+    path = tmp_path / "jwks.json"
+    keys = [*issuer.keys, *(new_key("P-521", None) for _ in range(99))]
+    path.write_text(json.dumps({"keys": [each.as_dict(private=False) for each in keys]}))
+    running = SecureNode(tmp_path, **token_settings(path.as_uri())).start()
+    bad = signed(new_key("P-521", None), "ES512", claims(more="x" * 380_000))
+    over, refused = asyncio.Event(), []
+
+    async def stranger():
+        while not over.is_set():
+            with contextlib.suppress(ConnectionLost):
+                connection = await opened(running)
+                await said(connection, first_message(bad))
+                refused.append(1)
+                await connection.close()
+
+    async def work():
+        connection = await opened(running)
+        await said(connection, first_message(token(issuer)))
+        strangers = [asyncio.create_task(stranger()) for _ in range(30)]
+        longest, until = 0.0, time.monotonic() + 3
+        while time.monotonic() < until:
+            begun = time.monotonic()
+            await connection.send(DescribeClusterRequest())
+            longest = max(longest, time.monotonic() - begun)
+            await asyncio.sleep(0.01)
+        over.set()
+        await asyncio.gather(*strangers)
+        await connection.close()
+        return longest
+
+    try:
+        assert asyncio.run(work()) < 2 and len(refused) > 30
+    finally:
+        running.stop()
 
 
 def own_properties(node, listener, url, secret="provider-secret"):
