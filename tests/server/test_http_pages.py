@@ -88,7 +88,7 @@ async def started():
 
 
 async def test_it_listens_before_the_node_may_say_that_it_is_ready(monkeypatch):
-    """Whoever waits for the word and asks then is not refused."""
+    """A client that waits for the word and asks then is not refused."""
     monkeypatch.setattr(http, "NodeCollector", Figures)
     listener = await started()
     host, port = listener.address.split(":")

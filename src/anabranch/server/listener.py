@@ -48,8 +48,8 @@ MOST_HELD = 1_000
 """Connections of addresses that connect too often, which are kept for a second at most. More are
 closed at once: each has a descriptor."""
 BAD_LINES_A_SECOND = 20
-"""Connections that are closed for what they sent, a line each: whoever sends rubbish in a loop may
-not fill the disk with it."""
+"""Connections that are closed for what they sent, a line each: a client that sends rubbish in a
+loop may not fill the disk with it."""
 
 LONGEST_WHY = 1_000
 """Characters of why a connection is closed: it may quote what its client sent, half a megabyte."""

@@ -79,7 +79,7 @@ class EventLog:
         return self._logger.isEnabledFor(logging.DEBUG)
 
     def debug(self, sentence: str, **fields: Any) -> None:
-        """For whoever looks for a bug."""
+        """For those who look for a bug."""
         self._write(logging.DEBUG, sentence, fields)
 
     def info(self, sentence: str, **fields: Any) -> None:

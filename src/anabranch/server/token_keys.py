@@ -4,7 +4,7 @@ What: `TokenKeys` has the keys of a JSON Web Key Set as they were last read, and
 with them; `is_due` says when they are to be read again: after `refresh_ms`, when a file has
 changed, or soon after a token named a key that is not among them. Rules kept: a token names an
 algorithm with public keys, never one of a shared secret or none; a key signs with its own kind; a
-token costs a bounded time, whoever sent it; keys that cannot be read leave those of before in use,
+token of any sender costs a bounded time; keys that cannot be read leave those of before in use,
 and are told once. The package `joserfc` does the checking. Source: RFC 7515, RFC 7517, RFC 8725;
 Kafka's RefreshingHttpsJwks. Not here: claims (`core/access/bearer.py`).
 """
