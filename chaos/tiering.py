@@ -53,7 +53,11 @@ LEASE_SECONDS = 130.0
 class Sender:
     """Sends numbered records to all partitions; notes where each acknowledged one lies."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, topic: str = TOPIC) -> None:
+        self._topic = topic
+        self.longest_pause_s = 0.0
+        """Between two acknowledgements."""
+        self._acknowledged_s = time.monotonic()
         self.places: dict[int, tuple[int, int]] = {}
         self.sent = 0
         self.refused = 0
@@ -66,8 +70,9 @@ class Sender:
         while not self._over.wait(PIECE_SECONDS):
             for number in range(self.sent, self.sent + PIECE):
                 self._producer.produce(
-                    TOPIC, b"%d" % number, partition=number % PARTITIONS, on_delivery=self._noted
-                )
+                    self._topic, b"%d" % number, partition=number % PARTITIONS,
+                    on_delivery=self._noted,
+                )  # fmt: skip
             self.sent += PIECE
             self._producer.poll(0)
 
@@ -77,6 +82,9 @@ class Sender:
             self.refused += 1
         else:
             self.places[int(message.value() or b"-1")] = partition, offset
+            now_s = time.monotonic()
+            self.longest_pause_s = max(self.longest_pause_s, now_s - self._acknowledged_s)
+            self._acknowledged_s = now_s
 
     def __enter__(self) -> Sender:
         self._thread.start()
@@ -140,7 +148,8 @@ class Coordinator:
 class Reader:
     """Reads the whole topic again and again; a record must be where it was before."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, topic: str = TOPIC) -> None:
+        self._topic = topic
         self.rounds = 0
         self.wrong: list[str] = []
         self._seen: dict[tuple[int, int], bytes | None] = {}
@@ -150,12 +159,12 @@ class Reader:
 
     def _run(self) -> None:
         while not self._over.is_set():
-            read(self._bootstrap, self._take, self._over.is_set)
+            read(self._bootstrap, self._take, self._over.is_set, self._topic)
             self.rounds += 1
 
     def _take(self, partition: int, offset: int, value: bytes | None) -> None:
         if self._seen.setdefault((partition, offset), value) != value:
-            self.wrong.append(f"{TOPIC}-{partition} at {offset} was another record before")
+            self.wrong.append(f"{self._topic}-{partition} at {offset} was another record before")
 
     def __enter__(self) -> Reader:
         self._thread.start()
@@ -167,12 +176,13 @@ class Reader:
 
 
 def read(
-    bootstrap: str, take: Callable[[int, int, bytes | None], None], is_over: Callable[[], bool]
-) -> None:
+    bootstrap: str, take: Callable[[int, int, bytes | None], None], is_over: Callable[[], bool],
+    topic: str = TOPIC,
+) -> None:  # fmt: skip
     """All partitions, from their beginning to their end."""
     settings = {"bootstrap.servers": bootstrap, "group.id": "judge", "enable.partition.eof": True}
     with closing(Consumer({**settings, **QUIET})) as consumer:
-        consumer.assign([TopicPartition(TOPIC, number, 0) for number in range(PARTITIONS)])
+        consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
         left = set(range(PARTITIONS))
         while left and not is_over():
             for message in consumer.consume(1_000, timeout=0.5):
@@ -204,7 +214,7 @@ def run(kills: int, seconds: float, folder: Path, say: Callable[[str], None]) ->
         judge(cluster.bootstrap_servers, sender, reader)
         cluster_id = cluster.cluster_id
     store = f"file://{found.parent.resolve()}/{OBJECTS}"
-    findings = asyncio.run(_verified(coordinator, store, cluster_id))
+    findings = asyncio.run(verified(coordinator, store, cluster_id))
     if findings:
         raise Stuck(f"the store and the coordinator do not agree: {findings[:3]}")
     say(f"{len(sender.places):,} records, {reader.rounds} readings, {coordinator.segments():,} "
@@ -246,10 +256,10 @@ def kill_driver(number: int, job: Job, coordinator: Coordinator) -> None:
         time.sleep(LEASE_SECONDS)
 
 
-def judge(bootstrap: str, sender: Sender, reader: Reader) -> None:
+def judge(bootstrap: str, sender: Sender, reader: Reader, topic: str = TOPIC) -> None:
     """Raises Stuck."""
     held: dict[tuple[int, int], int] = {}
-    read(bootstrap, lambda *at: held.update({at[:2]: int(at[2] or b"-1")}), lambda: False)
+    read(bootstrap, lambda *at: held.update({at[:2]: int(at[2] or b"-1")}), lambda: False, topic)
     ends = [max((each[1] for each in held if each[0] == number), default=-1) + 1
             for number in range(PARTITIONS)]  # fmt: skip
     lost = [number for number, place in sender.places.items() if held.get(place) != number]
@@ -261,7 +271,7 @@ def judge(bootstrap: str, sender: Sender, reader: Reader) -> None:
         )
 
 
-async def _verified(of: Coordinator, url: str, cluster_id: str) -> list[str]:
+async def verified(of: Coordinator, url: str, cluster_id: str) -> list[str]:
     """What is damaged, with no broker running."""
     store = await open_objects(url)
     coordinator = await open_coordinator(f"sqlite://{of.path}", cluster_id)
