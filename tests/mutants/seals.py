@@ -11,6 +11,7 @@ SEAL_TABLES = "anabranch.stores.coordinator.seal_tables"
 SEAL_ROUNDS = "tests/core/tiering/test_seal_rounds.py"
 FACTS = "tests/stores/coordinator/test_remote_facts.py"
 VERIFICATION = "tests/stores/objects/test_verification.py"
+SCHEDULES = "tests/sim/migration/test_run.py"
 MIGRATIONS = "tests/core/controller/test_migrations.py"
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -54,6 +55,14 @@ MUTANTS: tuple[Mutant, ...] = (
         "or end.active_bytes or not end.is_settled:",
         "or end.active_bytes:",
         f"{SEAL_ROUNDS}::test_nothing_is_sealed_that_is_not_committed_and_copied[0-unfit0]",
+    ),
+    mutant(
+        "records-taken-while-sealing",
+        "a log that is being sealed takes no records of clients",
+        "anabranch.core.diskless.migration",
+        "    if phase.step is Step.SEALING or header.is_transactional:\n",
+        "    if header.is_transactional:\n",
+        f"{SCHEDULES}::test_a_schedule_is_clean[0]",
     ),
     mutant(
         "ready-without-segments-to-keep",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     "--seed", type=click.IntRange(0), default=None, help="Replay the schedule of this seed."
 )
 @click.option("--mirror", is_flag=True, help="With --seed: a schedule of mirrors between clusters.")
+@click.option("--migration", is_flag=True, help="With --seed: a classic topic becomes diskless.")
 @click.option("--shrink", is_flag=True, help="Reduce a failing schedule to the necessary faults.")
 @click.option("--verdict", is_flag=True, help="Print only the result, without the trace.")
 @click.option(
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 def command(
     seed: int | None,
     mirror: bool,
+    migration: bool,
     shrink: bool,
     verdict: bool,
     seconds: float,
@@ -48,8 +50,8 @@ def command(
     as_json: bool,
 ) -> None:
     """Simulate a cluster with random faults and check its invariants."""
-    if mirror and seed is None:
-        raise click.UsageError("--mirror needs --seed.")
+    if (mirror or migration) and seed is None:
+        raise click.UsageError(f"--{'mirror' if mirror else 'migration'} needs --seed.")
     if seed is None:
         from anabranch.sim.campaign import Campaign
 
@@ -60,6 +62,8 @@ def command(
         sys.exit(0 if report.ok else 1)
     if mirror:
         _mirror(seed, verdict=verdict, as_json=as_json)
+    if migration:
+        _migration(seed, verdict=verdict, as_json=as_json)
     outcome = _replay(seed, shrinks=shrink)
     if as_json:
         print_json(_document(outcome, trace=not verdict))
@@ -81,6 +85,22 @@ def _mirror(seed: int, *, verdict: bool, as_json: bool) -> NoReturn:
             click.echo(line)
         guarantee = "exactly once" if outcome.is_exactly_once else "at least once"
         click.echo(f"seed {seed}: {outcome.shape}, {guarantee}: {outcome.sentence or 'clean'}")
+    sys.exit(0 if outcome.ok else 1)
+
+
+def _migration(seed: int, *, verdict: bool, as_json: bool) -> NoReturn:
+    from anabranch.sim.migration.run import run_migration
+
+    outcome = run_migration(seed, keeps_trace=not verdict)
+    if as_json:
+        print_json({**asdict(outcome), "ok": outcome.ok})
+    else:
+        for line in outcome.lines:
+            click.echo(line)
+        click.echo(
+            f"seed {seed}: the topic is {outcome.kind}: {outcome.sentence or 'clean'}, "
+            f"digest {outcome.digest}"
+        )
     sys.exit(0 if outcome.ok else 1)
 
 

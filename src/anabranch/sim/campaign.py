@@ -27,6 +27,7 @@ from typing import Any
 import anabranch
 from anabranch.sim.checks.marks import MARKS
 from anabranch.sim.life import draw_plan
+from anabranch.sim.migration.run import MigrationOutcome, run_migration
 from anabranch.sim.mirror.run import MirrorOutcome, run_mirror
 from anabranch.sim.schedule import Outcome, run_plan
 from anabranch.sim.shrink import shrink
@@ -37,6 +38,8 @@ ENOUGH_FOR_ALL_MARKS = 2_000
 """Schedules after which a mark that was never hit is a failure."""
 MIRROR_EVERY = 4
 """A schedule of mirrors takes a fifth of the time of another one."""
+MIGRATION_EVERY = 10
+"""A schedule of a migration takes as long as another one."""
 SAY_SECONDS = 10.0
 MOST_FAILURES = 5
 """A campaign stops early after so many: they are mostly one."""
@@ -64,6 +67,9 @@ class Tally:
     mirrors: int = 0
     """Schedules of mirrors, which have seeds of their own."""
     mirror_failures: list[MirrorOutcome] = field(default_factory=list)
+    migrations: int = 0
+    """Schedules of topics that become diskless, which have seeds of their own too."""
+    migration_failures: list[MigrationOutcome] = field(default_factory=list)
 
     def take(self, outcome: Outcome) -> None:
         """Add one schedule."""
@@ -86,6 +92,12 @@ class Tally:
         if not outcome.ok:
             self.mirror_failures.append(outcome)
 
+    def take_migration(self, outcome: MigrationOutcome) -> None:
+        """Add one schedule of a migration."""
+        self.migrations += 1
+        if not outcome.ok:
+            self.migration_failures.append(outcome)
+
     def add(self, other: Tally) -> None:
         """Add what another process did."""
         self.schedules += other.schedules
@@ -100,6 +112,8 @@ class Tally:
         self.failures += other.failures
         self.mirrors += other.mirrors
         self.mirror_failures += other.mirror_failures
+        self.migrations += other.migrations
+        self.migration_failures += other.migration_failures
 
 
 @dataclass(slots=True)
@@ -129,6 +143,9 @@ def run_block(first: int, count: int) -> Tally:
             gc.collect()
         for seed in range(first, first + count, MIRROR_EVERY):
             tally.take_mirror(run_mirror(seed))
+        for seed in range(first, first + count, MIGRATION_EVERY):
+            tally.take_migration(run_migration(seed))
+            gc.collect()
         gc.collect()
     finally:
         gc.unfreeze()
@@ -189,14 +206,17 @@ class Campaign:
                 if not running:
                     return following
                 done, running = wait(running, timeout=1.0, return_when=FIRST_COMPLETED)
-                for each in done:
-                    block = each.result()
+                for future in done:
+                    block = future.result()
                     tally.add(block)
                     for failure in block.failures:  # explained at the end, which takes a while
                         echo(f"seed {failure.seed}: {failure.violation}: {failure.sentence}")
                     for mirror in block.mirror_failures:
                         echo(f"mirror seed {mirror.seed}: {mirror.sentence}")
                         echo(f"replay: anabranch sim --mirror --seed {mirror.seed}")
+                    for each in block.migration_failures:
+                        echo(f"migration seed {each.seed}: {each.sentence}")
+                        echo(f"replay: anabranch sim --migration --seed {each.seed}")
                 if time.monotonic() - said >= SAY_SECONDS:
                     said = time.monotonic()
                     echo(f"{tally.schedules} schedules, {len(tally.failures)} failed")
@@ -206,7 +226,12 @@ class Campaign:
         tally.failures.sort(key=lambda outcome: outcome.seed)
         enough = tally.schedules >= ENOUGH_FOR_ALL_MARKS
         return Report(
-            ok=not tally.failures and not tally.mirror_failures and not (enough and missed),
+            ok=not (
+                tally.failures
+                or tally.mirror_failures
+                or tally.migration_failures
+                or (enough and missed)
+            ),
             seconds=seconds,
             first_seed=self.first,
             next_seed=following,
@@ -242,6 +267,7 @@ def sentences(report: Report) -> list[str]:
         f"{tally.virtual_us / 3.6e9:.1f} simulated hours, "
         f"{tally.operations} operations, {tally.faults} faults",
         f"schedules of mirrors: {tally.mirrors}, {len(tally.mirror_failures)} failed",
+        f"schedules of migrations: {tally.migrations}, {len(tally.migration_failures)} failed",
         f"marks hit: {hit or 'none'}",
         f"marks not hit: {', '.join(report.marks_missed) or 'none'}",
         f"records lost by a rule that allows it: {losses or 'none'}",

@@ -32,6 +32,8 @@ from anabranch.sim.store_calls import carry_out
 if TYPE_CHECKING:
     from anabranch.core.metadata.image import MetadataDelta, MetadataImage
     from anabranch.core.metadata.store_check import CopyEnd
+    from anabranch.core.tiering.seals import Progress
+    from anabranch.core.types import TopicId
     from anabranch.sim.node_life import NodeLife
     from anabranch.sim.processes import Process
     from anabranch.sim.registrant import Registrant
@@ -87,6 +89,10 @@ class ControllerShell(Performer):
             self.rows = RowsPerformer(
                 node.world, node, remotes.coordinator, has_remote=remotes.has_remote_logs
             )
+            self.rows.machine.heard = self._heard_of_seals
+
+    def _heard_of_seals(self, topic_id: TopicId, migration: int, progress: Progress) -> None:
+        self.controller.duties.migrations.heard(topic_id, migration, progress)
 
     def start(self) -> None:
         """Begin to want the lease, unless the store is older than this node's copy."""

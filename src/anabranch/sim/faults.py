@@ -65,6 +65,10 @@ class Faults(FaultTargets):
         for fault in self.plan.faults:
             self.world.at(fault.at_us, self._begin, fault)
 
+    def strike(self, fault: Fault) -> None:
+        """Begin a fault now that is not in the plan."""
+        self._begin(fault)
+
     @property
     def count(self) -> int:
         """How many faults have happened."""

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from anabranch.core.diskless.coordinator import Deposed
 from anabranch.core.diskless.garbage import turn_of
+from anabranch.core.diskless.migration import Phase, Step
 from anabranch.core.diskless.rows import LogKey
 from anabranch.core.errors import Bug, StorageFault
 from anabranch.core.log.files import Bringer, ColdRead
 from anabranch.core.remote import rounds, segment_copy
 from anabranch.core.remote.cache import PiecesOf, RemoteAsk, RemoteCache, RemoteRead
-from anabranch.core.remote.facts import Facts
+from anabranch.core.remote.facts import Facts, TryEnded
 from anabranch.core.remote.local_log import Limits
 from anabranch.core.remote.segment_files import (
     SegmentFiles,
@@ -40,9 +41,19 @@ from anabranch.core.remote.segment_upload import (
 from anabranch.core.remote.segments import RemoteSegment, SegmentId
 from anabranch.core.remote.tail import RemoteTail, first_offset
 from anabranch.core.remote.unfinished import Removals
+from anabranch.core.tiering.seal_rounds import (
+    LogEnd,
+    LookAtEnd,
+    MarkReady,
+    RollLog,
+    SealLog,
+    SealStep,
+    migration_round,
+)
+from anabranch.core.tiering.seals import Seal, carried
 from anabranch.core.tiering.tiered_tail import tiered_tail
 from anabranch.sim.chains import Chain, Told
-from anabranch.sim.coordinator import REMOTE
+from anabranch.sim.coordinator import REMOTE, SEALS
 
 if TYPE_CHECKING:
     from anabranch.core.log.log import Log
@@ -54,6 +65,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 PACE = 5
 TICK_MS = 250
+MIGRATING_TICK_MS, FAILED_MS = 50, 500
 MOST_BYTES, MOST_INDEX_BYTES = 8_000, 4_000
 """Little, so that readers meet a cache that has lost what they had."""
 MOST_ORPHANS = 100
@@ -73,6 +85,10 @@ class RemoteLog:
         self.due_ms = 0
         self.leader_epoch = -1
         self.is_busy = False
+        self.again_ms = 0
+        """When a round may begin while its topic becomes diskless."""
+        self.sealed_in: Phase | None = None
+        """The phase for which the coordinator was told that this log is ready, or sealed."""
 
 
 class RemoteLogs:
@@ -103,7 +119,8 @@ class RemoteLogs:
     def start(self) -> None:
         """The process speaks now."""
         self._step(self._begin_due)
-        self.node.later(TICK_MS, self.start)
+        is_migrating = any(each.phase is not None for each in self.broker.partitions)
+        self.node.later(MIGRATING_TICK_MS if is_migrating else TICK_MS, self.start)
 
     @property
     def is_copying(self) -> bool:
@@ -123,8 +140,10 @@ class RemoteLogs:
         self._logs = {key: self._logs.get(key) or RemoteLog() for key in there} | busy
         for key, replica in there.items():
             of = self._logs[key]
+            if replica.phase is not None and replica.is_leader and of.sealed_in != replica.phase:
+                of.due_ms = min(of.due_ms, of.again_ms)
             if of.leader_epoch != replica.leader_epoch:
-                of.leader_epoch, of.due_ms = replica.leader_epoch, 0
+                of.leader_epoch, of.due_ms, of.sealed_in = replica.leader_epoch, 0, None
             if not of.is_busy and of.due_ms <= now_ms:
                 self._begin(of, Round(self, replica, of).calls())
         if not self._copies.is_busy and self._copies.due_ms <= now_ms:
@@ -171,9 +190,13 @@ class RemoteLogs:
     # Calls.
 
     def fact(self, name: str, *args: Any) -> Ask:
+        """A call of the facts of remote segments."""
+        return self.ask(f"{REMOTE}{name}", *args)
+
+    def ask(self, name: str, *args: Any) -> Ask:
         """A call of the coordinator."""
         coordinator = self.remotes.coordinator
-        return lambda done: coordinator.ask(self.node.name, f"{REMOTE}{name}", args, done)
+        return lambda done: coordinator.ask(self.node.name, name, args, done)
 
     def _make(self, ask: Ask, told: Told) -> None:
         def answered(found: Any) -> None:
@@ -251,6 +274,9 @@ class Round:
                 leading = rounds.Leading(
                     cluster_id, _key(replica), self._epoch, log.removals, log.running
                 )
+                if replica.phase is not None and self._has_remote:
+                    yield from self._migrate(leading, replica.phase)
+                    return
                 steps = rounds.one_round if self._has_remote else rounds.ending_round
                 done = yield from performed(steps(leading), self._perform)
                 if not self._has_remote:
@@ -263,7 +289,52 @@ class Round:
             if _starts(replica.log) != before:
                 of.broker.changed[replica.topic_partition] = None
 
-    def _perform(self, step: rounds.Step) -> Calls:
+    def _migrate(self, leading: rounds.Leading, phase: Phase) -> Calls:
+        replica, log, world = self._replica, self._log, self._of.world
+        log.sealed_in, log.again_ms = None, world.steady_ms + FAILED_MS
+        try:
+            migrated = yield from performed(migration_round(leading, phase), self._perform)
+        except StorageFault as fault:
+            replica.waits_for = str(fault)
+            raise
+        replica.waits_for = migrated.waits_for
+        if migrated.done.fault is None:
+            log.again_ms = world.steady_ms
+        if migrated.is_sealed or migrated.is_ready:
+            log.sealed_in = phase
+
+    def _seal(self, asked: SealLog) -> Ask:
+        """See `_Round._seal` of a server."""
+        replica, broker = self._replica, self._of.broker
+        log = replica.log
+        is_sealed = replica.phase == Phase(Step.SEALING, asked.migration)
+        if log.end_offset != asked.end_offset or not is_sealed:
+            raise TryEnded(f"{replica.topic_partition}: its log takes records again")
+        self._check_stands()
+        seal = Seal(
+            asked.key,
+            replica.topic_partition.topic,
+            asked.migration,
+            asked.leader_epoch,
+            asked.log_start,
+            asked.end_offset,
+            asked.kept,
+            carried(log.producers),
+            broker.image.next_producer_id - 1,
+        )
+        return self._of.ask(f"{SEALS}seal", seal)
+
+    def _log_end(self) -> LogEnd:
+        replica, active = self._replica, self._replica.log.active
+        return LogEnd(
+            replica.log.end_offset,
+            replica.high_watermark,
+            replica.last_stable_offset,
+            0 if active is None else active.size,
+            set(replica.in_sync_replicas) == set(replica.replicas),
+        )
+
+    def _perform(self, step: SealStep) -> Calls:
         of, replica = self._of, self._replica
         match step:
             case rounds.ReadFacts(key, epoch):
@@ -297,6 +368,14 @@ class Round:
                 yield from self._upload(segment, asked_ms)
             case segment_copy.FinishSegment(segment):
                 yield of.fact("finish", segment)
+            case LookAtEnd():
+                return self._log_end()
+            case RollLog():
+                self._change(lambda: replica.log.roll(of.world.now_ms))
+            case MarkReady(key, migration, epoch):
+                yield of.ask(f"{SEALS}ready", key, migration, epoch)
+            case SealLog():
+                yield self._seal(step)
             case _:
                 raise Bug(f"a round asks for {step!r}, which nothing performs")
         return None

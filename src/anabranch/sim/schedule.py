@@ -174,7 +174,7 @@ class Run:
             self.world.note("violation", violation.id, sentence)
             return violation.id, sentence
         except Exception as fault:
-            sentence = _sentence_of(fault)
+            sentence = sentence_of(fault)
             self.world.note("violation", BUG, sentence)
             return f"{BUG} {type(fault).__name__}", sentence
         return "", ""
@@ -284,7 +284,7 @@ def _levels(plan: Plan) -> dict[str, int]:
     return levels
 
 
-def _sentence_of(fault: Exception) -> str:
+def sentence_of(fault: Exception) -> str:
     """The exception and where it was raised, without paths of a machine."""
     frames = traceback.extract_tb(fault.__traceback__)
     where = " < ".join(
