@@ -8,6 +8,10 @@ DROPPED = "tests/core/replication/test_dropped_transactions.py"
 FORGETTING_TESTS = "tests/core/log/test_forgetting_producers.py"
 LOG_ANY_ORDER = "tests/core/log/test_transactions_any_order.py"
 PRODUCERS = "anabranch.core.log.producers"
+SHORTENED = (
+    "tests/core/log/test_producers_of_a_shortened_log.py"
+    "::test_a_power_cut_takes_nothing_that_is_known_of_producers"
+)
 UNREPLICATED_TESTS = "tests/core/log/test_unreplicated.py"
 SNAPSHOTS = "anabranch.core.log.producer_snapshot"
 
@@ -274,5 +278,32 @@ MUTANTS = (
         seed=NO_SCHEDULE,
         caught_by="tests/core/log/test_stray_snapshots.py"
         "::test_a_month_of_clean_restarts_leaves_few_snapshots_beside_those_of_segments",
+    ),
+    Mutant(
+        name="snapshot-of-a-new-start-waits-for-a-round",
+        rule="what a log knows of producers is stored before the segments go that tell it",
+        module="anabranch.core.log.truncation",
+        old="elif any(end_offset == offset for end_offset, _ in log.unsynced_segments):",
+        new="elif False:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{SHORTENED}[1-False-False]",
+    ),
+    Mutant(
+        name="snapshot-that-a-full-disk-refused-is-not-made-up-for",
+        rule="no segment goes while only it tells what its log knows of producers",
+        module="anabranch.core.log.truncation",
+        old="log.files.write_atomic(path, encode_snapshot(state_at(log, offset)), sync=True)",
+        new="pass",
+        seed=NO_SCHEDULE,
+        caught_by=f"{SHORTENED}[3-True-False]",
+    ),
+    Mutant(
+        name="snapshot-goes-before-its-segment-is-gone",
+        rule="a segment that a power cut brings back still has its snapshot of producers",
+        module="anabranch.core.log.truncation",
+        old="        sync_names(log)  # one that came back needs its snapshot\n",
+        new="        pass\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{SHORTENED}[6-False-False]",
     ),
 )

@@ -107,7 +107,7 @@ def test_a_cut_that_could_not_be_synced_leaves_the_mark() -> None:
         world.append()
     log = world.log
     with pytest.raises(StorageFault):
-        sync_at_once(log, refusing(log))
+        sync_at_once(log, refusing(log).file)
     assert MARK in world.disk.list(FOLDER)
     assert log.fault is not None
 

@@ -110,8 +110,8 @@ def test_segments_that_are_removed_meanwhile_are_no_fault() -> None:
     with pytest.raises(ColdRead) as lost:
         log.aborted_transactions(4, END, blocking=False)
     base_offset = log.segments[1].base_offset
-    log.files.remove(f"{FOLDER}/{base_offset:020d}.snapshot")  # the one before is read, too
     assert log.apply_retention(NOW_MS + 10, base_offset)
+    log.files.remove(f"{FOLDER}/{base_offset:020d}.snapshot")  # the one before is read, too
     log.remove_deleted_files(NOW_MS + 10)
     lost.value.warm()
     assert isinstance(lost.value.found, StorageFault)

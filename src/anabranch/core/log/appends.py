@@ -210,7 +210,7 @@ def _undo_write(log: LogState, segment: Segment, fault: StorageFault) -> None:
     if isinstance(fault, DiskFull):
         try:
             segment.file.truncate(segment.size)
-            sync_at_once(log, segment)
+            sync_at_once(log, segment.file)
         except StorageFault as second:
             log.fault = second
     else:

@@ -19,7 +19,6 @@ import contextlib
 
 from anabranch.core.errors import StorageFault
 from anabranch.core.log.files import File, Syncable
-from anabranch.core.log.segment import Segment
 from anabranch.core.log.state import LogState
 from anabranch.core.types import Buffer
 
@@ -67,10 +66,10 @@ class UnmarkSync:
             log.files.remove(_path(log))
 
 
-def sync_at_once(log: LogState, segment: Segment) -> None:
-    """Sync a segment's batches outside of a round."""
+def sync_at_once(log: LogState, file: Syncable) -> None:
+    """Sync a file outside of a round."""
     try:
-        segment.file.sync()
+        file.sync()
     except StorageFault as fault:
         log.fail(fault)  # a round that ends meanwhile leaves the mark
         leave_mark(log)

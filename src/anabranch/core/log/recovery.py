@@ -368,7 +368,7 @@ def _cut(log: LogState, segment: Segment, bad: BadBatch, opening: _Opening) -> N
     log.size_bytes -= segment.size - bad.position
     segment.size = bad.position
     segment.file.truncate(bad.position)
-    sync_at_once(log, segment)
+    sync_at_once(log, segment.file)
 
 
 def _promised(log: LogState, opening: _Opening) -> int:

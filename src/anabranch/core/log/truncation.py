@@ -35,7 +35,12 @@ from anabranch.core.log.segment import (
 from anabranch.core.log.segment_roll import roll
 from anabranch.core.log.side_files import save_epochs, snapshot_later
 from anabranch.core.log.state import NOT_NOTED, LogState
-from anabranch.core.log.sync_round import save_epochs_before, sync_names, sync_whose
+from anabranch.core.log.sync_round import (
+    PathSync,
+    save_epochs_before,
+    sync_names,
+    sync_whose,
+)
 from anabranch.core.types import Offset
 
 INDEXES = (OFFSETS, TIMES, TRANSACTIONS)
@@ -103,7 +108,7 @@ def _cut_end(log: LogState, offset: int) -> None:
     log.size_bytes -= segment.size - position
     segment.size = position
     segment.file.truncate(position)
-    sync_at_once(log, segment)
+    sync_at_once(log, segment.file)
     _set_end(log, end_offset)
     segment.cut_indexes(position, end_offset)
     _note_tail(log, segment)
@@ -323,11 +328,29 @@ def _drop_oldest(log: LogState, doomed: list[Segment], now_ms: int) -> list[str]
     paths: list[str] = []
     for segment in doomed:
         # What stays must outlive what goes, and no younger segment may go first.
+        _keep_producers(log, log.segments[1].base_offset)
         sync_names(log)
         log.segments.remove(segment)
         paths += _drop(log, segment, now_ms)
+    if doomed:
+        sync_names(log)  # one that came back needs its snapshot
+    for segment in doomed:
+        log.files.remove(f"{log.folder}/{offset_name(segment.base_offset, SNAPSHOT)}")
     log.unsynced_segments = [one for one in log.unsynced_segments if one[1] in log.segments]
     return paths
+
+
+def _keep_producers(log: LogState, offset: int) -> None:
+    """Store what is known of producers where the log is to begin: once the segments before are
+    gone, nothing else tells it. The snapshot of a roll waits for a round, which no longer covers
+    a segment that is gone, and a full disk may have refused it. One that is full even now does not
+    keep the segments that fill it."""
+    path = f"{log.folder}/{offset_name(offset, SNAPSHOT)}"
+    if not log.files.exists(path):
+        with suppress(DiskFull):
+            log.files.write_atomic(path, encode_snapshot(state_at(log, offset)), sync=True)
+    elif any(end_offset == offset for end_offset, _ in log.unsynced_segments):
+        sync_at_once(log, PathSync(log.files, path))
 
 
 def _expired(log: LogState, now_ms: int, high_watermark: int) -> list[Segment]:
@@ -372,8 +395,6 @@ def _drop(log: LogState, segment: Segment, now_ms: int) -> list[str]:
         path = segment.stem + suffix
         if log.files.exists(path) and delete_later(log, path, due_ms):
             paths.append(path + DELETED)
-    if segment.base_offset < log.end_offset:
-        log.files.remove(f"{log.folder}/{offset_name(segment.base_offset, SNAPSHOT)}")
     log.names_unsynced = True
     return paths
 
