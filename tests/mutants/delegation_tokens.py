@@ -7,7 +7,6 @@ from tests.mutants.mutant import NO_SCHEDULE, Mutant
 PLANS = "tests/core/controller/test_delegation_tokens.py"
 LOGINS = "tests/core/access/test_delegation_tokens.py"
 REQUESTS = "tests/core/api/test_token_requests.py"
-RECORDS = "tests/core/metadata/test_security_records.py"
 ROOM = "anabranch.core.controller.delegation_tokens"
 
 
@@ -152,6 +151,6 @@ MUTANTS = (
         "anabranch.core.metadata.concerns.delegation_tokens",
         "        del tokens[record.token_id]",
         "        pass",
-        f"{RECORDS}::test_replay_and_snapshots_keep_what_the_records_mean",
+        f"{PLANS}::test_who_may_end_it_and_how",
     ),
 )

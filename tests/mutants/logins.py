@@ -14,6 +14,7 @@ KEYS = "tests/server/test_token_keys.py"
 HTTP = "tests/server/test_http_guard.py"
 HTTP_TOKENS = "tests/core/access/test_http_tokens.py"
 SOURCES = "tests/client/test_tokens.py"
+RELOADED = "tests/core/settings/test_reloaded_listeners.py"
 TOKENS = "tests/server/test_token_logins.py"
 WEB = "tests/client/test_web.py"
 ROOM = "anabranch.core.access"
@@ -417,5 +418,29 @@ MUTANTS = (
         "if not has_tokens and not settings.authenticates and not is_loopback(listener.host):",
         "if False:",
         f"{HTTP}::test_pages_beyond_loopback_are_encrypted_and_for_those_who_show_who_they_are",
+    ),
+    mutant(
+        "listener-change-unseen",
+        "what was changed of a listener stands before the node's own",
+        "anabranch.core.settings.listener_security",
+        "{**config.static, **self.reloaded}",
+        "{**self.reloaded, **config.static}",
+        f"{RELOADED}::test_what_was_changed_stands_before_the_nodes_own",
+    ),
+    mutant(
+        "listener-change-unchecked",
+        "a broker refuses settings of its listeners that it cannot go over to",
+        "anabranch.core.api.alter_configs",
+        "        broker.refuse_listeners(wanted)\n",
+        "",
+        "tests/core/api/test_alter_configs.py::test_its_listeners_judge_their_new_settings",
+    ),
+    mutant(
+        "listener-change-of-anything",
+        "what a listener reads at its start alone does not change later",
+        "anabranch.core.settings.validation",
+        "(base_name(name) in LISTENER_ONLY or base_name(name) == JAAS)",
+        "base_name(name) in BROKER_SETTINGS",
+        f"{RELOADED}::test_keys_trust_and_logins_of_one_listener_are_reloaded",
     ),
 )

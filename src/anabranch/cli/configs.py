@@ -165,6 +165,10 @@ def resource_of(kind: str, name: str | None, default: bool) -> tuple[Any, str]:
         "Durations may have a unit: retention.ms=7d.",
 )  # fmt: skip
 @click.option(
+    "--add-config-file", "file", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
+    help="Set what this properties file names: passwords are no arguments then.",
+)  # fmt: skip
+@click.option(
     "--delete-config", "deleted", multiple=True, metavar="KEY[,…]",
     help="Reset these to their defaults.",
 )  # fmt: skip
@@ -172,8 +176,8 @@ def resource_of(kind: str, name: str | None, default: bool) -> tuple[Any, str]:
 @json_option
 def alter(
     bootstrap: str, timeout_seconds: float,
-    added: tuple[str, ...], deleted: tuple[str, ...], placement: str | None, as_json: bool,
-    **entity: Any,
+    added: tuple[str, ...], file: str | None, deleted: tuple[str, ...], placement: str | None,
+    as_json: bool, **entity: Any,
 ) -> None:  # fmt: skip
     """Change settings of a topic or a broker; other settings stay."""
     from anabranch.client.admin import ConfigOperation, alter_configs
@@ -187,6 +191,8 @@ def alter(
         (ConfigOperation.SET, key, value.removeprefix("[").removesuffix("]"))
         for key, value in changes.items()
     ]
+    if file is not None:
+        operations += [(ConfigOperation.SET, *each) for each in _pairs_of(file)]
     dropped = [key.strip() for text in deleted for key in text.split(",") if key.strip()]
     _refuse_unknown(dropped, kind)
     if placement is not None:
@@ -195,7 +201,9 @@ def alter(
         text = placement_of(placement)
         operations.append((ConfigOperation.SET, "confluent.placement.constraints", text))
     if not operations and not dropped:
-        raise click.UsageError("Nothing to change: give --add-config or --delete-config.")
+        raise click.UsageError(
+            "Nothing to change: give --add-config, --add-config-file or --delete-config."
+        )
     all_operations = [*operations, *((ConfigOperation.DELETE, key, None) for key in dropped)]
 
     async def work(cluster: Cluster) -> None:
@@ -208,17 +216,40 @@ def alter(
         as_json=as_json,
         entity_type=kind,
         entity_name=target or None,
-        changed={key: value for _, key, value in all_operations},
+        changed={key: _shown(kind, key, value) for _, key, value in all_operations},
     )
+
+
+def _pairs_of(file: str) -> list[tuple[str, str]]:
+    import javaproperties
+
+    try:
+        with open(file, encoding="utf-8") as text:
+            return sorted(javaproperties.load(text).items())
+    except OSError as fault:
+        raise click.ClickException(f"{file}: {fault.strerror}.") from None
+    except (UnicodeDecodeError, javaproperties.InvalidUEscapeError):
+        raise click.ClickException(f"{file} is no properties file in UTF-8.") from None
+
+
+def _shown(kind: str, name: str, value: str | None) -> str | None:
+    """A value, unless it is a password of a broker's."""
+    from anabranch.core.settings.validation import Resource, is_sensitive
+
+    if value is None or kind != "brokers" or not is_sensitive(Resource.BROKER, name):
+        return value
+    return "(hidden)"
 
 
 def _refuse_unknown(names: list[str], kind: str) -> None:
     """A node takes back what never was, as Kafka's does; here it is a slip in a name."""
     from anabranch.core.settings.catalogue import BROKER_SETTINGS, TOPIC_SETTINGS
+    from anabranch.core.settings.validation import base_name
 
     known = TOPIC_SETTINGS if kind == "topics" else BROKER_SETTINGS
     for name in names:
-        if name not in known:
+        plain = base_name(name) if kind == "brokers" else name
+        if plain not in known:
             near = get_close_matches(name, known, n=1)
             meant = f" Did you mean {near[0]}?" if near else ""
             raise click.UsageError(f"--delete-config: {kind} have no setting {name!r}.{meant}")

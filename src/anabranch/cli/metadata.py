@@ -13,6 +13,8 @@ from anabranch.cli.cluster_command import VerbGroup, force_option, json_option, 
 
 PARTITION = "__cluster_metadata-0"
 
+HIDDEN = "(hidden)"
+
 
 @click.group(cls=VerbGroup, epilog="Example: anabranch metadata dump anabranch-data")
 def command() -> None:
@@ -75,11 +77,26 @@ def records_of(path: Path) -> Any:
                     yield {**said, "type": kind, "fields": {}}
                 else:
                     decoded = decode_record(record.value or b"")
-                    yield {**said, "type": type(decoded).__name__, "fields": _fields(decoded)}
+                    yield {**said, "type": type(decoded).__name__, "fields": _shown(decoded)}
     except ProtocolError as fault:
         raise click.ClickException(
             f"{path}: {fault}. Is it a topic's log? `anabranch log dump` shows those."
         ) from None
+
+
+def _shown(record: Any) -> dict[str, Any]:
+    """The fields of a record, without secrets: passwords in settings of brokers, and what logins of
+    users are checked against."""
+    from anabranch.core.settings.validation import Resource, is_sensitive
+    from anabranch.core.wire.metadata_records import ConfigRecord, UserScramCredentialRecord
+
+    fields = _fields(record)
+    if isinstance(record, UserScramCredentialRecord):
+        return {**fields, "stored_key": HIDDEN, "server_key": HIDDEN}
+    if isinstance(record, ConfigRecord) and record.resource_type == Resource.BROKER:
+        if record.value is not None and is_sensitive(Resource.BROKER, record.name):
+            return {**fields, "value": HIDDEN}
+    return fields
 
 
 def _fields(struct: Any) -> dict[str, Any]:

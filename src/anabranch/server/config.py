@@ -148,6 +148,15 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
             if each.security_protocol != "PLAINTEXT"
         }
 
+    def between_brokers_under(self, broker: BrokerConfig) -> Security:
+        """How it speaks to other brokers under another configuration. Raises ConfigFault."""
+        name = self.inter_broker_listener_name
+        return _between_brokers(broker, self.process_roles, self.listeners, name)
+
+    def to_controllers_under(self, broker: BrokerConfig) -> Security:
+        """How it speaks to controllers under another configuration. Raises ConfigFault."""
+        return _to_controllers(broker, self.controller_listener_names)
+
     @property
     def http_settings(self) -> ListenerSettings | None:
         """Those of the listener for metrics and health; None where it is off."""

@@ -1,9 +1,9 @@
 """What one listener asks of its clients: keys and trust for TLS, logins for SASL.
 
 What: `ListenerSecurity` makes the TLS context of a listener, again whenever one of its files has
-changed (`reload`), and with them the keys that sign tokens, and hands over what the client has
-shown. Rule kept: a store that cannot be used stops the start, and is
-told once while the node runs, which goes on with the one before. Not here: what is allowed in
+changed (`reload`) or its settings have (`take`), and with them the keys that sign tokens, and hands
+over what the client has shown. Rule kept: a store that cannot be used stops the start, and is told
+once while the node runs, which goes on with the one before. Not here: what is allowed in
 settings (`core/settings/listener_security.py`), whose a connection is and which logins there are
 (`core/broker/listener_logins.py`).
 """
@@ -21,6 +21,8 @@ from anabranch.core.access.bearer import OAUTHBEARER
 from anabranch.core.broker.authentication import Logins
 from anabranch.core.broker.gate import Session
 from anabranch.core.broker.listener_logins import Chance, Image, logins_of, session_of
+from anabranch.core.errors import ClientFault, ErrorCode
+from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.settings.listener_security import ListenerSettings
 from anabranch.core.settings.listener_tokens import KEYS_URL, token_settings
 from anabranch.core.settings.setting import ConfigFault
@@ -53,11 +55,7 @@ class ListenerSecurity:
         self._context: ssl.SSLContext | None = None
         self._token_keys = self._keys_of_tokens()
         if self.uses_tls:
-            try:
-                self._context = _context(settings)
-            except StoreFault as fault:
-                name = settings.listener.name
-                raise ConfigFault(f"listener {name}: {fault}", name="listeners") from None
+            self._context = _usable_context(settings)
 
     # Keys and trust.
 
@@ -82,6 +80,28 @@ class ListenerSecurity:
             self._token_keys.reload()
         if self._has_changed_files:
             self._reload_files()
+
+    def check(self, settings: ListenerSettings) -> None:
+        """Raise ConfigFault for settings that cannot be gone over to."""
+        settings.check()
+        if self.uses_tls:
+            _usable_context(settings)
+
+    def take(self, settings: ListenerSettings) -> bool:
+        """Go over to other settings, where they are others; connections that are open go on. If a
+        store of theirs cannot be used, the keys of before stay until it can."""
+        if settings.reloaded == self.settings.reloaded:
+            return False
+        try:
+            settings.check()
+        except ConfigFault as fault:
+            listener = settings.listener.name
+            LOG.warning("keeping the settings of before", listener=listener, why=fault.message)
+            return False
+        self.settings, self._seen = settings, ()
+        if self.uses_tls:
+            self._reload_files()
+        return True
 
     def _reload_files(self) -> None:
         seen, listener = self._stamp(), self.settings.listener.name
@@ -145,6 +165,15 @@ class ListenerSecurity:
         return logins_of(self.settings, image, CHANCE, verify)
 
 
+def _usable_context(settings: ListenerSettings) -> ssl.SSLContext:
+    """Raises ConfigFault."""
+    try:
+        return _context(settings)
+    except StoreFault as fault:
+        name = settings.listener.name
+        raise ConfigFault(f"listener {name}: {fault}", name="listeners") from None
+
+
 def _context(settings: ListenerSettings) -> ssl.SSLContext:
     """Raises StoreFault."""
     tls = settings.tls()
@@ -169,12 +198,38 @@ class NodeSecurity:
 
     def __init__(self, listeners: dict[str, ListenerSettings]) -> None:
         self._by_name = {name: ListenerSecurity(each) for name, each in listeners.items()}
+        self._given: list[tuple[dict[str, Logins], Image]] = []
 
     def of(self, listener: str) -> ListenerSecurity | None:
         """What a listener asks of its clients; None: nothing."""
         return self._by_name.get(listener)
 
     def logins(self, image: Image) -> dict[str, Logins]:
-        """What the listeners with SASL offer."""
+        """What the listeners with SASL offer; it changes with their settings."""
         found = {name: each.logins(image) for name, each in self._by_name.items()}
-        return {name: each for name, each in found.items() if each is not None}
+        given = {name: each for name, each in found.items() if each is not None}
+        self._given.append((given, image))
+        return given
+
+    def refuse(self, config: BrokerConfig) -> None:
+        """Raise ClientFault for settings of listeners that cannot be gone over to, as a broker
+        refuses them in Kafka."""
+        for each in self._by_name.values():
+            wanted = each.settings.under(config)
+            if wanted.reloaded == each.settings.reloaded:
+                continue
+            try:
+                each.check(wanted)
+            except ConfigFault as fault:
+                sentence = f"Validation of dynamic config update failed: {fault}"
+                raise ClientFault(ErrorCode.INVALID_REQUEST, sentence) from None
+
+    def take(self, config: BrokerConfig) -> None:
+        """Go over to what was changed of listeners while the node runs."""
+        for name, each in self._by_name.items():
+            if not each.take(each.settings.under(config)):
+                continue
+            for given, image in self._given:
+                logins = each.logins(image)
+                if logins is not None:
+                    given[name] = logins

@@ -26,6 +26,11 @@ class Transport:
         self._context: ssl.SSLContext | None = None
         self._seen: list[tuple[int, int]] = []
 
+    def take(self, security: Security) -> None:
+        """Speak so from now on; connections that are open go on."""
+        if security != self.security:
+            self.security, self._context = security, None
+
     def context(self) -> ssl.SSLContext | None:
         """Keys and trust as their files have them now; None without TLS. Raises ClientFault."""
         if not self.security.uses_tls:

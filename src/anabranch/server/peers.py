@@ -46,7 +46,7 @@ class PeerConnections:
     def __init__(self, broker: Broker, listener: str, transport: Transport = PLAINTEXT) -> None:
         self._broker = broker
         self._listener = listener
-        self._transport = transport
+        self.transport = transport
         self._connections: dict[tuple[int, str], Connection] = {}
         self._waiting: dict[tuple[int, str], list[Post]] = {}
         """What is sent once a connection is there: a dial is under way for each key."""
@@ -103,7 +103,7 @@ class PeerConnections:
         connection = await reach(
             endpoint.host,
             endpoint.port,
-            transport=self._transport,
+            transport=self.transport,
             client_id=f"broker-{self._broker.broker_id}-{purpose}",
             timeout_seconds=config.replica_socket_timeout_ms / SECOND_MS,
         )

@@ -42,6 +42,7 @@ from anabranch.core.remote.topics import why_not_served
 from anabranch.core.replication.partitions import Partitions
 from anabranch.core.request import Request
 from anabranch.core.settings.broker import BrokerConfig
+from anabranch.core.settings.setting import ConfigFault
 from anabranch.core.step import Mailbox, Wish
 from anabranch.core.tiering.tiered_tail import tiered_tail
 from anabranch.core.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
@@ -126,6 +127,7 @@ class BrokerRole:
             ),
             authorizer=authorizer_of(config, lambda: self.broker.image),
             logins=node.security.logins(lambda: self.broker.image),
+            refuse_listeners=node.security.refuse,
             allocate_producer_id=self.producer_ids.machine.take,
             volume=volume_of,
             loggers=LogLevels(),
@@ -256,7 +258,10 @@ class BrokerRole:
     def act(self, moved: Act) -> None:
         """The metadata moved, and shows this process's own registration: follow it."""
         image, delta, published = moved.image, moved.delta, moved.published
+        before = self.broker.config
         self.broker.take_config(image, delta, BrokerConfig.with_dynamic)
+        if self.broker.config is not before:
+            self._go_over_to(self.broker.config)
         self.assignments.follow(image, published)
         self.partitions.publish(moved)
         self.serving.begin()
@@ -266,6 +271,20 @@ class BrokerRole:
         if self.registration is not None:
             self.registration.metadata_moved()
         self._unserved.look(image, delta)
+
+    def _go_over_to(self, config: BrokerConfig) -> None:
+        """Its listeners, and how it logs in to other nodes, follow its settings."""
+        node = self._node
+        node.security.take(config)
+        try:
+            between, to_controllers = (
+                node.config.between_brokers_under(config), node.config.to_controllers_under(config)
+            )  # fmt: skip
+        except ConfigFault as fault:
+            LOG.warning("keeping the logins to other nodes of before", why=fault.message)
+            return
+        self.connections.transport.take(between)
+        self._channel.transport.take(to_controllers)
 
     def _partitions_changed(self) -> None:
         """Replicas came, went, or changed hands: groups follow, and who waits is woken."""

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from tests.core.api.in_memory_node import Denying, InMemoryNode
 
 from anabranch.core.access.authorize import Operation, ResourceType
-from anabranch.core.errors import ErrorCode
+from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.outcome import Forward
 from anabranch.core.wire.messages.alter_configs import AlterableConfig as Wanted
 from anabranch.core.wire.messages.alter_configs import AlterConfigsRequest
@@ -145,3 +145,20 @@ def test_a_whole_set_is_judged_alike():
     assert (answer.error_code, answer.error_message) == refused(f"{TO_HALF} 4")[0]
     request.resources[0].configs.append(Wanted(name=THREADS, value="8"))
     assert isinstance(node.send(request, 2), Forward)
+
+
+def test_its_listeners_judge_their_new_settings():
+    """What is to be in force is asked for, and nothing is forwarded that a listener refuses."""
+    key, asked = "listener.name.l.ssl.keystore.location", []
+    node = node_with()
+
+    def refuse(config):
+        asked.append(config.dynamic_broker.get(key))
+        if asked[-1] == "bad":
+            raise ClientFault(ErrorCode.INVALID_REQUEST, "it has no key")
+
+    node.broker.refuse_listeners = refuse
+    assert told(node, change(OWN, (key, "bad"))) == [(ErrorCode.INVALID_REQUEST, "it has no key")]
+    assert told(node, change(OWN, (key, "good"))) is None
+    assert told(node, change(OTHER, (key, "bad"))) is None
+    assert asked == ["bad", "good"]

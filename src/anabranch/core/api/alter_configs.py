@@ -78,7 +78,9 @@ def _fault_here(
     own = values if name == mine else image.config(RESOURCE_BROKER, mine)
     default = values if name != mine else image.config(RESOURCE_BROKER, CLUSTER_DEFAULT)
     try:
-        refuse_change(broker.config, broker.config.with_dynamic(own, default))
+        wanted = broker.config.with_dynamic(own, default)
+        refuse_change(broker.config, wanted)
+        broker.refuse_listeners(wanted)
     except ClientFault as fault:
         return fault
     return None

@@ -65,6 +65,10 @@ def unknown_volume(_folder: str) -> tuple[int, int]:
     return -1, -1
 
 
+def nothing_to_refuse(_config: BrokerConfig) -> None:
+    """Of a broker without listeners."""
+
+
 @dataclass(slots=True)
 class Broker:
     """One broker as its request handlers see it.
@@ -108,6 +112,8 @@ class Broker:
     """The process's log levels, which this broker describes and alters."""
     logins: Mapping[str, Logins] = field(default_factory=dict)
     """What its listeners with SASL offer, by their names."""
+    refuse_listeners: Callable[[BrokerConfig], None] = nothing_to_refuse
+    """Raises ClientFault for settings of listeners that this node cannot go over to."""
     steady_ms: int = 0
     """The clock that never goes back, at the begin of this step: for sessions and their ends."""
     wall_ms: int = 0

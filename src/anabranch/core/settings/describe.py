@@ -15,7 +15,7 @@ from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.settings.catalogue import BROKER_SETTINGS, TOPIC_SETTINGS, TOPIC_TO_BROKER
 from anabranch.core.settings.setting import Scope, Setting, to_text
 from anabranch.core.settings.topic import TopicConfig, topic_defaults
-from anabranch.core.settings.validation import Resource, setting_of
+from anabranch.core.settings.validation import Resource, is_reloaded, setting_of
 from anabranch.core.wire.messages.describe_configs import (
     DescribeConfigsResourceResult,
     DescribeConfigsSynonym,
@@ -60,7 +60,11 @@ def describe_broker(
         synonyms = broker_synonyms(setting.name, setting, broker)
         read_only = setting.scope is Scope.READ_ONLY
         results.append(_result(setting, to_text(broker[setting.name]), synonyms, read_only))
-    return results + _unknown((broker.dynamic_broker, broker.dynamic_default, broker.static), keys)
+    origins = (broker.dynamic_broker, broker.dynamic_default, broker.static)
+    changed = _of_listeners(broker.dynamic_broker, keys)
+    known = {each.name for each in changed}
+    unknown = [each for each in _unknown(origins, keys) if each.name not in known]
+    return results + changed + unknown
 
 
 def describe_cluster_default(
@@ -129,6 +133,21 @@ def _result(
         config_type=setting.type,
         documentation=setting.sentence,
     )
+
+
+def _of_listeners(
+    texts: Mapping[str, str], keys: Collection[str] | None
+) -> list[DescribeConfigsResourceResult]:
+    """What was changed of listeners while the broker runs, by their whole names."""
+    results = []
+    for name, text in sorted(texts.items()):
+        setting = setting_of(Resource.BROKER, name)
+        if setting is not None and is_reloaded(name) and (not keys or name in keys):
+            synonym = _synonym(setting, name, text, Source.DYNAMIC_BROKER)
+            result = _result(setting, text, [synonym], read_only=False)
+            result.name = name
+            results.append(result)
+    return results
 
 
 def _unknown(

@@ -19,6 +19,7 @@ from anabranch.core.settings.catalogue import BROKER_SETTINGS
 from anabranch.core.settings.listener_tokens import token_settings
 from anabranch.core.settings.listeners import Listener
 from anabranch.core.settings.setting import ConfigFault, Value, parse
+from anabranch.core.settings.validation import JAAS, is_reloaded
 
 MECHANISMS = (PLAIN, *SCRAM, OAUTHBEARER)
 TLS_NAMES = (
@@ -29,18 +30,28 @@ TLS_NAMES = (
 )  # fmt: skip
 INTER_BROKER_MECHANISM = "sasl.mechanism.inter.broker.protocol"
 CONTROLLER_MECHANISM = "sasl.mechanism.controller.protocol"
-JAAS = "sasl.jaas.config"
 MODULES = {PLAIN: "PlainLoginModule", OAUTHBEARER: BEARER_MODULE}
 KEYS = ("ssl.keystore.location", "ssl.keystore.key")
 TRUST = ("ssl.truststore.location", "ssl.truststore.certificates")
 
 
 class ListenerSettings:
-    """The settings of one listener."""
+    """The settings of one listener: the node's own, and what was changed of keys, trust and logins
+    while it runs."""
 
     def __init__(self, config: BrokerConfig, listener: Listener) -> None:
         self.listener = listener
         self._config = config
+        self.reloaded = {
+            name: text for name, text in config.dynamic_broker.items()
+            if is_reloaded(name) and name.startswith(f"listener.name.{listener.name.lower()}.")
+        }  # fmt: skip
+        """What was changed, by its whole name."""
+        self._texts = {**config.static, **self.reloaded}
+
+    def under(self, config: BrokerConfig) -> ListenerSettings:
+        """The same listener's settings under another configuration of its node."""
+        return ListenerSettings(config, self.listener)
 
     @property
     def uses_tls(self) -> bool:
@@ -55,29 +66,29 @@ class ListenerSettings:
     def place(self, name: str, mechanism: str = "") -> str:
         """Under which name a setting is set; the listener's own where it is not set."""
         prefix = f"listener.name.{self.listener.name.lower()}."
-        texts, kind = self._config.static, f"{mechanism.lower()}." if mechanism else ""
+        texts, kind = self._texts, f"{mechanism.lower()}." if mechanism else ""
         places = (f"{prefix}{kind}{name}", f"{kind}{name}", f"{prefix}{name}")
         return next((each for each in places if each in texts), places[0])
 
     def text(self, name: str, mechanism: str = "") -> str:
         """A setting's text, "" where it is not set."""
-        return self._config.static.get(self.place(name, mechanism), "")
+        return self._texts.get(self.place(name, mechanism), "")
 
     def value(self, name: str, mechanism: str = "") -> Value:
         """A setting's value: the listener's own, or that of all. Raises ConfigFault."""
         place = self.place(name, mechanism)
-        if place != name and place in self._config.static:
-            return parse(BROKER_SETTINGS[name], self._config.static[place])
+        if place != name and place in self._texts:
+            return parse(BROKER_SETTINGS[name], self._texts[place])
         return self._config[name]
 
     def tls(self) -> dict[str, str]:
         """Texts about keys and trust that are set."""
-        found = {name: self.text(name) or self._config.static.get(name, "") for name in TLS_NAMES}
+        found = {name: self.text(name) or self._texts.get(name, "") for name in TLS_NAMES}
         set_ = {name for name in TLS_NAMES if self._is_set(name)}
         return {name: text for name, text in found.items() if name in set_}
 
     def _is_set(self, name: str) -> bool:
-        return self.place(name) in self._config.static or name in self._config.static
+        return self.place(name) in self._texts or name in self._texts
 
     @property
     def client_auth(self) -> str:

@@ -35,6 +35,7 @@ RETENTIONS = ("log.retention.ms", "log.retention.minutes", "log.retention.hours"
 """0 would delete every record of every topic that sets nothing itself."""
 PER_ADDRESS = "max.connections.per.ip.overrides"
 OF_LISTENERS = ("ssl.", "sasl.")
+JAAS = "sasl.jaas.config"
 BOUND_AT_START = frozenset({"listeners", "listener.security.protocol.map"})
 """Kafka changes them while a broker runs; here a change would say done and do nothing."""
 LEAST = {
@@ -107,11 +108,18 @@ def base_name(name: str) -> str:
     return setting if mechanism in MECHANISMS else rest
 
 
+def is_reloaded(name: str) -> bool:
+    """Whether a running node goes over to it: keys, trust and logins of one listener, without
+    those of tokens."""
+    is_of_one = name.startswith(LISTENER_PREFIX) and ".oauthbearer." not in name
+    return is_of_one and (base_name(name) in LISTENER_ONLY or base_name(name) == JAAS)
+
+
 def _is_bound_at_start(name: str) -> bool:
     base = base_name(name)
     setting = BROKER_SETTINGS.get(base)
     is_of_listener = setting is not None and setting.in_force and base.startswith(OF_LISTENERS)
-    return base in BOUND_AT_START or is_of_listener
+    return base in BOUND_AT_START or (is_of_listener and not is_reloaded(name))
 
 
 def setting_of(resource_type: int, name: str) -> Setting | None:

@@ -1,0 +1,156 @@
+"""Settings of listeners that a running node goes over to: keys, trust, users, and its own login."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import time
+from pathlib import Path
+from tempfile import mkdtemp
+
+import pytest
+from click.testing import CliRunner
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from tests.server.secure_kit import ADMIN, MODULE, SECRET, SecureNode
+
+from anabranch.cli.main import main
+
+SECONDS = 20
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+
+
+@pytest.fixture
+def node(tmp_path):
+    running = SecureNode(tmp_path / "node").start()
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def run(node, tmp_path):
+    file = tmp_path / "client.properties"
+    properties = node.kafka_properties("BOTH", "admin", ADMIN)
+    file.write_text("".join(f"{name}={text}\n" for name, text in properties.items()))
+
+    def ask(*words, fails=False, given=None):
+        at = ("--bootstrap-server", node.address("BOTH"), "--command-config", str(file))
+        done = CliRunner().invoke(main, [*words, *at], input=given)
+        assert bool(done.exit_code) == fails, done.output
+        return done.output if fails else done.stdout
+
+    return ask
+
+
+def alter(run, change, *more, fails=False):
+    name, _, text = change.partition("=")
+    file = Path(mkdtemp()) / "changes.properties"
+    file.write_text(f"{name}={text}\n")
+    words = ("configs", "alter", "--broker", "1", "--add-config-file", str(file), *more)
+    return run(*words, fails=fails)
+
+
+def serial(node, listener):
+    host, port = node.address(listener).split(":")
+    text = ssl.get_server_certificate((host, int(port)))
+    return hash(text)
+
+
+def is_let_in(node, user, password, mechanism="PLAIN"):
+    admin = AdminClient(node.properties("BOTH", user, password, mechanism))
+    try:
+        return bool(admin.list_topics(timeout=5).brokers)
+    except KafkaException:
+        return False
+
+
+def eventually(told):
+    until = time.monotonic() + SECONDS
+    while not told():
+        assert time.monotonic() < until
+        time.sleep(0.1)
+
+
+def test_a_new_key_file_is_shown_from_then_on(node, run):
+    before = serial(node, "SSL")
+    new = node.authority.issue("another")
+    alter(run, f"listener.name.ssl.ssl.keystore.location={new.both}")
+    eventually(lambda: serial(node, "SSL") != before)
+    assert serial(node, "BOTH") == before
+    run(
+        "configs",
+        "alter",
+        "--broker",
+        "1",
+        "--delete-config",
+        "listener.name.ssl.ssl.keystore.location",
+    )
+    eventually(lambda: serial(node, "SSL") == before)
+
+
+@pytest.mark.parametrize("content", [None, "no key", ""])
+def test_a_key_file_that_cannot_be_used_is_refused(node, run, tmp_path, content):
+    before, file = serial(node, "SSL"), tmp_path / "bad.pem"
+    if content is not None:
+        file.write_text(content)
+    told = alter(run, f"listener.name.ssl.ssl.keystore.location={file}", fails=True)
+    assert "INVALID_REQUEST" in told and "ssl.keystore.location" in told
+    assert serial(node, "SSL") == before
+    shown = run("configs", "describe", "--broker", "1", "--json")
+    assert "listener.name.ssl.ssl.keystore.location" not in shown
+
+
+def test_users_of_plain_change_and_their_passwords_are_told_nowhere(node, run, tmp_path):
+    name = "listener.name.both.plain.sasl.jaas.config"
+    users = f'{MODULE} username="admin" password="{ADMIN}" user_admin="{ADMIN}"'
+    alter(run, f'{name}={users} user_carol="carol-secret";')
+    eventually(lambda: is_let_in(node, "carol", "carol-secret"))
+    assert not is_let_in(node, "alice", SECRET)
+    shown = run("configs", "describe", "--broker", "1", "--json")
+    assert name in shown and "carol-secret" not in shown
+    folder = str(node.config.metadata_log_dir)
+    for words in (["metadata", "dump", folder], ["metadata", "dump", folder, "--json"]):
+        dumped = CliRunner().invoke(main, words).stdout
+        assert name in dumped and "carol-secret" not in dumped
+    run("configs", "alter", "--broker", "1", "--delete-config", name)
+    eventually(lambda: is_let_in(node, "alice", SECRET))
+    assert not is_let_in(node, "carol", "carol-secret")
+
+
+@pytest.mark.parametrize("text", ["nonsense", f"{MODULE} password=hunter2;", f"{SCRAM};"])
+def test_a_login_that_cannot_be_read_is_refused_without_being_told(node, run, text):
+    told = alter(run, f"listener.name.both.plain.sasl.jaas.config={text}", fails=True)
+    assert "INVALID_REQUEST" in told and "hunter2" not in told
+    assert is_let_in(node, "alice", SECRET)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "listener.name.both.sasl.enabled.mechanisms=PLAIN", "ssl.keystore.location=/tmp/x",
+        "listener.name.ssl.ssl.client.auth=none", "plain.sasl.jaas.config=x",
+        "listener.name.both.oauthbearer.sasl.jaas.config=x",
+    ],
+)  # fmt: skip
+def test_other_settings_of_listeners_need_a_restart(run, change):
+    told = alter(run, change, fails=True)
+    assert "dynamically" in told
+
+
+def test_a_nodes_own_password_changes_while_it_runs(node, run):
+    """Towards brokers and controllers new connections log in with the new one."""
+    role = node.node.broker
+    logins = lambda: [  # noqa: E731 - asked again and again
+        each.transport.security.login for each in (role.connections, role._channel)
+    ]
+    before = logins()
+    for listener in ("both", "controller"):
+        users = f'user_admin="{ADMIN}" user_alice="{SECRET}" user_node="new-secret"'
+        jaas = f'{MODULE} username="node" password="new-secret" {users};'
+        alter(run, f"listener.name.{listener}.plain.sasl.jaas.config={jaas}")
+    eventually(
+        lambda: {(each.username, each.password) for each in logins()} == {("node", "new-secret")}
+    )
+    assert [each.username for each in before] == ["admin", "admin"]
+    assert is_let_in(node, "node", "new-secret")
+    assert json.loads(run("topics", "list", "--json")) == []
