@@ -375,15 +375,6 @@ MUTANTS = (
         "tests/stores/coordinator/test_remote_facts.py"
         "::test_what_was_written_after_the_leader_that_asked_before_is_not_deleted",
     ),
-    mutant(
-        "remote-local-start-within-a-transaction",
-        "a local log does not begin within a transaction that was aborted later",
-        f"{ROOM}.local_log",
-        "        if is_before or all(other.aborts_since >= each.end_offset for other in stays):\n",
-        "        if True:\n",
-        f"{TESTS}/test_local_log.py"
-        "::test_the_local_log_does_not_begin_within_a_transaction_that_was_aborted_later",
-    ),
     Mutant(
         name="remote-start-above-the-high-watermark",
         rule="a local log begins no later than what its leader knows to be committed",

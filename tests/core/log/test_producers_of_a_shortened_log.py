@@ -10,12 +10,13 @@ from contextlib import suppress
 from random import Random
 
 import pytest
-from tests.core.log.support import KEY, NOW_MS, TOPIC_ID, append, batch, marker, sync
+from tests.core.log.support import END, KEY, NOW_MS, TOPIC_ID, append, batch, marker, sync
 
 from anabranch.core.log.config import LogConfig
 from anabranch.core.log.files import DiskFull
 from anabranch.core.log.log import Log
 from anabranch.core.log.logs import LogFolder
+from anabranch.core.log.memory_files import MemoryFiles
 from anabranch.core.log.segment import SNAPSHOT
 from anabranch.sim.disk import SimDisk
 
@@ -131,3 +132,35 @@ def test_a_power_cut_takes_nothing_that_is_known_of_producers(
         if world.is_over:
             return
     world.cut()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_copy_that_begins_within_a_transaction_knows_that_it_was_aborted(seed: int) -> None:
+    """The local log may begin between the records of a transaction and the marker that ends it."""
+    world = World(seed, has_remote=True, lacks_room=False)
+    for _ in range(STEPS):
+        getattr(world, world.random.choice(("send", "send", "end", "roll")))()
+    world.sync()
+    world.checkpoint()
+    log, end = world.log, world.log.end_offset
+    world.known[end] = known(log)
+    told = {first: aborted(log, first) for first in range(end)}
+    log.drop_local(world.random.randint(1, end), NOW_MS, end)
+    copies = LogFolder(MemoryFiles(), "copies")
+    copy = copies.create_log(KEY, TOPIC_ID, world.config, now_ms=NOW_MS)
+    copy.truncate_fully(log.local_start_offset, 0, log.local_beginning())
+    while copy.end_offset < end:
+        records = log.read(copy.end_offset, max_bytes=400, upto=END, at_least_one=True)
+        copy.append_as_follower(records, now_ms=NOW_MS)
+    for first in range(log.local_start_offset, end):
+        assert aborted(log, first) == aborted(copy, first) == told[first]
+    assert known(log) == known(copy)
+    world.cut()
+    assert world.log.end_offset == end
+    for first in range(world.log.local_start_offset, end):
+        assert aborted(world.log, first) == told[first]
+
+
+def aborted(log: Log, first: int) -> list[tuple[int, int]]:
+    found = log.aborted_transactions(first, log.end_offset)
+    return sorted((each.producer_id, each.first_offset) for each in found)

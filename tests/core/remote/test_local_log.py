@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.remote.remote_kit import lineage, local, remote
 
-from anabranch.core.remote.lineage import NO_END, Lineage, Span
+from anabranch.core.remote.lineage import Lineage, Span
 from anabranch.core.remote.local_log import (
     CopyLag,
     Coverage,
@@ -69,30 +69,6 @@ def test_local_segments_go_by_age_and_size_once_they_were_copied():
     assert local_start(LOG, copied, 0, Limits(-1, 20), 0) == 20
     assert local_start(LOG, copied, 0, Limits(-1, 0), 0) == 30
     assert local_start(LOG, coverage((0, 10), (20, 30)), 0, Limits(0, 0), 99) == 10
-
-
-def test_the_local_log_does_not_begin_within_a_transaction_that_was_aborted_later():
-    log = [*LOG[:2], LOG[2]._replace(aborts_since=14), LOG[3]]
-    copied = coverage((0, 30))
-    assert local_start(log, copied, 0, Limits(0, -1), 99) == 30
-    assert local_start(log, copied, 0, Limits(-1, 20), 99) == 10
-    assert local_start(log, coverage((0, 20)), 0, Limits(0, -1), 99) == 10
-    assert local_start(log, copied, 0, Limits(0, -1), 99, 29) == 10
-    assert local_start(log, NOTHING, 20, Limits(-1, -1), 0) == 20
-
-
-@given(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 99)), min_size=1), st.integers(0, 99))
-def test_no_abort_that_stays_reaches_before_the_local_start(drawn, high_watermark):
-    log, end = [], 0
-    for size, reach in drawn:
-        since = max(0, end - reach % 20) if reach % 3 == 0 else NO_END
-        log.append(LocalSegment(end, end + size, size, 0, aborts_since=since))
-        end += size
-    log[-1] = log[-1]._replace(is_active=True)
-    start = local_start(log, coverage((0, end)), 0, Limits(0, 0), 99, high_watermark)
-    assert start <= max(high_watermark, 0)
-    stays = [each for each in log if each.start_offset >= start]
-    assert all(each.aborts_since >= start for each in stays) or start == 0
 
 
 def test_what_lies_before_the_log_start_goes_whether_copied_or_not():

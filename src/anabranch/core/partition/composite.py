@@ -59,25 +59,32 @@ class Composite(Partition):
     # Reading.
 
     def read(self, offset: int, *, max_bytes: int, upto: int, at_least_one: bool) -> Buffer:
-        if offset < self.log.local_start_offset:
-            found = self._read_older(offset, max_bytes, upto, at_least_one)
-            if len(found) or not at_least_one or upto <= self.log.local_start_offset:
-                return found
-            offset = self.log.local_start_offset  # compaction has left nothing before it
+        older = self._read_older(offset, max_bytes, upto, at_least_one)
+        if older is not None:
+            return older
+        offset = max(offset, self.log.local_start_offset)
         return self.log.read(offset, max_bytes=max_bytes, upto=upto, at_least_one=at_least_one)
 
     def lend(self, offset: int, *, max_bytes: int, upto: int, at_least_one: bool) -> Piece:
-        if offset < self.log.local_start_offset:
-            found = self._read_older(offset, max_bytes, upto, at_least_one)
-            if len(found) or not at_least_one or upto <= self.log.local_start_offset:
-                return found
-            offset = self.log.local_start_offset  # compaction has left nothing before it
+        older = self._read_older(offset, max_bytes, upto, at_least_one)
+        if older is not None:
+            return older
+        offset = max(offset, self.log.local_start_offset)
         return self.log.lend(offset, max_bytes=max_bytes, upto=upto, at_least_one=at_least_one)
 
-    def _read_older(self, offset: int, max_bytes: int, upto: int, at_least_one: bool) -> Buffer:
-        if offset < self.log.start_offset:
+    def _read_older(
+        self, offset: int, max_bytes: int, upto: int, at_least_one: bool
+    ) -> Buffer | None:
+        """What the tail has from an offset on; None where the log goes on: at its start, or before
+        it, where compaction has left nothing up to there."""
+        log = self.log
+        if offset >= log.local_start_offset:
+            return None
+        if offset < log.start_offset:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
-        return self.older.read(offset, max_bytes=max_bytes, upto=upto, at_least_one=at_least_one)
+        found = self.older.read(offset, max_bytes=max_bytes, upto=upto, at_least_one=at_least_one)
+        is_answer = len(found) or not at_least_one or upto <= log.local_start_offset
+        return found if is_answer else None
 
     def aborted_transactions(self, first: int, upto: int) -> list[AbortedTransaction]:
         """What began in the tail may have been aborted in the log, and a marker that

@@ -32,8 +32,6 @@ class LocalSegment(NamedTuple):
     newest_ms: int
     """Its greatest timestamp, or when it was written where no record has one."""
     is_active: bool = False
-    aborts_since: int = NO_END
-    """Where the first of the transactions began that end here with an abort."""
 
 
 class Limits(NamedTuple):
@@ -104,11 +102,10 @@ def local_start(
     high_watermark: int = NO_END,
 ) -> int:
     """Where the local log may begin: behind its oldest segments that were copied and that the
-    limits do not keep, or that lie before the log start; and not within a transaction that was
-    aborted behind that. `local` is not empty."""
+    limits do not keep, or that lie before the log start. `local` is not empty."""
     excess = sum(each.byte_size for each in local) - limits.most_bytes
     start = local[0].start_offset
-    for at, each in enumerate(local):
+    for each in local:
         is_before = each.end_offset <= log_start
         is_too_much = limits.most_bytes >= 0 and excess >= each.byte_size
         is_too_old = 0 <= limits.most_ms < now_ms - each.newest_ms
@@ -118,9 +115,7 @@ def local_start(
         if not (is_before or (is_copied and (is_too_much or is_too_old))):
             break
         excess -= each.byte_size
-        stays = local[at + 1 :]
-        if is_before or all(other.aborts_since >= each.end_offset for other in stays):
-            start = each.end_offset
+        start = each.end_offset
     return start
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from anabranch.core.diskless.rows import LogKey
 from anabranch.core.errors import StorageFault
 from anabranch.core.log.checkpoints import LEADER_EPOCHS, format_epochs
-from anabranch.core.log.indexes import AbortedRange, encode_aborted
+from anabranch.core.log.indexes import encode_aborted
 from anabranch.core.log.log import Log
 from anabranch.core.log.lookup import aborted_ranges, newest_timestamp
 from anabranch.core.log.lost_offsets import have_indexes
@@ -23,7 +23,7 @@ from anabranch.core.log.producer_replay import state_at
 from anabranch.core.log.producer_snapshot import decode_snapshot, encode_snapshot
 from anabranch.core.log.segment import LOG, OFFSETS, SNAPSHOT, TIMES, TRANSACTIONS, offset_name
 from anabranch.core.log.segment import Segment as LogSegment
-from anabranch.core.remote.lineage import NO_END, Lineage
+from anabranch.core.remote.lineage import Lineage
 from anabranch.core.remote.local_log import LocalSegment
 from anabranch.core.remote.segments import EpochStart, RemoteSegment, SegmentId
 
@@ -50,7 +50,6 @@ def local_segments(log: Log) -> list[LocalSegment]:
             each.size,
             _newest_ms(log, each),
             each is log.active,
-            min((one.first_offset for one in _aborted(log, each)), default=NO_END),
         )
         for each in log.segments
     ]
@@ -62,10 +61,6 @@ def lineage_of(log: Log, leader_epoch: int) -> Lineage:
     if not entries or entries[-1].epoch < leader_epoch:
         entries.append(EpochStart(leader_epoch, log.end_offset))
     return Lineage(tuple(entries), leader_epoch)
-
-
-def _aborted(log: Log, segment: LogSegment) -> list[AbortedRange]:
-    return aborted_ranges(log, segment, blocking=False)
 
 
 class Try(NamedTuple):
