@@ -47,6 +47,11 @@ a client without any right.
 The answers were recorded from Apache Kafka 4.1.0. A test asks a node of Anabranch the same
 requests, in their oldest and newest version, and compares error codes, error texts, names and
 authorized operations. `python -m compat.rights_table --record` records them again.
+
+Not in the table: requests about
+[delegation tokens](../operate/secure-a-cluster.md#delegation-tokens), which are refused on a
+listener without logins, as it was used here. Making a token for another user needs `CreateTokens`
+on that user, and seeing one of others `Describe` on the token or `DescribeTokens` on its owner.
 """
 
 TEXT, JAVA = "error_message", "Request Request("

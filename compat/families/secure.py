@@ -25,6 +25,7 @@ from anabranch.testing.certificates import Authority, Identity
 from compat.clients import CACHE, HERE, fetch_kafkajs
 from compat.families.configs import CONFIGS
 from compat.families.console import CONSUMER, PRODUCER, lines
+from compat.families.dump import METADATA, dump, files_of
 from compat.families.topics import create
 from compat.peer import Peer
 from compat.row import Failed, row
@@ -239,6 +240,13 @@ class Tokens:
         )
         return row[0], row[1]
 
+    def records(self) -> list[str]:
+        """What Kafka's dump tool says of tokens in the metadata log."""
+        segments = files_of(self.here, METADATA, ".log")
+        output = dump(self.here, segments, "--cluster-metadata-decoder")
+        found = re.findall(r"payload: (.*DELEGATION_TOKEN_RECORD.*)", output.out)
+        return [re.sub(r"\d{10,}", "MS", self.plain(each)) for each in found]
+
     def holder(self, mechanism: str, token_id: str, hmac: str) -> Path:
         """The client properties of who has a token."""
         options = f'username="{token_id}" password="{hmac}" tokenauth="true"'
@@ -282,6 +290,7 @@ def takes_tokens(peer: Peer) -> object:
         seen["ends now"] = tokens.run(alice, *expire, -1, "--hmac", hmac)
         here.wait(lambda: "ID0" not in str(tokens.run(alice, *OF_ALICE)), "no token")
         seen["is gone"] = tokens.run(alice, *OF_ALICE)
+        seen["records"] = tokens.records()
         file = tokens.holder(SCRAM[0], token_id, hmac)
         seen["lets nobody in"] = tokens.run(file, *OF_ALICE, fails=True)
     with secured(peer) as here:

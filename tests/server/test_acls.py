@@ -126,6 +126,18 @@ def test_a_client_with_the_right_makes_rules_at_a_broker(node) -> None:
     assert made[0] in acls(node, "list", "server")
 
 
+def test_rules_of_delegation_tokens(node):
+    allow = "--allow-principal User:bob"
+    for words in (
+        f"{allow} --user-principal User:alice --operation create-tokens",
+        f"{allow} --delegation-token an-id --operation describe",
+    ):
+        assert acls(node, f"add {words}") == acls(node, f"remove {words}")
+    (rule,) = acls(node, f"add {allow} --user-principal User:alice --operation describe-tokens")
+    assert (rule["resource"], rule["name"]) == ("user", "User:alice")
+    assert acls(node, "list --user-principal User:alice") == [rule]
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

@@ -29,7 +29,7 @@ V = TypeVar("V", bound=Callable[..., Any])
 CLUSTER = "kafka-cluster"
 OPERATIONS = (
     "all", "read", "write", "create", "delete", "alter", "describe", "cluster-action",
-    "describe-configs", "alter-configs", "idempotent-write",
+    "describe-configs", "alter-configs", "idempotent-write", "create-tokens", "describe-tokens",
 )  # fmt: skip
 RESOURCE_OPTIONS = (
     click.option("--topic", "topics", multiple=True, metavar="NAME", help="A topic; * is all."),
@@ -37,6 +37,14 @@ RESOURCE_OPTIONS = (
     click.option(
         "--transactional-id", "transactional_ids", multiple=True, metavar="ID",
         help="A transactional id; * is all.",
+    ),
+    click.option(
+        "--delegation-token", "tokens", multiple=True, metavar="ID",
+        help="A delegation token, to describe it; * is all.",
+    ),
+    click.option(
+        "--user-principal", "users", multiple=True, metavar="TYPE:NAME",
+        help="A user whose tokens are made or described; * is all.",
     ),
     click.option("--cluster", "of_cluster", is_flag=True, help="The cluster itself."),
 )  # fmt: skip
@@ -103,16 +111,14 @@ def command() -> None:
 @json_option
 def list_rules(
     bootstrap: str, controllers: str | None, timeout_seconds: float,
-    topics: tuple[str, ...], groups: tuple[str, ...], transactional_ids: tuple[str, ...],
-    of_cluster: bool, pattern: str, principals: tuple[str, ...], as_json: bool,
+    pattern: str, principals: tuple[str, ...], as_json: bool, **parts: Any,
 ) -> None:  # fmt: skip
     """List rules: all, or those of some resources and principals."""
     from anabranch.client.acls import PATTERNS, describe_acls
     from anabranch.core.access.acl_filter import AclFilter
 
     code = PATTERNS[pattern]
-    named = resources(topics, groups, transactional_ids, of_cluster=of_cluster)
-    filters = [AclFilter(kind, name, code) for kind, name in named]
+    filters = [AclFilter(kind, name, code) for kind, name in resources(parts)]
 
     async def find(cluster: Cluster) -> set[Acl]:
         wanted = filters or [AclFilter(pattern_type=code)]
@@ -190,25 +196,25 @@ def remove(
     _show(removed, as_json=as_json, none="There are no such rules; nothing was removed.")
 
 
-def resources(
-    topics: Sequence[str], groups: Sequence[str], transactional_ids: Sequence[str],
-    *, of_cluster: bool,
-) -> list[tuple[int, str]]:  # fmt: skip
+def resources(parts: dict[str, Any]) -> list[tuple[int, str]]:
     """Kafka's number and the name of each named resource."""
     from anabranch.client.acls import RESOURCES
 
-    named = {"topic": topics, "group": groups, "transactional-id": transactional_ids}
+    named = {
+        "topic": parts["topics"], "group": parts["groups"], "user": parts["users"],
+        "transactional-id": parts["transactional_ids"], "delegation-token": parts["tokens"],
+    }  # fmt: skip
     found = [(RESOURCES[kind], name) for kind, names in named.items() for name in names]
-    return [*found, (RESOURCES["cluster"], CLUSTER)] if of_cluster else found
+    return [*found, (RESOURCES["cluster"], CLUSTER)] if parts["of_cluster"] else found
 
 
 def _named(parts: dict[str, Any]) -> list[tuple[int, str]]:
-    found = resources(
-        parts["topics"], parts["groups"], parts["transactional_ids"],
-        of_cluster=parts["of_cluster"],
-    )  # fmt: skip
+    found = resources(parts)
     if not found:
-        raise click.UsageError("Name what: --topic, --group, --transactional-id or --cluster.")
+        raise click.UsageError(
+            "Name what: --topic, --group, --transactional-id, --cluster, --delegation-token or "
+            "--user-principal."
+        )
     return found
 
 
