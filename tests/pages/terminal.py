@@ -26,6 +26,7 @@ SERVER = re.compile(
 )
 SERVES = re.compile(r"Stop (?:it|them) with Ctrl-C|INFO node: ready|^ready$|\brows deleted", re.M)
 ALONE = re.compile(r"\banabranch up\b")
+COMMENT = re.compile(r"\s#\s.*$", re.MULTILINE)
 QUIETLY = {"PYTHONUNBUFFERED": "1", "ANABRANCH_PYTHON": "false"}
 """Output comes at once; the verbs of the Makefile leave this environment as it is."""
 COMMAND_SECONDS = 600.0
@@ -53,6 +54,11 @@ def apart() -> list[str]:
             continue
         return [*words, "--"]
     return []
+
+
+def serves(command: str) -> bool:
+    """Whether it runs until Ctrl-C; what its comment says of servers does not count."""
+    return SERVER.search(COMMENT.sub("", command)) is not None
 
 
 class Failed(Exception):
@@ -122,7 +128,7 @@ class Terminal:
         if command == "^C":
             self.interrupt()
             return ""
-        if SERVER.search(command):
+        if serves(command):
             return self._serve(command)
         output, code = self._answer(command, COMMAND_SECONDS)
         if code != exit_code or "Traceback (most recent call last)" in output:
@@ -149,7 +155,7 @@ class Terminal:
         raise Failed(f"no end after {seconds:.0f} s: {command}\n{said}\n{self._logs()}")
 
     def _serve(self, command: str) -> str:
-        if ALONE.search(command):
+        if ALONE.search(COMMENT.sub("", command)):
             self.interrupt()
         output = self._folder / f".server-{len(self._servers)}-{self._number}"
         output.touch()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.pages.page import ROOT, Step, Unreadable, pages, steps
-from tests.pages.terminal import Failed, Terminal, apart
+from tests.pages.terminal import Failed, Terminal, apart, serves
 
 QUICK = {"docs/operate/retention.md"}
 """What `make test` runs."""
@@ -157,6 +157,21 @@ def test_a_command_that_fails_or_prints_something_else_fails_the_page(terminal):
     with pytest.raises(Failed, match="not printed"):
         compare(Step(1, printed=("12 records",)), terminal.run("echo 12 rows"))
     compare(Step(1, printed=("12  records",)), terminal.run("echo 7 records"))
+
+
+@pytest.mark.parametrize(
+    ("command", "is_one"),
+    [
+        ("anabranch up --brokers 3", True),
+        (".venv/bin/anabranch serve --config a.properties   # until Ctrl-C", True),
+        ("make up PORT=9092", True),
+        ("anabranch cluster roll --dir data   # nodes of a running `anabranch up`", False),
+        ("anabranch mirror run mm2.properties --validate-only", False),
+        ("anabranch topics create up", False),
+    ],
+)
+def test_what_is_a_server(command, is_one):
+    assert serves(command) == is_one
 
 
 HOLD = """
