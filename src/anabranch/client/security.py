@@ -22,6 +22,7 @@ from anabranch.client.token_properties import PROPERTIES, WrongToken, token_logi
 from anabranch.core.access.bearer import OAUTHBEARER
 from anabranch.core.access.jaas import JaasFault, parse_jaas
 from anabranch.core.errors import ClientFault, ErrorCode
+from anabranch.core.settings.setting import is_true
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
@@ -159,7 +160,7 @@ def _login(given: Mapping[str, str]) -> Login:
     if mechanism == OAUTHBEARER:
         return _token_login(given)
     module, options = _jaas(given.get("sasl.jaas.config", ""))
-    is_token = options.get("tokenauth", "").lower() == "true"
+    is_token = is_true(options.get("tokenauth"))
     if is_token and (mechanism not in SCRAM or module != MODULES[1]):
         raise _Wrong(
             f"sasl.jaas.config has tokenauth, so sasl.mechanism must be one of {', '.join(SCRAM)} "

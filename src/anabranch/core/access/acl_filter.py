@@ -34,7 +34,7 @@ class AclFilter(NamedTuple):
     permission: int = ANY
 
     def fault(self) -> str:
-        """What of it nobody knows, as a sentence; "" if all is known."""
+        """What of it is unknown, as a sentence; "" if nothing is."""
         known = (
             self.resource_type == ANY or self.resource_type in RESOURCE_TYPES,
             self.pattern_type in (ANY, MATCH, LITERAL, PREFIXED),

@@ -2,7 +2,7 @@
 
 What: a token has an owner, in whose name its holder comes, and others who may renew it. Its
 password is an HMAC of its id under `delegation.token.secret.key`, which all nodes share: it is in
-no record, and whoever has the key makes it again. Rule kept: a token that is over is good for
+no record, and each node makes it again. Rule kept: a token that is over is good for
 nothing, whether it has been removed yet or not. Times are of the time of day, as Kafka's records
 have them. Source: KIP-48, KIP-373 (owners). Not here: who may do what with one
 (`core/controller/delegation_tokens.py`), logins (`scram_server.py`).

@@ -3,7 +3,7 @@
 What: `decide` answers for one resource, `decide_by_type` for any resource of a type, and
 `StandardAuthorizer` asks them for a request and keeps their answers until a rule changes. Rules:
 
-- A super user may do everything. Before the rules are loaded nobody else may do anything.
+- A super user may do everything. Before the rules are loaded only they may do anything.
 - A rule applies if its resource (LITERAL name, LITERAL `*`, or PREFIXED), principal (or `User:*`),
   host (or `*`) and operation (or ALL) fit. A DENY that applies wins over each ALLOW.
 - ALLOW of READ, WRITE, DELETE or ALTER also allows DESCRIBE, and ALLOW of ALTER_CONFIGS also
@@ -130,7 +130,7 @@ class StandardAuthorizer:
     """See the module's docstring.
 
     `rules` gives the rules as the node knows them now, None while it has not loaded them.
-    On `trusted` listeners, which are the nodes' own, everything is allowed: as long as nobody is
+    On `trusted` listeners, which are the nodes' own, everything is allowed: as long as no one is
     authenticated, another node cannot be told from a client by its name. `audit` is told of each
     decision.
     """

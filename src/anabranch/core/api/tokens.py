@@ -1,7 +1,7 @@
 """What the requests about delegation tokens have in common: on which connections they are taken.
 
 Rule kept: who does not show who it is gets no token, and who came with a token neither: a token
-could else be renewed for ever by whoever found it. Source: KIP-48. Not here: what the controller
+that was found could else be renewed for ever. Source: KIP-48. Not here: what the controller
 decides (`core/controller/delegation_tokens.py`).
 """
 

@@ -1,8 +1,8 @@
 """Plans for delegation tokens: made, renewed, let end, and removed when they are over.
 
 Rules kept: no token outlives `delegation.token.max.lifetime.ms`, and each renewal is for
-`delegation.token.expiry.time.ms` at most; owner and renewers renew a token and let it end, nobody
-else; texts, codes and the order of checks are those of Kafka 4.1's DelegationTokenControlManager.
+`delegation.token.expiry.time.ms` at most; only owner and renewers renew a token and let it end;
+texts, codes and the order of checks are those of Kafka 4.1's DelegationTokenControlManager.
 Decisions here use the time of day, alone in the controller: times of tokens are of that clock on
 every node. A clock that goes back makes tokens live longer, never shorter.
 Source: KIP-48, KIP-373. Not here: where requests about tokens are refused (`core/api/tokens.py`).

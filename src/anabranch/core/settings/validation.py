@@ -136,7 +136,7 @@ def setting_of(resource_type: int, name: str) -> Setting | None:
 
 
 def is_sensitive(resource_type: int, name: str) -> bool:
-    """Whether the value must not be shown; a name that nobody knows might hold a secret."""
+    """Whether the value must not be shown; an unknown name might hold a secret."""
     setting = setting_of(resource_type, name)
     return setting is None or setting.sensitive
 
