@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 class MigrationChecks:
     """See the module. `auditor` is the reader that reads everything in the end."""
 
-    def __init__(self, cluster: Cluster, history: History, auditor: str) -> None:
+    def __init__(self, cluster: Cluster, history: History, auditor: str, partitions: int) -> None:
         assert cluster.remotes is not None
         self.cluster, self.history, self.auditor = cluster, history, auditor
         self.coordinator = cluster.remotes.coordinator
@@ -46,6 +46,8 @@ class MigrationChecks:
         """Where partitions were sealed last."""
         self.began: dict[LogKey, int] = {}
         """Where they became diskless."""
+        self.partitions = partitions
+        """With which the topic was created: others may have been diskless from the begin."""
         self.topic_id: TopicId | None = None
         self._epochs: dict[int, int] = {}
         self._sealed_epochs: dict[LogKey, int] = {}
@@ -79,6 +81,8 @@ class MigrationChecks:
                 self._check_begin(change.key, change.state.high_watermark)
 
     def _check_begin(self, key: LogKey, begin: int) -> None:
+        if begin == 0 and key not in self.ends and key.partition >= self.partitions:
+            return
         if begin != self.ends.get(key):
             sentence = "A partition becomes diskless elsewhere than its log was sealed."
             raise Violation("MG3", sentence, {"at": begin, "sealed": self.ends.get(key)})

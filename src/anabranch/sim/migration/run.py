@@ -106,7 +106,9 @@ class Run:
         kinds = self.workload.faults() | self.remote_faults.table()
         self.faults = Faults(self.cluster, plan, kinds)
         self.healing = Repair(self.cluster, self.faults, self.workload)
-        self.checks = MigrationChecks(self.cluster, self.history, AUDITOR)
+        self.checks = MigrationChecks(
+            self.cluster, self.history, AUDITOR, plan.topics[0].partitions
+        )
         self.counts: Counter[str] = Counter()
         self._wanted = CLASSIC
         """The kind that the operator wanted last."""
