@@ -54,7 +54,7 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{ROOM}.seal_rounds",
         "or end.active_bytes or not end.is_settled:",
         "or end.active_bytes:",
-        f"{SEAL_ROUNDS}::test_nothing_is_sealed_that_is_not_committed_and_copied[0-unfit0]",
+        f"{SEAL_ROUNDS}::test_a_log_that_grew_during_the_round_is_not_sealed",
     ),
     mutant(
         "records-taken-while-sealing",
@@ -105,6 +105,14 @@ MUTANTS: tuple[Mutant, ...] = (
         "    known += _known_at_ends(tiered)\n",
         "",
         f"{VERIFICATION}::test_producers_of_segments_are_known_to_a_restored_coordinator",
+    ),
+    mutant(
+        "unsettled-logs-ask-the-coordinator",
+        "while a log has no settled end, its rounds leave the coordinator to others",
+        f"{ROOM}.seal_rounds",
+        "    if is_sealing and not end.is_settled:",
+        "    if False:",
+        f"{SEAL_ROUNDS}::test_a_log_without_a_settled_end_leaves_the_coordinator_to_others[unfit0]",
     ),
     mutant(
         "migration-hears-of-another",

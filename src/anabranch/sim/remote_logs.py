@@ -298,7 +298,7 @@ class Round:
             replica.waits_for = str(fault)
             raise
         replica.waits_for = migrated.waits_for
-        if migrated.done.fault is None:
+        if migrated.fault is None:
             log.again_ms = world.steady_ms
         if migrated.is_sealed or migrated.is_ready:
             log.sealed_in = phase

@@ -41,6 +41,7 @@ class Leader:
         epochs=WHOLE.leader_epochs, local=LOCAL,
     ):  # fmt: skip
         self.end = LogEnd(20, high_watermark, stable, active, in_sync)
+        self.grows_to = None
         self.copied, self.epochs, self.local = copied, epochs, local
         self.asked = []
 
@@ -59,6 +60,8 @@ class Leader:
             return self.end
         if isinstance(asked, RollLog):
             self.end = self.end._replace(active_bytes=0)
+        if isinstance(asked, rounds.ReadFacts) and self.grows_to is not None:
+            self.end = self.end._replace(end_offset=self.grows_to)
         if isinstance(asked, rounds.ReadFacts):
             return Facts(0, (WHOLE,) if self.copied else (), 0)
         if isinstance(asked, rounds.LookAtLog):
@@ -141,6 +144,23 @@ def test_nothing_is_sealed_that_is_not_committed_and_copied(unfit, active):
     migrated = leader.run(SEALING)
     assert not migrated.is_sealed
     assert migrated.waits_for
+    assert SealLog not in leader.asked
+
+
+@pytest.mark.parametrize("unfit", [{"high_watermark": 19, "stable": 19}, {"stable": 15}])
+def test_a_log_without_a_settled_end_leaves_the_coordinator_to_others(unfit):
+    leader = Leader(active=10, **unfit)
+    migrated = leader.run(SEALING)
+    assert (migrated.done, migrated.fault) == (None, None)
+    assert leader.asked == [LookAtEnd]
+
+
+def test_a_log_that_grew_during_the_round_is_not_sealed():
+    leader = Leader()
+    leader.grows_to = 21
+    migrated = leader.run(SEALING)
+    assert not migrated.is_sealed
+    assert migrated.waits_for == "offsets 20 to 21 are not committed"
     assert SealLog not in leader.asked
 
 

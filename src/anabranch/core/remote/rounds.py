@@ -155,6 +155,12 @@ class Leading(NamedTuple):
 
 def one_round(of: Leading) -> Generator[Step, Any, Done]:
     """Remove, copy, and shorten the local log."""
+    done, _, _ = yield from round_and_view(of)
+    return done
+
+
+def round_and_view(of: Leading) -> Generator[Step, Any, tuple[Done, Facts, LocalView]]:
+    """As `one_round`, with what the coordinator and the log said last."""
     facts: Facts = yield ReadFacts(of.key, of.leader_epoch)
     view: LocalView = yield LookAtLog(of.key)
     facts = yield from _remove(of, facts, view)
@@ -166,7 +172,7 @@ def one_round(of: Leading) -> Generator[Step, Any, Done]:
     log_start = max(facts.log_start, view.log_start)
     yield from _shorten(of.key, facts, view, coverage, log_start)
     waiting = to_copy(view.segments, coverage, log_start, view.last_stable_offset)
-    return Done(
+    done = Done(
         copy_lag(waiting),
         remote_size_bytes(facts.segments),
         copied,
@@ -174,6 +180,7 @@ def one_round(of: Leading) -> Generator[Step, Any, Done]:
         delete_lag(facts.segments),
         len(facts.segments),
     )
+    return done, facts, view
 
 
 def ending_round(of: Leading) -> Generator[Step, Any, Done]:

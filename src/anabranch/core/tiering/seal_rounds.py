@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from anabranch.core.diskless.migration import Phase, Step
 from anabranch.core.diskless.rows import LogKey
+from anabranch.core.errors import StorageFault
 from anabranch.core.remote import rounds
 from anabranch.core.remote.facts import Facts
 from anabranch.core.remote.lineage import Span
@@ -87,31 +88,36 @@ SealStep: TypeAlias = rounds.Step | LookAtEnd | RollLog | MarkReady | SealLog
 class Migrated(NamedTuple):
     """What a round has done."""
 
-    done: Done
+    done: Done | None
+    """None where the log has no settled end, and nothing was asked of anybody."""
     is_sealed: bool = False
     is_ready: bool = False
     waits_for: str = ""
     """Why it is neither, as a sentence; "" where it is."""
+
+    @property
+    def fault(self) -> StorageFault | None:
+        """Of a copy."""
+        return None if self.done is None else self.done.fault
 
 
 def migration_round(of: Leading, phase: Phase) -> Generator[SealStep, Any, Migrated]:
     """Go on with a migration."""
     end: LogEnd = yield LookAtEnd(of.key)
     is_sealing = phase.step is Step.SEALING
-    if end.active_bytes > (0 if is_sealing else LITTLE_BYTES) and (
-        end.is_settled or not is_sealing
-    ):
+    if is_sealing and not end.is_settled:  # others have the coordinator meanwhile
+        return Migrated(None, waits_for=_unsettled(end))
+    if end.active_bytes > (0 if is_sealing else LITTLE_BYTES):
         yield RollLog(of.key)
-    done: Done = yield from rounds.one_round(of)
+    done, facts, view = yield from rounds.round_and_view(of)
     if done.fault is not None:
         return Migrated(done, waits_for=str(done.fault))
     end = yield LookAtEnd(of.key)
     if not is_sealing:
-        return (yield from _ready(of, phase, done, end))
+        missing = _missing(facts, view, end)
+        return (yield from _ready(of, phase, done, end, missing))
     if done.lag.segments or end.active_bytes or not end.is_settled:
         return Migrated(done, waits_for=_unsettled(end) or _uncopied(done, end))
-    facts: Facts = yield rounds.ReadFacts(of.key, of.leader_epoch)
-    view: LocalView = yield rounds.LookAtLog(of.key)
     log_start = max(facts.log_start, view.log_start)
     kept = to_keep(facts.segments, view.lineage, log_start)
     yield SealLog(of.key, phase.migration, of.leader_epoch, log_start, end.end_offset, kept)
@@ -119,7 +125,7 @@ def migration_round(of: Leading, phase: Phase) -> Generator[SealStep, Any, Migra
 
 
 def _ready(
-    of: Leading, phase: Phase, done: Done, end: LogEnd
+    of: Leading, phase: Phase, done: Done, end: LogEnd, missing: Span | None
 ) -> Generator[SealStep, Any, Migrated]:
     if end.last_stable_offset < end.high_watermark:
         return Migrated(done, waits_for=_unsettled(end))
@@ -127,17 +133,14 @@ def _ready(
         return Migrated(done, waits_for="a replica is not in sync")
     if done.lag.byte_size + end.active_bytes > LITTLE_BYTES:
         return Migrated(done, waits_for=_uncopied(done, end))
-    missing = yield from _missing(of, end)
     if missing is not None:
         return Migrated(done, waits_for=CUT.format(*missing))
     yield MarkReady(of.key, phase.migration, of.leader_epoch)
     return Migrated(done, is_ready=True)
 
 
-def _missing(of: Leading, end: LogEnd) -> Generator[SealStep, Any, Span | None]:
+def _missing(facts: Facts, view: LocalView, end: LogEnd) -> Span | None:
     """Offsets that no copy would bring into a segment that can be kept."""
-    facts: Facts = yield rounds.ReadFacts(of.key, of.leader_epoch)
-    view: LocalView = yield rounds.LookAtLog(of.key)
     coverage = rounds.covered(facts, view)
     log_start = max(facts.log_start, view.log_start)
     local = [
@@ -145,7 +148,8 @@ def _missing(of: Leading, end: LogEnd) -> Generator[SealStep, Any, Span | None]:
         for each in view.segments
         if each.is_active or not coverage.holds(max(each.start_offset, log_start), each.end_offset)
     ]
-    return first_missing(facts.segments, view.lineage, local, log_start, end.end_offset)
+    end_offset = min(end.end_offset, max([log_start, *(each.end_offset for each in view.segments)]))
+    return first_missing(facts.segments, view.lineage, local, log_start, end_offset)
 
 
 def _unsettled(end: LogEnd) -> str:

@@ -243,7 +243,7 @@ class RemoteLogs:
         if replica.phase is not None and hosted.has_remote:
             migrated = await self._migrate(world, leading, hosted, replica.phase, of)
             replica.waits_for = migrated.waits_for
-            return migrated.done.fault
+            return migrated.fault
         perform = perform_round if hosted.has_remote else perform_ending_round
         of.done = await perform(world, leading, hosted)
         if of.done.copied and of.done.lag.segments and of.done.fault is None:
@@ -255,7 +255,7 @@ class RemoteLogs:
     ) -> Migrated:
         of.sealed_in = None
         migrated = await perform_migration_round(world, leading, hosted, phase)
-        of.done = migrated.done
+        of.done = migrated.done or of.done
         if migrated.is_sealed or migrated.is_ready:
             of.sealed_in = phase
         return migrated
