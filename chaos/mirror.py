@@ -82,6 +82,8 @@ class Sender:
 class Mirror:
     """The job, started again after a kill of its driver; all its processes end with the block."""
 
+    master = MASTER
+
     def __init__(self, file: Path) -> None:
         self._words = [sys.executable, "-m", "anabranch", "mirror", "run", str(file)]
         self._log = file.with_suffix(".log")
@@ -92,7 +94,10 @@ class Mirror:
         """Start it."""
         with open(self._log, "ab") as log:
             self.driver = psutil.Popen(
-                [*self._words, "--master", MASTER], stdout=log, stderr=log, start_new_session=True
+                [*self._words, "--master", self.master],
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
 
     def processes(self, word: str) -> list[psutil.Process]:

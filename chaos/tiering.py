@@ -2,10 +2,11 @@
 
 What: three brokers with a diskless topic, a producer that goes on all the time, a reader that
 begins again at the start, and `anabranch spark tier` with executors that are processes of their
-own. In each round an executor, a Python worker, a leader and the driver get SIGKILL, one after the
-other; after each, new segments must become FINISHED. A killed driver leaves its executors behind,
-which may go on; in every second round its claim is made to lapse, so that the next job takes it
-over beside them, else the next one waits for the lease. At the end the job goes on until no row is
+own. In each round an executor, a Python worker, a leader, the active controller and the driver get
+SIGKILL, one after the other, and the coordinator's file is locked for a while; after each, new
+segments must become FINISHED. A killed driver leaves its executors behind, which may go on; in
+every second round its claim is made to lapse, so that the next job takes it over beside them, else
+the next one waits for the lease. At the end the job goes on until no row is
 left; then each acknowledged record must be at its offset, once, no offset may lack, and with all
 brokers stopped the store must agree with the coordinator, byte by byte.
 """
@@ -35,7 +36,17 @@ from anabranch.stores.objects.engines import open_objects
 from anabranch.stores.objects.remote_verification import verify as verify_segments
 from anabranch.stores.objects.verification import read_store, verify
 from anabranch.testing import LocalCluster
-from chaos.mirror import EXECUTOR, PIECE, PIECE_SECONDS, QUIET, WORKER, Mirror, Stuck, until
+from chaos.mirror import (
+    EXECUTOR,
+    LIMIT_SECONDS,
+    PIECE,
+    PIECE_SECONDS,
+    QUIET,
+    WORKER,
+    Mirror,
+    Stuck,
+    until,
+)
 from chaos.mirror import kill_leader as kill_one
 
 TOPIC, PARTITIONS = "tiered", 6
@@ -48,6 +59,8 @@ SETTINGS: dict[str, object] = {
 RACKS = ["a", "b", "c"]
 LEASE_SECONDS = 130.0
 """A killed job keeps its claim for two minutes."""
+AWAY_SECONDS = 15.0
+"""For which no transaction of the coordinator is possible."""
 
 
 class Sender:
@@ -68,13 +81,17 @@ class Sender:
 
     def _run(self) -> None:
         while not self._over.wait(PIECE_SECONDS):
-            for number in range(self.sent, self.sent + PIECE):
-                self._producer.produce(
-                    self._topic, b"%d" % number, partition=number % PARTITIONS,
-                    on_delivery=self._noted,
-                )  # fmt: skip
+            self.send_some()
             self.sent += PIECE
             self._producer.poll(0)
+
+    def send_some(self) -> None:
+        """A piece."""
+        for number in range(self.sent, self.sent + PIECE):
+            self._producer.produce(
+                self._topic, b"%d" % number, partition=number % PARTITIONS,
+                on_delivery=self._noted,
+            )  # fmt: skip
 
     def _noted(self, error: KafkaError | None, message: Message) -> None:
         partition, offset = message.partition(), message.offset()
@@ -99,13 +116,15 @@ class Sender:
 class Job(Mirror):
     """The tiering job, whose processes are started, killed and ended as a mirror's are."""
 
+    verb = "tier"
+
     def __init__(self, bootstrap: str, folder: Path) -> None:
         store = f"file://{folder.resolve()}/{OBJECTS}"
         self._words = [
-            sys.executable, "-m", "anabranch", "spark", "tier", "--bootstrap-server", bootstrap,
+            sys.executable, "-m", "anabranch", "spark", self.verb, "--bootstrap-server", bootstrap,
             "--storage-url", store, "--every", "1",
         ]  # fmt: skip
-        self._log = folder / "tiering.log"
+        self._log = folder / f"{self.verb}.log"
         self._known: set[psutil.Process] = set()
         self.start()
 
@@ -122,6 +141,8 @@ class Job(Mirror):
 
 class Coordinator:
     """What the coordinator's file says."""
+
+    claims = "tiering_claims"
 
     def __init__(self, folder: Path) -> None:
         self.path = folder.resolve() / COORDINATOR
@@ -142,7 +163,17 @@ class Coordinator:
     def lapse(self) -> None:
         """The job that holds the claim was silent for its lease, as far as the clock says."""
         with closing(sqlite3.connect(self.path, timeout=60)) as on, on:
-            on.execute("UPDATE tiering_claims SET expires_ms = 0")
+            on.execute(f"UPDATE {self.claims} SET expires_ms = 0")
+
+    def news(self) -> int:
+        """A number that grows when the job has done something."""
+        return self.segments()
+
+    def away(self) -> None:
+        """For a while no transaction can begin."""
+        with closing(sqlite3.connect(self.path, timeout=60, isolation_level=None)) as on:
+            on.execute("BEGIN IMMEDIATE")
+            time.sleep(AWAY_SECONDS)
 
 
 class Reader:
@@ -158,11 +189,15 @@ class Reader:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def _run(self) -> None:
-        while not self._over.is_set():
-            read(self._bootstrap, self._take, self._over.is_set, self._topic)
-            self.rounds += 1
+        try:
+            while not self._over.is_set():
+                read(self._bootstrap, self._take, self._over.is_set, self._topic)
+                self.rounds += 1
+        except Stuck as fault:
+            self.wrong.append(str(fault))
 
-    def _take(self, partition: int, offset: int, value: bytes | None) -> None:
+    def _take(self, message: Message, partition: int, offset: int) -> None:
+        value = message.value()
         if self._seen.setdefault((partition, offset), value) != value:
             self.wrong.append(f"{self._topic}-{partition} at {offset} was another record before")
 
@@ -176,21 +211,24 @@ class Reader:
 
 
 def read(
-    bootstrap: str, take: Callable[[int, int, bytes | None], None], is_over: Callable[[], bool],
+    bootstrap: str, take: Callable[[Message, int, int], None], is_over: Callable[[], bool],
     topic: str = TOPIC,
 ) -> None:  # fmt: skip
-    """All partitions, from their beginning to their end."""
+    """All partitions, from their beginning to their end. Raises Stuck."""
+    begin = time.monotonic()
     settings = {"bootstrap.servers": bootstrap, "group.id": "judge", "enable.partition.eof": True}
     with closing(Consumer({**settings, **QUIET})) as consumer:
         consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
         left = set(range(PARTITIONS))
         while left and not is_over():
+            if time.monotonic() - begin > LIMIT_SECONDS:
+                raise Stuck(f"no reader comes to the end of partitions {sorted(left)}")
             for message in consumer.consume(1_000, timeout=0.5):
                 partition, offset, error = message.partition(), message.offset(), message.error()
                 if partition is None or offset is None:
                     continue
                 if error is None:
-                    take(partition, offset, message.value())
+                    take(message, partition, offset)
                 elif error.code() == KafkaError._PARTITION_EOF:
                     left.discard(partition)
 
@@ -224,13 +262,15 @@ def run(kills: int, seconds: float, folder: Path, say: Callable[[str], None]) ->
 
 def kill_all(
     kills: int, seconds: float, cluster: LocalCluster, job: Job, coordinator: Coordinator,
-    say: Callable[[str], None],
+    say: Callable[[str], None], topic: str = TOPIC,
 ) -> dict[str, int]:  # fmt: skip
-    """Kill one after the other; how many of each. After each kill there must be new segments."""
+    """Break one after the other; how many of each. After each there must be new segments."""
     victims: dict[str, Callable[[int], None]] = {
         "executor": lambda _: job.kill(EXECUTOR),
         "Python worker": lambda _: job.kill(WORKER),
-        "leader": lambda _: kill_one(cluster, TOPIC),
+        "leader": lambda _: kill_one(cluster, topic),
+        "controller": lambda _: kill_controller(cluster),
+        "coordinator": lambda _: coordinator.away(),
         "driver": lambda number: kill_driver(number, job, coordinator),
     }
     begin, done = time.monotonic(), dict.fromkeys(victims, 0)
@@ -239,12 +279,18 @@ def kill_all(
             if time.monotonic() - begin > seconds:
                 return done
             kill(number)
-            before = coordinator.segments()
-            news = f"no segment is finished after a kill: {name}"
-            took = until(lambda before=before: coordinator.segments() > before, news)
+            before = coordinator.news()
+            news = f"no segment is finished after this was broken: {name}"
+            took = until(lambda before=before: coordinator.news() > before, news)
             done[name] += 1
-            say(f"round {number + 1}: {name} killed; a new segment after {took:.1f} s")
+            say(f"round {number + 1}: {name} broken; a new segment after {took:.1f} s")
     return done
+
+
+def kill_controller(cluster: LocalCluster) -> None:
+    """SIGKILL the active controller, and start it again."""
+    with cluster.kill(cluster.controller()):
+        time.sleep(PIECE_SECONDS)
 
 
 def kill_driver(number: int, job: Job, coordinator: Coordinator) -> None:
@@ -259,7 +305,11 @@ def kill_driver(number: int, job: Job, coordinator: Coordinator) -> None:
 def judge(bootstrap: str, sender: Sender, reader: Reader, topic: str = TOPIC) -> None:
     """Raises Stuck."""
     held: dict[tuple[int, int], int] = {}
-    read(bootstrap, lambda *at: held.update({at[:2]: int(at[2] or b"-1")}), lambda: False, topic)
+
+    def take(message: Message, partition: int, offset: int) -> None:
+        held[partition, offset] = int(message.value() or b"-1")
+
+    read(bootstrap, take, lambda: False, topic)
     ends = [max((each[1] for each in held if each[0] == number), default=-1) + 1
             for number in range(PARTITIONS)]  # fmt: skip
     lost = [number for number, place in sender.places.items() if held.get(place) != number]

@@ -48,10 +48,10 @@ def test_a_run_is_judged_by_records_and_by_the_store(tmp_path, monkeypatch):
         planted(at, sender)
         cluster_id = cluster.cluster_id
     store = f"file://{found.parent}/{OBJECTS}"
-    assert asyncio.run(tiering._verified(coordinator, store, cluster_id)) == []
+    assert asyncio.run(tiering.verified(coordinator, store, cluster_id)) == []
     log = next((found.parent / OBJECTS).rglob("*.log"))
     log.write_bytes(log.read_bytes()[:-1])
-    assert asyncio.run(tiering._verified(coordinator, store, cluster_id))
+    assert asyncio.run(tiering.verified(coordinator, store, cluster_id))
 
 
 def planted(at, sender):
@@ -76,3 +76,20 @@ def test_a_claim_lapses_for_the_next_job(tmp_path):
     coordinator = tiering.Coordinator(tmp_path)
     coordinator.lapse()
     assert coordinator.count("SELECT expires_ms FROM tiering_claims") == 0
+
+
+def test_no_transaction_begins_while_the_coordinator_is_away(tmp_path, monkeypatch):
+    with closing(sqlite3.connect(tmp_path / COORDINATOR)) as on, on:
+        on.execute("CREATE TABLE tiering_claims (claim_id, expires_ms)")
+    coordinator, refused = tiering.Coordinator(tmp_path), []
+
+    def during(_seconds):
+        with closing(sqlite3.connect(tmp_path / COORDINATOR, timeout=0)) as on:
+            with pytest.raises(sqlite3.OperationalError, match="locked"):
+                on.execute("DELETE FROM tiering_claims")
+            refused.append(on)
+
+    monkeypatch.setattr(tiering.time, "sleep", during)
+    coordinator.away()
+    assert refused
+    coordinator.lapse()

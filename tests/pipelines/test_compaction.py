@@ -15,14 +15,14 @@ import pytest
 from click.testing import CliRunner
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from tests.pipelines.compaction_kit import run_here
 from tests.pipelines.tiering_kit import SECONDS, rows_of, store_folder
 
 from anabranch.cli.main import main
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.tiering.compaction_plan import grouped
 from anabranch.pipelines import compaction, compaction_task, tiering
-from anabranch.pipelines.compaction import compact, key_rows
-from anabranch.pipelines.compaction_task import rewrite_task
+from anabranch.pipelines.compaction import compact
 from anabranch.pipelines.tiering import Where, tier
 from anabranch.stores.coordinator.engines import open_coordinator
 from anabranch.stores.objects.engines import open_objects
@@ -39,22 +39,6 @@ SETTINGS = {
     "segment.bytes": "1048576",
     "min.cleanable.dirty.ratio": "0.01",
 }
-
-
-def run_here(_spark, tasks):
-    """Groups of segments without Spark: what it shuffles is compared in a dictionary."""
-    newest, groups = {}, {}
-    for task in tasks:
-        for row in key_rows(task).to_pylist():
-            key = row["log"], row["high"], row["low"]
-            newest[key] = max(newest.get(key, (-2, -1)), (row["offset"], row["group"]))
-            groups[key] = groups.get(key, 0) + 1
-    answers = []
-    for task in tasks:
-        own = {key: at for key, (at, group) in newest.items() if group == task.number}
-        alone = {at for key, at in own.items() if groups[key] == 1}
-        answers.append(json.loads(json.dumps(rewrite_task(task, set(own.values()), alone))))
-    return answers
 
 
 @pytest.fixture(scope="module")
@@ -299,6 +283,27 @@ def test_keys_that_could_not_be_read_leave_their_partition_as_it_is(
     assert "run the job again" in done.faults["unread-0"]
     assert segments_of(cluster, "unread") == old
     assert compact(None, where).faults == {}
+
+
+def test_a_task_that_is_run_again_leaves_nothing_behind(cluster, admin, where, here, monkeypatch):
+    """Spark runs a task again whose executor was killed after it had stored a segment."""
+    make(admin, "again")
+    fill(cluster, where, "again", waves=2, count=50)
+    before = read(cluster, "again", 0, 100)
+
+    def twice(spark, tasks):
+        run_here(spark, tasks)
+        return run_here(spark, tasks)
+
+    monkeypatch.setattr(compaction, "run_groups", twice)
+    done = compact(None, where)
+    assert (done.given_up, done.faults) == (0, {})
+    assert read(cluster, "again", 0, 100) == newest_of(before)
+    states = rows_of(
+        cluster, "SELECT s.state, count(*) FROM remote_segments s JOIN logs USING (topic_id, "
+        "partition) WHERE topic_name = 'again' GROUP BY s.state ORDER BY s.state",
+    )  # fmt: skip
+    assert states == [(1, 1), (2, 3)], "of two tries one counts, the other one is being removed"
 
 
 def test_two_jobs_at_once_are_told_apart(cluster, admin, where, here, monkeypatch):

@@ -135,9 +135,9 @@ async def _page(
 
 
 async def page_of_plan(cluster: Cluster, request: Any, *, is_first: bool) -> Any:
-    """A page of a job's plan. What may pass is waited for, unless it is the first page: then
-    whoever has started the job learns of it at once. Raises ConnectionLost and ApiError, without a
-    wait where another job has the claim."""
+    """A page of a job's plan. What may pass is waited for, unless it is the first page: then the
+    job fails at once, with the reason. Raises ConnectionLost and ApiError, without a wait where
+    another job has the claim."""
 
     async def ask() -> Any:
         answer = await cluster.send(request)

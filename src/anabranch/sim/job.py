@@ -214,4 +214,4 @@ def _to_its_end(task: Calls, ended: Callable[[Any], None]) -> Calls:
 
 
 def nothing(_answer: Any) -> None:
-    """For a call whose answer nobody needs."""
+    """For a call whose answer is not needed."""
