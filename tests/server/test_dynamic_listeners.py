@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import ssl
 import time
@@ -138,19 +139,36 @@ def test_other_settings_of_listeners_need_a_restart(run, change):
 
 
 def test_a_nodes_own_password_changes_while_it_runs(node, run):
-    """Towards brokers and controllers new connections log in with the new one."""
+    """Towards brokers and controllers new connections log in with the new one: the old user is gone
+    from the controller's listener, and what was open there is closed."""
     role = node.node.broker
     logins = lambda: [  # noqa: E731 - asked again and again
         each.transport.security.login for each in (role.connections, role._channel)
     ]
-    before = logins()
-    for listener in ("both", "controller"):
-        users = f'user_admin="{ADMIN}" user_alice="{SECRET}" user_node="new-secret"'
+    assert [each.username for each in logins()] == ["admin", "admin"]
+    for listener, users in (("both", f'user_admin="{ADMIN}" '), ("controller", "")):
+        users += 'user_node="new-secret"'
         jaas = f'{MODULE} username="node" password="new-secret" {users};'
         alter(run, f"listener.name.{listener}.plain.sasl.jaas.config={jaas}")
-    eventually(
-        lambda: {(each.username, each.password) for each in logins()} == {("node", "new-secret")}
-    )
-    assert [each.username for each in before] == ["admin", "admin"]
-    assert is_let_in(node, "node", "new-secret")
-    assert json.loads(run("topics", "list", "--json")) == []
+    new = [("node", "new-secret")] * 2
+    eventually(lambda: [(each.username, each.password) for each in logins()] == new)
+    before = {each.name: each.accepted_total for each in acceptors(node)}
+    drop_all(node, "CONTROLLER")
+    assert json.loads(run("topics", "create", "t", "--partitions", "1", "--json"))
+    after = {each.name: each.accepted_total for each in acceptors(node)}
+    assert after["CONTROLLER"] > before["CONTROLLER"]
+
+
+def drop_all(node, name):
+    """Close what is open at a listener."""
+    (listener,) = (each for each in acceptors(node) if each.name == name)
+
+    async def close():
+        for each in tuple(listener.connections):
+            each.channel.drop()
+
+    asyncio.run_coroutine_threadsafe(close(), node._loop).result(SECONDS)
+
+
+def acceptors(node):
+    return node.node._acceptors_of(node.config.listeners)
