@@ -99,7 +99,7 @@ class World:
 
     def cut(self) -> None:
         """The power goes, and the log is opened again. Where all that is left lies before its
-        start, it begins there without records, and nobody synced what it might know."""
+        start, it begins there without records, and what it might know was never synced."""
         flushed = self.log.flushed_offset
         self.disk.cut_power()
         self.folder = LogFolder(self.disk, "data")
