@@ -118,7 +118,13 @@ def test_users_of_plain_change_and_their_passwords_are_told_nowhere(node, run, t
     assert not is_let_in(node, "carol", "carol-secret")
 
 
-@pytest.mark.parametrize("text", ["nonsense", f"{MODULE} password=hunter2;", f"{SCRAM};"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nonsense", f"{MODULE} password=hunter2;", f"{SCRAM};",
+        f"{MODULE} password=hunter2 user_alice=hunter2;",
+    ],
+)  # fmt: skip
 def test_a_login_that_cannot_be_read_is_refused_without_being_told(node, run, text):
     told = alter(run, f"listener.name.both.plain.sasl.jaas.config={text}", fails=True)
     assert "INVALID_REQUEST" in told and "hunter2" not in told

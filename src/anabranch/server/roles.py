@@ -15,6 +15,7 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Protocol
 
+from anabranch.client.security import Security
 from anabranch.core.access.authorize import Authorizer
 from anabranch.core.api.context import Broker
 from anabranch.core.api.fetch_sessions import FetchSessions
@@ -32,7 +33,7 @@ from anabranch.core.due import (
     REFUSALS,
     REPLICATION,
 )
-from anabranch.core.errors import Bug, StorageFault
+from anabranch.core.errors import Bug, ClientFault, ErrorCode, StorageFault
 from anabranch.core.log.incarnations import FolderNotes, previous_broker_epoch
 from anabranch.core.metadata.following.effects import Act
 from anabranch.core.metadata.image import MetadataImage
@@ -127,7 +128,7 @@ class BrokerRole:
             ),
             authorizer=authorizer_of(config, lambda: self.broker.image),
             logins=node.security.logins(lambda: self.broker.image),
-            refuse_listeners=node.security.refuse,
+            refuse_listeners=self._refuse_listeners,
             allocate_producer_id=self.producer_ids.machine.take,
             volume=volume_of,
             loggers=LogLevels(),
@@ -272,14 +273,26 @@ class BrokerRole:
             self.registration.metadata_moved()
         self._unserved.look(image, delta)
 
+    def _refuse_listeners(self, config: BrokerConfig) -> None:
+        """Raise ClientFault for settings of listeners, or logins to other nodes, that it cannot go
+        over to."""
+        self._node.security.refuse(config)
+        try:
+            self._logins_under(config)
+        except ConfigFault as fault:
+            sentence = f"Validation of dynamic config update failed: {fault}"
+            raise ClientFault(ErrorCode.INVALID_REQUEST, sentence) from None
+
+    def _logins_under(self, config: BrokerConfig) -> tuple[Security, Security]:
+        """How it speaks to brokers and to controllers. Raises ConfigFault."""
+        node = self._node.config
+        return node.between_brokers_under(config), node.to_controllers_under(config)
+
     def _go_over_to(self, config: BrokerConfig) -> None:
         """Its listeners, and how it logs in to other nodes, follow its settings."""
-        node = self._node
-        node.security.take(config)
+        self._node.security.take(config)
         try:
-            between, to_controllers = (
-                node.config.between_brokers_under(config), node.config.to_controllers_under(config)
-            )  # fmt: skip
+            between, to_controllers = self._logins_under(config)
         except ConfigFault as fault:
             LOG.warning("keeping the logins to other nodes of before", why=fault.message)
             return
