@@ -69,6 +69,12 @@ def fill(server: Server, topic: str) -> None:
     admin = workloads.admin_of(server)
     admin.create_topics([NewTopic(topic, 1, 1, config=config)])[topic].result(WAIT_SECONDS)
     workloads.await_leaders(admin, [topic], 1)
+    write(server, topic)
+
+
+def write(server: Server, topic: str) -> None:
+    """Write every key `LIVE_SHARE` times."""
+    records = scaled(RECORDS)
     producer = Producer({"bootstrap.servers": server.bootstrap, "acks": 1, **workloads.CLIENT})
     values = workloads.values_of(VALUE_BYTES)
     keys = records // LIVE_SHARE

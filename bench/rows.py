@@ -4,7 +4,8 @@ The rows of one node are here and, with many clients at once, in crowd_rows.py; 
 brokers are in three_rows.py, of transactions in transaction_rows.py, of diskless topics in
 diskless_rows.py and diskless_load_rows.py, of replica lists and moves in placement_rows.py, of the
 DataFrame source and sink in spark_rows.py, of a mirror in mirror_rows.py, of remote logs in
-tiered_rows.py, of tiering in tiering_rows.py, over TLS in tls_rows.py.
+tiered_rows.py, of tiering in tiering_rows.py, of compaction on Spark in
+compaction_rows.py, over TLS in tls_rows.py.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import workloads
+from compaction_rows import COMPACTION_ROWS
 from crowd_rows import CROWD_ROWS
 from diskless_load_rows import DISKLESS_LOAD_ROWS
 from diskless_rows import DISKLESS_ROWS
@@ -135,6 +137,7 @@ ROWS = [
     *DISKLESS_LOAD_ROWS,
     *TIERED_ROWS,
     *TIERING_ROWS,
+    *COMPACTION_ROWS,
     *SPARK_ROWS,
     *MIRROR_ROWS,
 ]
