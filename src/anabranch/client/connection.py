@@ -394,7 +394,7 @@ def _tell(held: Iterable[tuple[PendingRequest | None, list[Buffer]]], lost: Conn
 
 
 def _resolve(future: asyncio.Future[Any], answer: Any) -> None:
-    """Give an answer, or its failure, to whoever awaits it still."""
+    """Give an answer, or its failure, to those that still await it."""
     if future.done():
         return
     if isinstance(answer, ConnectionLost):

@@ -131,7 +131,7 @@ async def list_offsets(
     """Partition -> offset for a timestamp in ms, or for LATEST, EARLIEST or MAX_TIMESTAMP.
 
     -1 stands for "no such record". With READ_COMMITTED, LATEST is where the first open transaction
-    begins. With `ready_only`, partitions that nobody leads, or whose new leader cannot say yet, are
+    begins. With `ready_only`, partitions without a leader, or whose new leader cannot say yet, are
     left out. Tried again while that can help; raises ApiError.
     """
 

@@ -110,7 +110,7 @@ async def _missing(cluster: Cluster, faults: dict[int, Fault], *, exists: bool) 
 
 
 async def describe_group(cluster: Cluster, group_id: str) -> DescribedGroup:
-    """State and members; raises ApiError GROUP_ID_NOT_FOUND for a name that nobody uses."""
+    """State and members; raises ApiError GROUP_ID_NOT_FOUND for a name of no group."""
 
     async def ask(broker_id: int) -> DescribedGroup:
         request = DescribeGroupsRequest(groups=[group_id])

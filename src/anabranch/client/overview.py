@@ -77,7 +77,7 @@ class Overview(NamedTuple):
     partitions: int
     ill: dict[Illness, int]
     leaderless: dict[TopicPartition, tuple[int, ...]]
-    """Partitions that nobody leads, and the brokers with their records that are down."""
+    """Partitions without a leader, and the brokers with their records that are down."""
     missing: int
     """Replicas that no broker has yet."""
     not_preferred: int

@@ -140,7 +140,7 @@ class Topic(NamedTuple):
 
 
 def leaderless(topics: Iterable[Topic]) -> dict[TopicPartition, tuple[int, ...]]:
-    """The partitions that nobody leads, and who has their records: no broker those of a diskless
+    """The partitions without a leader, and who has their records: no broker those of a diskless
     one."""
     return {
         TopicPartition(topic.name, each.partition): (

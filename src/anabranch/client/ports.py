@@ -26,7 +26,7 @@ ATTEMPTS = 10_000
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of the loopback interface that nobody uses now, all different."""
+    """Ports of the loopback interface that are free now, all different."""
     probes: list[socket.socket] = []
     try:
         for port in _candidates(count):

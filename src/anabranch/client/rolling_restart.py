@@ -103,7 +103,7 @@ def plan_roll(
 
 
 def missing(topics: Sequence[Topic]) -> Iterator[str]:
-    """A sentence for each partition that nobody leads, or of which replicas are not in sync."""
+    """A sentence for each partition without a leader, or of which replicas are not in sync."""
     for topic in topics:
         for each in topic.partitions:
             place = f"{topic.name}-{each.partition}"

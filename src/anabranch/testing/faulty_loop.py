@@ -69,7 +69,7 @@ class Queue:
 
 
 class Link(asyncio.Protocol, asyncio.Transport):
-    """A connection to another node: the socket's protocol, and the transport of whoever dialled."""
+    """A connection to another node: the socket's protocol, and the transport of its dialler."""
 
     def __init__(
         self, inner: asyncio.BaseProtocol, loop: asyncio.AbstractEventLoop,
@@ -152,7 +152,7 @@ class Link(asyncio.Protocol, asyncio.Transport):
         """The socket takes bytes again."""
         self.inner.resume_writing()
 
-    # As the transport of whoever dialled.
+    # As the transport of its dialler.
 
     def write(self, data: Any) -> None:
         """Send bytes."""

@@ -188,7 +188,7 @@ def send_all(bootstrap: str, topic: str, records: Iterable[Keyed], *, advance: A
 def send_in_pieces(
     bootstrap: str, topic: str, records: Sequence[Keyed], *, advance: Advance
 ) -> None:
-    """Send records piece by piece with pauses, so that whoever follows sees them come."""
+    """Send records piece by piece with pauses, so that those who follow see them come."""
     sender = Sender(bootstrap, topic, advance=advance)
     size = max(1, -(-len(records) // PIECES))
     for first in range(0, len(records), size):
