@@ -335,7 +335,8 @@ def _drop_oldest(log: LogState, doomed: list[Segment], now_ms: int) -> list[str]
     if doomed:
         sync_names(log)  # one that came back needs its snapshot
     for segment in doomed:
-        log.files.remove(f"{log.folder}/{offset_name(segment.base_offset, SNAPSHOT)}")
+        if segment.base_offset < log.segments[0].base_offset:  # an empty one has a twin
+            log.files.remove(f"{log.folder}/{offset_name(segment.base_offset, SNAPSHOT)}")
     log.unsynced_segments = [one for one in log.unsynced_segments if one[1] in log.segments]
     return paths
 
