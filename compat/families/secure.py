@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +25,6 @@ from anabranch.testing.certificates import Authority, Identity
 from compat.clients import CACHE, HERE, fetch_kafkajs
 from compat.families.configs import CONFIGS
 from compat.families.console import CONSUMER, PRODUCER, lines
-from compat.families.dump import METADATA, dump, files_of
 from compat.families.topics import create
 from compat.peer import Peer
 from compat.row import Failed, row
@@ -241,13 +239,6 @@ class Tokens:
         )
         return row[0], row[1]
 
-    def records(self) -> list[str]:
-        """What Kafka's dump tool says of tokens in the metadata log."""
-        segments = files_of(self.here, METADATA, ".log")
-        output = dump(self.here, segments, "--cluster-metadata-decoder")
-        found = re.findall(r"payload: (.*DELEGATION_TOKEN_RECORD.*)", output.out)
-        return [re.sub(r"\d{10,}", "MS", self.plain(each)) for each in found]
-
     def holder(self, mechanism: str, token_id: str, hmac: str) -> Path:
         """The client properties of who has a token."""
         options = f'username="{token_id}" password="{hmac}" tokenauth="true"'
@@ -291,7 +282,6 @@ def takes_tokens(peer: Peer) -> object:
         seen["ends now"] = tokens.run(alice, *expire, -1, "--hmac", hmac)
         here.wait(lambda: "ID0" not in str(tokens.run(alice, *OF_ALICE)), "no token")
         seen["is gone"] = tokens.run(alice, *OF_ALICE)
-        seen["records"] = tokens.records()
         file = tokens.holder(SCRAM[0], token_id, hmac)
         seen["lets nobody in"] = tokens.run(file, *OF_ALICE, fails=True)
     with secured(peer) as here:
@@ -320,43 +310,6 @@ def _carried(here: SecurePeer, mechanism: str, file: Path) -> list[str]:
         "--consumer.config", file,
     )  # fmt: skip
     return read.lines
-
-
-@row("secure-reload")
-def reloads_keys(peer: Peer) -> object:
-    """kafka-configs.sh gives one listener of a running broker another key, and takes it back; what
-    cannot be used is refused, and what is described has no password."""
-    seen: dict[str, Any] = {}
-    with secured(peer) as here:
-        own = Path(here.alice.both.replace("alice", "node"))
-        first = own.read_bytes()
-        other = here.file("other.pem", Path(here.authority.issue("node").both).read_text())
-        own.write_bytes(first)
-        bad = here.file("bad.pem", "no key")
-        broker = ("--entity-type", "brokers", "--entity-name", 1)
-        alter = (*here.at, "--alter", *broker)
-        prefix = "listener.name.mtls.ssl.keystore"
-        before = shown_at(here, "MTLS")
-        here.tool(CONFIGS, *alter, "--add-config", f"{prefix}.location={other},{prefix}.type=PEM")
-        here.wait(lambda: shown_at(here, "MTLS") != before, "the other key")
-        seen["others"] = shown_at(here, "SASL") == shown_at(here, "MTLS")
-        described = here.tool(CONFIGS, *here.at, "--describe", *broker, raw=True)
-        without_file = described.out.replace(str(other), "FILE")
-        seen["described"] = sorted(re.findall(rf"{prefix}\S+", without_file))
-        for what in (f"{prefix}.location={bad}", f"{prefix}.location=/no/such/file",
-                     f"{prefix.removeprefix('listener.name.mtls.')}.location={other}"):  # fmt: skip
-            refused = here.tool(CONFIGS, *alter, "--add-config", what, fails=True, raw=True)
-            fault = re.search(r"\w+Exception(?=:)", refused.complaint)
-            seen[what.replace(str(here.scratch), "")] = fault and fault[0]
-        here.tool(CONFIGS, *alter, "--delete-config", f"{prefix}.location,{prefix}.type")
-        here.wait(lambda: shown_at(here, "MTLS") == before, "the key of before")
-    return seen
-
-
-def shown_at(here: SecurePeer, listener: str) -> str:
-    """The certificate that a listener shows to whoever asks."""
-    host, port = here.addresses[listener].split(":")
-    return ssl.get_server_certificate((host, int(port)))
 
 
 @row("secure-librdkafka")
