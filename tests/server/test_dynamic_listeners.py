@@ -16,6 +16,10 @@ from confluent_kafka.admin import AdminClient
 from tests.server.secure_kit import ADMIN, MODULE, SECRET, SecureNode
 
 from anabranch.cli.main import main
+from anabranch.client.admin import ConfigOperation, ResourceKind, alter_configs
+from anabranch.client.cluster import Cluster
+from anabranch.client.security import security_of
+from anabranch.core.errors import ApiError, ErrorCode
 
 SECONDS = 20
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
@@ -178,3 +182,46 @@ def drop_all(node, name):
 
 def acceptors(node):
     return node.node._acceptors_of(node.config.listeners)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("ssl.keystore.location", "a\0b"), ("ssl.truststore.location", "a\0b"),
+        ("ssl.truststore.certificates", "-----BEGIN \u00fc"), ("ssl.keystore.location", "/dev/zero"),
+        ("ssl.keystore.key", "-----BEGIN \0"),
+    ],
+)  # fmt: skip
+def test_no_text_about_keys_stops_a_node(node, run, name, text):
+    """Who asks a controller is asked by no broker whether the node can use it."""
+    before, whole = serial(node, "MTLS"), f"listener.name.mtls.{name}"
+    told = changed(node, "BOTH", (whole, text))
+    assert told is not None and told.code == ErrorCode.INVALID_REQUEST
+    assert changed(node, "CONTROLLER", (whole, text)) is None
+    eventually(lambda: whole in run("configs", "describe", "--broker", "1", "--json"))
+    assert serial(node, "MTLS") == before
+    drop_all(node, "CONTROLLER")
+    assert changed(node, "CONTROLLER", (whole, None)) is None
+    eventually(lambda: whole not in run("configs", "describe", "--broker", "1", "--json"))
+    assert not any(node.node.own_faults.counts.values())
+
+
+def changed(node, listener, *changes):
+    """What a node says against a change of its settings that comes to one of its listeners."""
+    security = security_of(node.kafka_properties(listener, "admin", ADMIN))
+    operations = [
+        (ConfigOperation.DELETE if text is None else ConfigOperation.SET, name, text)
+        for name, text in changes
+    ]
+
+    async def ask():
+        at = node.address(listener)
+        is_controllers = listener == "CONTROLLER"
+        async with Cluster(at, security=security, at_controllers=is_controllers) as cluster:
+            await alter_configs(cluster, ResourceKind.BROKER, "1", operations)
+
+    try:
+        asyncio.run(ask())
+    except ApiError as fault:
+        return fault
+    return None

@@ -49,7 +49,7 @@ def add_trusted(context: ssl.SSLContext, tls: Mapping[str, str]) -> bool:
         raise StoreFault(f"{name} has no certificate: give it that of the brokers' authority.")
     try:
         context.load_verify_locations(cadata=text.decode())
-    except (ssl.SSLError, UnicodeDecodeError):
+    except (ssl.SSLError, ValueError, TypeError):
         raise StoreFault(f"{name} has no certificates that can be read: give it PEM.") from None
     return True
 
@@ -90,6 +90,8 @@ def _bytes_of(tls: Mapping[str, str], name: str) -> bytes:
             content = file.read()
     except OSError as problem:
         raise StoreFault(f"{name}: {path} cannot be read: {problem.strerror}.") from None
+    except ValueError:
+        raise StoreFault(f"{name}: {path!r} is no path of a file.") from None
     if content.startswith(JKS_MAGIC):
         raise StoreFault(
             f"{name}: {path} is a JKS file, which only Java reads. Convert it: keytool "

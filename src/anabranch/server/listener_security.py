@@ -121,7 +121,7 @@ class ListenerSecurity:
             try:
                 found = os.stat(tls.get(name) or os.devnull)
                 stamps.append((found.st_mtime_ns, found.st_size, found.st_ino))
-            except OSError:
+            except (OSError, ValueError):  # a path may be any text
                 stamps.append((0, 0, 0))
         return tuple(stamps)
 
@@ -177,6 +177,7 @@ def _usable_context(settings: ListenerSettings) -> ssl.SSLContext:
 def _context(settings: ListenerSettings) -> ssl.SSLContext:
     """Raises StoreFault."""
     tls = settings.tls()
+    _refuse_endless(tls)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET | ssl.OP_NO_COMPRESSION
     context.num_tickets = 0  # a session that is resumed would not show its certificate again
@@ -191,6 +192,14 @@ def _context(settings: ListenerSettings) -> ssl.SSLContext:
         raise StoreFault(f"ssl.enabled.protocols must have one of {', '.join(VERSIONS)}.")
     context.minimum_version, context.maximum_version = min(versions), max(versions)
     return context
+
+
+def _refuse_endless(tls: dict[str, str]) -> None:
+    """Raise StoreFault for a pipe or a device: to read it might take for ever."""
+    for name in FILES:
+        path = tls.get(name, "")
+        if path and os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+            raise StoreFault(f"{name}: {path} is no regular file.")
 
 
 class NodeSecurity:

@@ -47,7 +47,7 @@ PLAINTEXT = Transport()
 def _stamp(path: str) -> tuple[int, int]:
     try:
         found = os.stat(path)
-    except OSError:
+    except (OSError, ValueError):  # a path may be any text
         return 0, 0
     return found.st_mtime_ns, found.st_size
 

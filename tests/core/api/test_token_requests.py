@@ -10,7 +10,7 @@ from tests.core.token_kit import ALICE, BOB, CAROL, SETTINGS, START_MS
 
 from anabranch.core.access.authorize import Operation, ResourceType
 from anabranch.core.access.delegation_tokens import DelegationToken
-from anabranch.core.access.principal import ANONYMOUS
+from anabranch.core.access.principal import ANONYMOUS, Principal
 from anabranch.core.api.registry import handlers
 from anabranch.core.broker.authentication import Logins
 from anabranch.core.broker.gate import Session
@@ -112,3 +112,20 @@ def test_without_a_secret_nothing_is_told():
     made = node(**{"delegation.token.secret.key": ""})
     answer = ask(made, BODIES[3])
     assert answer.error_code == ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED and not answer.tokens
+
+
+def test_many_owners_are_looked_for_among_many_tokens_at_once():
+    """Each of one with each of the other would stop a broker for minutes."""
+    made, compared = node(*UNSEEN), []
+
+    class Counting(Principal):
+        def __eq__(self, other):
+            compared.append(other)
+            return tuple.__eq__(self, other)
+
+        __hash__ = Principal.__hash__
+
+    many = {str(n): token(str(n), Counting("User", f"o{n}")) for n in range(300)}
+    made.broker.image = replace(made.broker.image, tokens=Map(many))
+    assert seen(made, owners=[("User", f"p{n}") for n in range(300)]) == ""
+    assert len(compared) < 3_000

@@ -7,7 +7,7 @@ from tests.core.token_kit import ALICE, BOB, CAROL, START_MS, TokenWorld
 
 from anabranch.core.access.authorize import Operation, ResourceType
 from anabranch.core.access.principal import ANONYMOUS, Principal
-from anabranch.core.controller.delegation_tokens import MOST_RECORDS
+from anabranch.core.controller.delegation_tokens import MOST_RECORDS, MOST_RENEWERS
 from anabranch.core.errors import ErrorCode
 from anabranch.core.metadata.features import METADATA_VERSION
 from anabranch.core.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest
@@ -191,3 +191,23 @@ def test_many_are_removed_in_pieces():
     assert not world.image.tokens
     said = world.sentences("TOKENS_CHANGED")
     assert said[0].startswith("removed 1,000 delegation tokens") and len(said) == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [
+        ({"renewers": [BOB] * (MOST_RENEWERS + 1)}, ErrorCode.INVALID_REQUEST),
+        ({"renewers": [BOB] * MOST_RENEWERS}, ErrorCode.NONE),
+        ({"renewers": [Principal("User", "x" * 32_767)]}, ErrorCode.INVALID_REQUEST),
+        ({"owner": Principal("User", "x" * 32_767)}, ErrorCode.INVALID_REQUEST),
+        ({"owner": Principal("User", "x" * 1_025)}, ErrorCode.INVALID_REQUEST),
+        ({"owner": Principal("User", "x:,=\0é" * 100)}, ErrorCode.NONE),
+        ({"owner": Principal("Group", "admin")}, ErrorCode.INVALID_PRINCIPAL_TYPE),
+        ({"owner": Principal("", "admin")}, ErrorCode.INVALID_PRINCIPAL_TYPE),
+    ],
+)  # fmt: skip
+def test_names_that_no_record_or_login_can_have_are_refused(given, code):
+    world = TokenWorld()
+    assert world.make(**given).error_code == code
+    assert len(world.image.tokens) == (code == ErrorCode.NONE)
+    assert world.replayed().tokens == world.image.tokens

@@ -53,9 +53,10 @@ class DelegationToken(msgspec.Struct, frozen=True, gc=False):
         """Whether someone may renew it, or let it end."""
         return principal == self.owner or principal in self.renewers
 
-    def is_of(self, principal: Principal) -> bool:
-        """Whether someone is its owner, has asked for it, or may renew it."""
-        return principal == self.requester or self.may_renew(principal)
+    @property
+    def people(self) -> tuple[Principal, ...]:
+        """Its owner, who has asked for it, and who may renew it."""
+        return (self.owner, self.requester, *self.renewers)
 
 
 Tokens = Mapping[str, DelegationToken]

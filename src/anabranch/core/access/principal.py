@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+LARGEST_USER_BYTES = 1024
+"""Of a name that logs in."""
+
 
 class Principal(NamedTuple):
     """A `KafkaPrincipal`: `User:alice`. Plaintext connections are `User:ANONYMOUS`."""

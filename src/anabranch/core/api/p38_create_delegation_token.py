@@ -3,8 +3,9 @@
 KIP: KIP-48, KIP-373 (other owners), KIP-590 (forwarded), KIP-900.
 Versions: 1-3.
 Behaviour: refused on connections that show no one, and on those by token. For another owner it
-    needs CREATE_TOKENS on that user. The controller decides; its clock gives the times. Renewers
-    are users. The answer has the HMAC, which is the token's password.
+    needs CREATE_TOKENS on that user. The controller decides; its clock gives the times. Owners
+    and renewers are users, at most 1,000 of a token, whose names can log in. The answer
+    has the HMAC, which is the token's password.
 Skipped: nothing
 """
 

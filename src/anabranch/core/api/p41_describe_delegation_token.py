@@ -39,18 +39,19 @@ def run(broker: Broker, request: Request, _now_ms: int) -> DescribeDelegationTok
         return DescribeDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
     body: DescribeDelegationTokenRequest = request.body
     owners = body.owners
-    named = [Principal(each.principal_type, each.principal_name) for each in owners or ()]
+    named = {Principal(each.principal_type, each.principal_name) for each in owners or ()}
     shown = [
         _described(token, secret)
         for _, token in sorted(broker.image.tokens.items())
-        if (owners is None or any(map(token.is_of, named))) and _may_see(broker, request, token)
+        if (owners is None or not named.isdisjoint(token.people))
+        and _may_see(broker, request, token)
     ]
     return DescribeDelegationTokenResponse(tokens=shown)
 
 
 def _may_see(broker: Broker, request: Request, token: DelegationToken) -> bool:
     return (
-        token.is_of(request.principal)
+        request.principal in token.people
         or may(
             broker, request, Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id
         )

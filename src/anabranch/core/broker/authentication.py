@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from anabranch.core.access.login import Login, LoginRefused, Mechanism, OtherMechanism, Reply
-from anabranch.core.access.principal import Principal
+from anabranch.core.access.principal import LARGEST_USER_BYTES, Principal
 from anabranch.core.errors import ErrorCode
 from anabranch.core.outcome import Accept, Hangup, Outcome, Refuse, Wait
 from anabranch.core.types import NO_TIME_MS
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from anabranch.core.request import Request
 
 FIRST_VERSION_WITH_HEADERS = 1
-LARGEST_USER_BYTES = 1024
 
 
 @dataclass(slots=True)

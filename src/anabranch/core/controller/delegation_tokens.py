@@ -16,7 +16,7 @@ from random import Random
 from msgspec.structs import replace
 
 from anabranch.core.access.delegation_tokens import DelegationToken, Tokens, token_of
-from anabranch.core.access.principal import Principal
+from anabranch.core.access.principal import LARGEST_USER_BYTES, Principal
 from anabranch.core.controller.brokers.sessions import AFTER_A_HIT_MS
 from anabranch.core.controller.reasons import Code
 from anabranch.core.controller.result import Reason, Result
@@ -33,6 +33,8 @@ MOST_RECORDS = 1_000
 """Tokens that are removed in one run: Kafka's."""
 LATEST_MS = 2**63 - 1
 USER = "User"
+MOST_RENEWERS = 1_000
+"""Of one token: every node keeps them all in memory, and who logs in may ask for tokens."""
 
 
 def check_enabled(image: MetadataImage, config: BrokerConfig) -> str:
@@ -49,12 +51,21 @@ def made(
     config: BrokerConfig, rng: Random, wall_ms: int,
 ) -> DelegationToken:  # fmt: skip
     """A new token, for at most `lifetime_ms` if that is positive. Raises ClientFault."""
-    if any(each.type != USER for each in renewers):
-        raise ClientFault(ErrorCode.INVALID_PRINCIPAL_TYPE)
+    _check_names(owner, renewers)
     most_ms = config.delegation_token_max_lifetime_ms
     max_ms = _later(wall_ms, min(most_ms, lifetime_ms) if lifetime_ms > 0 else most_ms)
     expiry_ms = min(max_ms, _later(wall_ms, config.delegation_token_expiry_time_ms))
     return DelegationToken(_new_id(rng), owner, requester, renewers, wall_ms, max_ms, expiry_ms)
+
+
+def _check_names(owner: Principal, renewers: tuple[Principal, ...]) -> None:
+    """Raise ClientFault for who can be no renewer, or could not log in as the owner."""
+    if any(each.type != USER for each in (owner, *renewers)):
+        raise ClientFault(ErrorCode.INVALID_PRINCIPAL_TYPE)
+    if len(renewers) > MOST_RENEWERS or any(
+        len(each.name.encode()) > LARGEST_USER_BYTES for each in (owner, *renewers)
+    ):
+        raise ClientFault(ErrorCode.INVALID_REQUEST)
 
 
 def renewed(
