@@ -138,7 +138,7 @@ def test_a_login_that_cannot_be_read_is_refused_without_being_told(node, run, te
 @pytest.mark.parametrize(
     "change",
     [
-        "listener.name.both.sasl.enabled.mechanisms=PLAIN", "ssl.keystore.location=/tmp/x",
+        "listener.name.both.sasl.enabled.mechanisms=PLAIN", "ssl.keystore.location=/a/file",
         "listener.name.ssl.ssl.client.auth=none", "plain.sasl.jaas.config=x",
         "listener.name.both.oauthbearer.sasl.jaas.config=x",
     ],
