@@ -15,7 +15,7 @@ import os
 import ssl
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 JKS_MAGIC = b"\xfe\xed\xfe\xed"
@@ -113,12 +113,14 @@ def _pkcs12(content: bytes, tls: Mapping[str, str], family: str) -> _Store:
             f"{family}.location is a PKCS12 file, which needs the package cryptography: install it "
             "(pip install cryptography), or give the store as PEM."
         ) from None
-    try:
-        found = load_pkcs12(content, tls.get(f"{family}.password", "").encode())
-    except ValueError:
+    password, found = tls.get(f"{family}.password", "").encode(), None
+    if b"\0" not in password:  # the package would panic
+        with suppress(ValueError):
+            found = load_pkcs12(content, password)
+    if found is None:
         raise StoreFault(
             f"{family}.location is not a PKCS12 or PEM file, or {family}.password is wrong."
-        ) from None
+        )
     own = [] if found.cert is None else [found.cert]
     certificates = [each.certificate for each in (*own, *found.additional_certs)]
     chain = [each.public_bytes(Encoding.PEM) for each in certificates]
