@@ -66,6 +66,8 @@ def test_security_goes_to_tasks_and_tells_no_secret():
         ({"sasl.jaas.config": ""}, "sasl.jaas.config"),
         ({"sasl.jaas.config": f'password="{SECRET}"'}, "sasl.jaas.config"),
         ({"sasl.jaas.config": jaas(username="alice")}, "sasl.jaas.config"),
+        ({"sasl.jaas.config": jaas(username="a\0b", password=SECRET)}, "sasl.jaas.config"),
+        ({"sasl.jaas.config": jaas(username="alice", password=f"{SECRET}\0")}, "sasl.jaas.config"),
         ({"sasl.jaas.config": jaas(password=SECRET)}, "sasl.jaas.config"),
         ({"sasl.jaas.config": jaas("Krb5LoginModule", password=SECRET)}, "sasl.jaas.config"),
         (

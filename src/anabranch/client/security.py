@@ -188,4 +188,6 @@ def _jaas(text: str) -> tuple[str, dict[str, str]]:
         raise _Wrong(f"sasl.jaas.config must name one of {', '.join(MODULES)}, as in {JAAS}")
     if not options.get("username") or "password" not in options:
         raise _Wrong(f"sasl.jaas.config needs username and password, as in {JAAS}")
+    if "\0" in options["username"] + options["password"]:
+        raise _Wrong("sasl.jaas.config has a zero byte, which no mechanism can send.")
     return module, options
