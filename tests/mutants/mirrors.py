@@ -33,6 +33,15 @@ MUTANTS = (
         0,
     ),
     mutant(
+        "mirror-copies-with-a-gap",
+        "new copies count only without a gap where there were records",
+        INDEX,
+        "        if self._again is None or self._knows(self._again.upstream_end, run.upstream):\n",
+        "        if self._again is None:\n",
+        "tests/core/mirror/test_index.py"
+        "::test_attempts_that_write_at_the_same_time_make_no_group_skip_a_record",
+    ),
+    mutant(
         "mirror-position-before-index",
         "without transactions, what the index has not is mirrored again",
         WAVE_PLAN,

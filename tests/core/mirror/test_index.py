@@ -186,6 +186,39 @@ def test_old_copies_count_until_the_new_ones_have_come_as_far():
     assert index.translate(8) == 14
 
 
+WRITES = st.lists(
+    st.tuples(st.integers(0, 2), st.sampled_from(["mirror", "mirror", "begin"]), st.integers(0, 12)),
+    max_size=30,
+)  # fmt: skip
+
+
+@given(WRITES)
+@settings(max_examples=500, deadline=None)
+def test_attempts_that_write_at_the_same_time_make_no_group_skip_a_record(writes):
+    """A late attempt writes on beside a new one; each goes on from what it once read."""
+    following, chunks, at = [0, 0, 0], [[], [], []], 0
+    last = {}
+    for writer, what, size in writes:
+        if what == "begin":
+            following[writer] = min(size, len(last))
+            chunks[writer].append(None)
+        elif size:
+            run = IndexRun(following[writer], at, size)
+            grown = chunks[writer][-1].grown(run) if any(chunks[writer][-1:]) else None
+            if grown is None:
+                chunks[writer].append(Chunk("t", 0, (run,)))
+            else:
+                chunks[writer][-1] = grown
+            last |= {run.upstream + each: at + each for each in range(size)}
+            following[writer], at = run.upstream_end, at + size
+    known = [each for found in chunks for each in found if each is not None]
+    index = index_of(known, source_id=OLD, target_id=NEW)
+    for offset in last:
+        found = index.translate(offset)
+        skipped = [up for up, down in last.items() if up >= offset and down < (found or 0)]
+        assert not skipped, (offset, found)
+
+
 def test_a_gap_that_another_mirror_may_have_filled_is_not_jumped_over():
     """Its copies lie between the two runs on the target."""
     index = PartitionIndex()

@@ -183,7 +183,8 @@ class PartitionIndex:
     """The runs of one partition of the source, of the topics that are there now.
 
     Where the source went back, or is read again after a crash, what was known stays in force until
-    the new copies have come as far: only then is there a copy of everything behind them.
+    the new copies have come as far, and without a gap where there were records: only then is there
+    a copy of everything behind them. A gap is left by attempts that write at the same time.
     """
 
     def __init__(self) -> None:
@@ -221,13 +222,17 @@ class PartitionIndex:
         if self._again is None and run.upstream >= self.upstream_end:
             self._append(run)
             return
-        if self._again is None:
+        if self._again is None or self._knows(self._again.upstream_end, run.upstream):
             self._again = PartitionIndex()
         self._again.add(run)
         if self._again.upstream_end >= self.upstream_end:
             self._cut(self._again.runs[0].upstream)
             self._runs += self._again.runs
             self._again = None
+
+    def _knows(self, start: int, until: int) -> bool:
+        """Whether it has records of [start, until)."""
+        return any(max(start, run.upstream) < min(until, run.upstream_end) for run in self._runs)
 
     def _append(self, run: IndexRun) -> None:
         last = self._runs[-1] if self._runs else None
@@ -287,13 +292,17 @@ class PartitionIndex:
 
 def index_of(chunks: Iterable[Chunk], *, source_id: bytes, target_id: bytes) -> PartitionIndex:
     """The index of one partition from its chunks: those of topics that were deleted are left out,
-    and order is the order in which they were written, which the target's offsets tell."""
+    and order is the order in which records were written, which the target's offsets tell."""
     index = PartitionIndex()
     ids = {source_id, ZERO_TOPIC_ID}, {target_id, ZERO_TOPIC_ID}
-    found = [each for each in chunks if each.source_id in ids[0] and each.target_id in ids[1]]
-    for chunk in sorted(found, key=lambda each: each.runs[0].downstream):
-        for number, run in enumerate(chunk.runs):
-            index.add(run, begins=chunk.begins and not number)
+    found = [
+        (run, chunk.begins and not number)
+        for chunk in chunks
+        if chunk.source_id in ids[0] and chunk.target_id in ids[1]
+        for number, run in enumerate(chunk.runs)
+    ]
+    for run, begins in sorted(found, key=lambda each: each[0].downstream):
+        index.add(run, begins=begins)
     return index
 
 
