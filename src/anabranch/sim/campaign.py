@@ -71,6 +71,11 @@ class Tally:
     """Schedules of topics that become diskless, which have seeds of their own too."""
     migration_failures: list[MigrationOutcome] = field(default_factory=list)
 
+    @property
+    def failed(self) -> int:
+        """Schedules of all kinds that failed."""
+        return len(self.failures) + len(self.mirror_failures) + len(self.migration_failures)
+
     def take(self, outcome: Outcome) -> None:
         """Add one schedule."""
         self.schedules += 1
@@ -219,7 +224,7 @@ class Campaign:
                         echo(f"replay: anabranch sim --migration --seed {each.seed}")
                 if time.monotonic() - said >= SAY_SECONDS:
                     said = time.monotonic()
-                    echo(f"{tally.schedules} schedules, {len(tally.failures)} failed")
+                    echo(f"{tally.schedules} schedules, {tally.failed} failed")
 
     def _report(self, tally: Tally, seconds: float, following: int) -> Report:
         missed = sorted(set(MARKS) - set(tally.marks))
