@@ -209,6 +209,7 @@ def test_look_ups_by_time_and_by_partition_end_still_hold(cluster, admin, where,
     assert [each[0] for each in read(cluster, "times", 0, 200)] == list(range(190, 200))
 
 
+@pytest.mark.slow
 def test_readers_of_segments_that_go_meanwhile_read_on(cluster, admin, where, here):
     """What a broker knew of is gone from the store: it asks for what there is now."""
     make(admin, "gone")
@@ -285,6 +286,7 @@ def test_keys_that_could_not_be_read_leave_their_partition_as_it_is(
     assert compact(None, where).faults == {}
 
 
+@pytest.mark.slow
 def test_a_task_that_is_run_again_leaves_nothing_behind(cluster, admin, where, here, monkeypatch):
     """Spark runs a task again whose executor was killed after it had stored a segment."""
     make(admin, "again")
