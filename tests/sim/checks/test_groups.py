@@ -114,6 +114,17 @@ def test_a_member_that_begins_before_what_was_committed(groups):
     assert violated(groups.polled, begins("b", 6)) == "group-rewound"
 
 
+def test_a_member_begins_anywhere_in_a_log_that_has_lost_what_was_committed(groups):
+    """Seed 9000236: an unclean election left 2 of 19 records, and the group began there."""
+    write(groups, 7)
+    groups.committed(committed(7))
+    groups.logs.places[PLACE].losses.append(
+        Loss(Entry(2, 9, 0, 0, -1, -1, -1), "unclean election", 1)
+    )
+    groups.assigned(given("b", 1, PLACE, at_us=2 * MAY_COME_LATE_US))
+    groups.polled(begins("b", 2))
+
+
 def test_a_commit_that_may_come_late_lowers_what_may_be_asked(groups):
     write(groups, 7)
     groups.committed(committed(7))

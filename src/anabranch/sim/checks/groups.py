@@ -6,7 +6,8 @@
     group-offset      a committed offset never lies beyond all that was ever committed there
     group-commit      an acknowledged commit stands in the committed log of the offsets topic, once
                       for each time that it was acknowledged
-    group-rewound     a member begins where its group had committed, not before
+    group-rewound     a member begins where its group had committed, not before, unless the log has
+                      lost what was there by a rule that allows it
 
 Losses of the offsets topic that a recorded rule allows void all of this, as they do in Kafka. Not
 here: how long a rebalance takes (liveness).
@@ -109,7 +110,9 @@ class GroupChecks:
     def polled(self, event: Poll) -> None:
         """A member read on; its first answer shows where it began."""
         floor = self._begins.pop((event.client, event.place), -1)
-        if event.position < floor and not self.is_void:
+        truth = self.logs.places.get(event.place)
+        is_cut = truth is not None and bool(truth.losses or truth.forks)
+        if event.position < floor and not is_cut and not self.is_void:
             raise Violation(
                 "group-rewound", "A member begins before what its group had committed.",
                 {"member": event.client, "partition": event.place,
