@@ -229,15 +229,6 @@ MUTANTS = (
         caught_by=f"{LOG_ANY_ORDER}::test_the_same_where_some_indexes_cannot_be_written[211]",
     ),
     Mutant(
-        name="snapshot-after-the-indexes",
-        rule="a snapshot of producers is written even if a full disk refuses an index",
-        module="anabranch.core.log.segment_roll",
-        old="        save_snapshot(log)\n        segment.save_indexes(log.files)\n",
-        new="        segment.save_indexes(log.files)\n        save_snapshot(log)\n",
-        seed=NO_SCHEDULE,
-        caught_by=f"{LOG_ANY_ORDER}::test_the_same_where_some_indexes_cannot_be_written[16]",
-    ),
-    Mutant(
         name="stable-offset-forgets-at-a-cut",
         rule="truncation keeps the last stable offset before markers that not all replicas have",
         module="anabranch.core.log.producer_replay",

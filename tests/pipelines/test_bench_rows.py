@@ -47,7 +47,7 @@ def test_a_row_measures_what_needs_no_jar(row, topics, monkeypatch):
             continue
         server = SimpleNamespace(
             name=kind.name, connector=kind.connector, bootstrap=topics.bootstrap,
-            shape=getattr(kind, "shape", ""), replicas=1, acks=1,
+            shape=getattr(kind, "shape", ""), replicas=1, acks=1, client={},
         )  # fmt: skip
         if prepare is not None:
             prepare(server)
