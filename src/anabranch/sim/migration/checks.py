@@ -5,7 +5,8 @@
     MG2  offsets follow each other without a hole or a repeat, where the log became diskless too
     MG3  a diskless partition begins where its log was sealed, above all that was acknowledged, and
          in a newer leader epoch; leader epochs never go back
-    MG4  what an idempotent producer sent stands there once, in the order in which it sent
+    MG4  what an idempotent producer sent stands there once, in the order in which it sent; what it
+         gave up may come late, if it goes on under another id
     MG5  what any reader was told at an offset is what stands there
     MG6  in the end the topic is what the operator wanted last, and no phase is left
     MG7  nothing of a topic that was deleted is left at the coordinator, and nothing of a classic
@@ -49,6 +50,8 @@ class MigrationChecks:
         self.partitions = partitions
         """With which the topic was created: others may have been diskless from the begin."""
         self.topic_id: TopicId | None = None
+        self.renewing: frozenset[str] = frozenset()
+        """Producers that take another id after one that they gave up."""
         self._epochs: dict[int, int] = {}
         self._sealed_epochs: dict[LogKey, int] = {}
         self.coordinator.on_called.append(self._called)
@@ -138,13 +141,22 @@ class MigrationChecks:
                 raise Violation("MG1", sentence, {"id": send.id, "at": send.offset, "is": found})
 
     def _check_producers(self, place: TopicPartition, log: dict[int, bytes]) -> None:
+        late = {
+            each.id
+            for each in self.history.sends
+            if each.client in self.renewing and each.outcome != OK
+        }
         last: dict[str, int] = {}
+        seen: set[str] = set()
         for offset in sorted(log):
-            name, _, number = log[offset].decode().rpartition("/")
-            if int(number) <= last.get(name, -1):
+            sent = log[offset].decode()
+            name, _, number = sent.rpartition("/")
+            if sent in seen or (sent not in late and int(number) <= last.get(name, -1)):
                 sentence = "A record of an idempotent producer comes twice, or too late."
                 raise Violation("MG4", sentence, {"at": place, "offset": offset, "id": log[offset]})
-            last[name] = int(number)
+            seen.add(sent)
+            if sent not in late:
+                last[name] = int(number)
 
     def _check_readers(self, logs: dict[TopicPartition, dict[int, bytes]]) -> None:
         for poll in self.history.polls:

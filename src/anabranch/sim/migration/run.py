@@ -109,6 +109,9 @@ class Run:
         self.checks = MigrationChecks(
             self.cluster, self.history, AUDITOR, plan.topics[0].partitions
         )
+        self.checks.renewing = frozenset(
+            each.name for each in plan.clients if each.manner is not None and each.manner.renews_id
+        )
         self.counts: Counter[str] = Counter()
         self._wanted = CLASSIC
         """The kind that the operator wanted last."""
