@@ -59,7 +59,7 @@ MUTANTS = (
     ),
     mutant(
         "token-anyone-renews",
-        "owner and renewers renew a token, nobody else",
+        "only a token's owner and its renewers may renew it",
         ROOM,
         "if not token.may_renew(who):",
         "if False:",
@@ -107,7 +107,7 @@ MUTANTS = (
     ),
     mutant(
         "token-for-nobody",
-        "who has not shown who it is gets no token",
+        "a client that has not logged in gets no token",
         "anabranch.core.api.tokens",
         "if not is_shown or is_by_token:",
         "if is_by_token:",

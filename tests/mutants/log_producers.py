@@ -281,7 +281,7 @@ MUTANTS = (
     ),
     Mutant(
         name="snapshot-that-a-full-disk-refused-is-not-made-up-for",
-        rule="no segment goes while only it tells what its log knows of producers",
+        rule="a segment is removed only when a stored snapshot has the state of its producers",
         module="anabranch.core.log.truncation",
         old="log.files.write_atomic(path, encode_snapshot(state_at(log, offset)), sync=True)",
         new="pass",

@@ -30,10 +30,15 @@ from anabranch.core.remote.compacted_mark import Mark
 from anabranch.core.remote.keys import segment_folder
 from anabranch.core.remote.segments import EpochStart, RemoteSegment, SegmentId
 from anabranch.core.tiering.built_segment import BuiltSegment
-from anabranch.core.tiering.compacted_segment import Files, Group, Live, compacted, keys_of
+from anabranch.core.tiering.compacted_segment import (
+    Files,
+    Group,
+    Live,
+    compact_request,
+    compacted,
+    keys_of,
+)
 from anabranch.core.types import Buffer, TopicId
-from anabranch.core.wire.messages.compact_segment import CompactSegmentRequest
-from anabranch.core.wire.messages.plan_compaction import EpochOf
 from anabranch.pipelines.tiering_task import GIVEN_UP, AtLeader, Place, Try
 from anabranch.stores.objects.engines import open_objects
 
@@ -131,7 +136,10 @@ async def _rewritten(task: GroupTask, newest: set[int], alone: set[int]) -> dict
             return {**done, "bytes": task.byte_size}
         async with Cluster(task.bootstrap) as cluster:
             place = Place(task.topic_id, task.topic, task.partition, task.leader_id)
-            leader, request = AtLeader(cluster, place), partial(_request, task, built.segment)
+            leader, request = (
+                AtLeader(cluster, place),
+                partial(compact_request, task.claim_id, built.segment),
+            )
             await Try(objects, leader, task.cluster_id, request, built, finishes=False).make()
     except ApiError as fault:
         is_given_up = fault.code in GIVEN_UP or fault.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -156,26 +164,6 @@ async def _built(
     built = compacted(group, files, live, SegmentId(uuid.uuid4().bytes))
     content = built.files[offset_name(group.start_offset, LOG)][0]
     return built, len(files.logs) == 1 and bytes(content) == bytes(files.logs[0])
-
-
-def _request(task: GroupTask, segment: RemoteSegment, step: int) -> CompactSegmentRequest:
-    return CompactSegmentRequest(
-        claim_id=task.claim_id,
-        step=step,
-        topic_id=segment.key.topic_id,
-        partition_index=segment.key.partition,
-        segment_id=segment.segment_id,
-        start_offset=segment.start_offset,
-        end_offset=segment.end_offset,
-        max_timestamp=segment.max_timestamp,
-        byte_size=segment.byte_size,
-        has_aborted=segment.has_aborted,
-        leader_epochs=[
-            EpochOf(epoch=each.epoch, start_offset=each.start_offset)
-            for each in segment.leader_epochs
-        ],
-        metadata=segment.custom_metadata,
-    )
 
 
 async def _read(objects: ObjectStore, task: GroupTask) -> tuple[Group, Files]:

@@ -22,7 +22,14 @@ from anabranch.core.remote.compacted_mark import Mark
 from anabranch.core.remote.keys import segment_folder
 from anabranch.core.remote.segments import EpochStart, RemoteSegment, SegmentId
 from anabranch.core.tiering.built_segment import BuiltSegment
-from anabranch.core.tiering.compacted_segment import Files, Group, Live, compacted, keys_of
+from anabranch.core.tiering.compacted_segment import (
+    Files,
+    Group,
+    Live,
+    compact_request,
+    compacted,
+    keys_of,
+)
 from anabranch.core.tiering.compaction_plan import grouped
 from anabranch.core.tiering.tries import Call, PutFiles, one_try
 from anabranch.core.types import ZERO_TOPIC_ID, Buffer
@@ -30,7 +37,6 @@ from anabranch.core.wire.messages.compact_segment import SWAP, CompactSegmentReq
 from anabranch.core.wire.messages.plan_compaction import (
     PLAN,
     RELEASE,
-    EpochOf,
     PartitionToCompact,
     PlanCompactionRequest,
     PlanCompactionResponse,
@@ -205,23 +211,7 @@ class CompactionJob(Job):
     # Requests.
 
     def _tell(self, planned: Planned, segment: RemoteSegment, step: int) -> Calls:
-        request = CompactSegmentRequest(
-            claim_id=planned.claim_id,
-            step=step,
-            topic_id=planned.part.topic_id,
-            partition_index=planned.part.partition_index,
-            segment_id=segment.segment_id,
-            start_offset=segment.start_offset,
-            end_offset=segment.end_offset,
-            max_timestamp=segment.max_timestamp,
-            byte_size=segment.byte_size,
-            has_aborted=segment.has_aborted,
-            leader_epochs=[
-                EpochOf(epoch=each.epoch, start_offset=each.start_offset)
-                for each in segment.leader_epochs
-            ],
-            metadata=segment.custom_metadata,
-        )
+        request = compact_request(planned.claim_id, segment, step)
         answer = yield from self._at_leader(planned.part, request)
         return answer
 

@@ -8,6 +8,7 @@ nothing is decided here. Not here: what a wave does (`tiering.py`, `compaction.p
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -47,7 +48,7 @@ class Ended(StorageFault):
     """A wave, or a try, does not go on; the text says why."""
 
 
-class Job(Client):
+class Job(Client, ABC):
     """See the module. `done` counts waves that came to their end, `segments` what they made."""
 
     family = ""
@@ -99,8 +100,9 @@ class Job(Client):
             pass  # the next wave goes on
         self.later(EVERY_MS, self._begin, number)
 
+    @abstractmethod
     def _wave(self, number: int, claim_id: int) -> Calls:
-        raise NotImplementedError
+        """One wave, under a claim."""
 
     @property
     def steady_ms(self) -> int:

@@ -32,6 +32,8 @@ from anabranch.core.remote.compacted_mark import Mark, encode_mark
 from anabranch.core.remote.segments import EpochStart, RemoteSegment, SegmentId
 from anabranch.core.tiering.built_segment import INDEX_INTERVAL_BYTES, BuiltSegment
 from anabranch.core.types import Buffer
+from anabranch.core.wire.messages.compact_segment import CompactSegmentRequest
+from anabranch.core.wire.messages.plan_compaction import EpochOf
 
 FOLDER = "segment"
 FAR = 2**63 - 1
@@ -174,3 +176,24 @@ def _last_words(encoded: Buffer, upto: int) -> dict[int, tuple[int, int]]:
     if states is None:
         raise StorageFault("the snapshot of producers at the end of the pass is damaged")
     return {each.producer_id: (each.last_offset_before(upto), each.epoch) for each in states}
+
+
+def compact_request(claim_id: int, segment: RemoteSegment, step: int) -> CompactSegmentRequest:
+    """What tells a partition's leader of a step of a try."""
+    return CompactSegmentRequest(
+        claim_id=claim_id,
+        step=step,
+        topic_id=segment.key.topic_id,
+        partition_index=segment.key.partition,
+        segment_id=segment.segment_id,
+        start_offset=segment.start_offset,
+        end_offset=segment.end_offset,
+        max_timestamp=segment.max_timestamp,
+        byte_size=segment.byte_size,
+        has_aborted=segment.has_aborted,
+        leader_epochs=[
+            EpochOf(epoch=each.epoch, start_offset=each.start_offset)
+            for each in segment.leader_epochs
+        ],
+        metadata=segment.custom_metadata,
+    )
