@@ -62,10 +62,10 @@ def test_an_interrupted_demo_leaves_no_process_and_no_folder(tmp_path, number):
         lines = []
         for line in demo.stdout:
             lines.append(line)
-            if "consume" in line:
+            if "Ctrl-C" in line:
                 break
-        shown = subprocess.run(line, shell=True, capture_output=True, text=True, timeout=60)
-        assert len(shown.stdout.splitlines()) == 3, line + shown.stderr
+        shown = subprocess.run(lines[-2], shell=True, capture_output=True, text=True, timeout=60)
+        assert len(shown.stdout.splitlines()) == 3, lines[-2] + shown.stderr
         children = psutil.Process(demo.pid).children(recursive=True)
         assert children, "".join(lines)
         demo.send_signal(number)

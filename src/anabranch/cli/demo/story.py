@@ -117,12 +117,11 @@ class Story:
         """Load the flights and leave the node serving until Ctrl-C."""
         with contextlib.closing(self.cluster):
             self._load()
-            self.console.print(
-                f"\nserving at [bold]{self.cluster.bootstrap}[/bold] until Ctrl-C; try"
-            )
+            self.console.print(f"\nserving at [bold]{self.cluster.bootstrap}[/bold]; try")
             at = f"--bootstrap-server {self.cluster.nodes[0].bootstrap} --topic {TOPIC}"
             for verb in ("topics describe", "consume --from-beginning --max-messages 3"):
                 self.console.print(f"  {program()} {verb} {at}", soft_wrap=True)
+            self.console.print("Stop them with Ctrl-C.")
             if self.as_json:
                 say_cluster(self.cluster, as_json=True)
             with contextlib.suppress(KeyboardInterrupt):
