@@ -13,7 +13,8 @@ from anabranch.server.config import load_config
 
 PACKAGING = Path(__file__).resolve().parents[2] / "packaging"
 COMPOSE = yaml.safe_load((PACKAGING / "compose.yaml").read_text())
-MANIFESTS = list(yaml.safe_load_all((PACKAGING / "kubernetes" / "anabranch.yaml").read_text()))
+TEXT = (PACKAGING / "kubernetes" / "anabranch.yaml").read_text()
+MANIFESTS = list(yaml.safe_load_all(TEXT))
 NODES = [each for each in COMPOSE["services"] if each.startswith("node-")]
 
 
@@ -46,13 +47,18 @@ def test_a_node_of_the_manifests_would_start(tmp_path):
     (container,) = stateful["spec"]["template"]["spec"]["containers"]
     script = container["command"][2].replace("\\\n", " ")
     for name, value in {"$((number + 1))": "2", "$number": "1", "$POD": "anabranch-1",
-                        "$STORE": "postgresql://me@host/db"}.items():  # fmt: skip
+                        "$NAMESPACE": "default", "${ZONE:-rack-1}": "rack-1"}.items():  # fmt: skip
         script = script.replace(name, value)
-    config = loaded(settings(shlex.split(script.partition("exec ")[2])), tmp_path)
-    assert config.node_id == 2
+    config = loaded([*settings(shlex.split(script.partition("exec ")[2])), secret()], tmp_path)
+    assert (config.node_id, config.rack) == (2, "rack-1")
     ports = {each["name"] for each in container["ports"]}
     probes = ("startupProbe", "readinessProbe", "livenessProbe")
     assert {container[each]["httpGet"]["port"] for each in probes} <= ports
+
+
+def secret() -> str:
+    """The setting that the command at the head of the manifests puts in a secret."""
+    return re.search(r"store\.properties='(.+)'", TEXT)[1]
 
 
 def test_what_the_manifests_name_is_there():
@@ -82,6 +88,13 @@ def test_what_the_manifests_name_is_there():
     mounts = {each["name"] for each in container["volumeMounts"]}
     assert mounts == {each["name"] for each in volumes}
     said = container["command"][2]
+    (folder,) = (
+        mount["mountPath"]
+        for mount in container["volumeMounts"]
+        for volume in pod["spec"]["volumes"]
+        if "secret" in volume and volume["name"] == mount["name"]
+    )
+    assert f"--config {folder}/store.properties" in said and secret()
     servers = re.search(r"quorum\.bootstrap\.servers=(\S+)", said)[1].split(",")
     name, count = stateful["metadata"]["name"], stateful["spec"]["replicas"]
     port = ports["controller"]
