@@ -60,6 +60,19 @@ def test_every_rule_uses_metrics_that_there_are_and_says_what_to_do():
 
 
 @pytest.mark.parametrize("alert", RULES)
+def test_every_rule_uses_labels_that_its_metrics_have(alert):
+    every = {each.name: {*each.labels, "instance"} for each in (*METRICS, *OF_A_MIRROR)}
+    rule, results = RULES[alert], []
+    for each in parsed(rule["expr"]):
+        results.append({*(each["by"] or "").split(", ")} - {""})
+        wanted = results[-1] | {each["label"] or "instance"}
+        assert wanted <= every[each["metric"].removesuffix("_count")]
+    assert all(each == results[0] for each in results), "series of both sides must match"
+    told = " ".join(rule["annotations"].values())
+    assert set(re.findall(r"\$labels\.(\w+)", told)) <= results[0]
+
+
+@pytest.mark.parametrize("alert", RULES)
 def test_each_rule_fires_on_what_it_is_for_and_not_without(alert):
     expression = RULES[alert]["expr"]
     rule, *unless = parsed(expression)
