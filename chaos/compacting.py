@@ -30,7 +30,7 @@ from anabranch.client.connection import ConnectionLost
 from anabranch.core.errors import ApiError
 from anabranch.pipelines.compaction import waiting_of
 from anabranch.server.one_machine import COORDINATOR, OBJECTS
-from anabranch.testing import LocalCluster
+from anabranch.testing import ClusterError, LocalCluster
 from chaos.mirror import PIECE, Stuck, until
 from chaos.tiering import (
     PARTITIONS,
@@ -194,7 +194,7 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="anabranch-chaos-compacting-"))
     try:
         run(arguments.kills, arguments.seconds, folder, lambda line: print(line, flush=True))
-    except Stuck as fault:
+    except (ClusterError, Stuck) as fault:
         print(f"{fault}; the jobs' logs are below {folder}", flush=True)
         return 1
     shutil.rmtree(folder)

@@ -27,7 +27,7 @@ import psutil
 import pyspark
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from anabranch.testing import LocalCluster
+from anabranch.testing import ClusterError, LocalCluster
 
 TOPIC, REMOTE = "mirrored", "east.mirrored"
 PARTITIONS = 6
@@ -198,8 +198,14 @@ def clusters() -> Iterator[tuple[LocalCluster, LocalCluster]]:
 
 def kill_leader(cluster: LocalCluster, topic: str) -> None:
     """SIGKILL the leader of a partition, and start it again."""
-    with cluster.kill(cluster.leader(topic, random.randrange(PARTITIONS))):
-        time.sleep(PIECE_SECONDS)  # the others elect while it starts
+    kill_broker(cluster, cluster.leader(topic, random.randrange(PARTITIONS)))
+
+
+def kill_broker(cluster: LocalCluster, broker_id: int) -> None:
+    """SIGKILL a broker, and start it again, however long that takes beside Spark."""
+    cluster.kill(broker_id)
+    time.sleep(PIECE_SECONDS)  # the others elect while it starts
+    cluster.start_broker(broker_id, timeout_seconds=LIMIT_SECONDS)
 
 
 def run(kills: int, seconds: float, folder: Path, say: Callable[[str], None]) -> None:
@@ -303,7 +309,7 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="anabranch-chaos-mirror-"))
     try:
         run(arguments.kills, arguments.seconds, folder, lambda line: print(line, flush=True))
-    except Stuck as fault:
+    except (ClusterError, Stuck) as fault:
         print(f"{fault}; the job's log is in {folder}", flush=True)
         return 1
     shutil.rmtree(folder)

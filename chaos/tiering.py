@@ -35,7 +35,7 @@ from anabranch.stores.coordinator.engines import open_coordinator
 from anabranch.stores.objects.engines import open_objects
 from anabranch.stores.objects.remote_verification import verify as verify_segments
 from anabranch.stores.objects.verification import read_store, verify
-from anabranch.testing import LocalCluster
+from anabranch.testing import ClusterError, LocalCluster
 from chaos.mirror import (
     EXECUTOR,
     LIMIT_SECONDS,
@@ -45,6 +45,7 @@ from chaos.mirror import (
     WORKER,
     Mirror,
     Stuck,
+    kill_broker,
     until,
 )
 from chaos.mirror import kill_leader as kill_one
@@ -289,8 +290,7 @@ def kill_all(
 
 def kill_controller(cluster: LocalCluster) -> None:
     """SIGKILL the active controller, and start it again."""
-    with cluster.kill(cluster.controller()):
-        time.sleep(PIECE_SECONDS)
+    kill_broker(cluster, cluster.controller())
 
 
 def kill_driver(number: int, job: Job, coordinator: Coordinator) -> None:
@@ -346,7 +346,7 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="anabranch-chaos-tiering-"))
     try:
         run(arguments.kills, arguments.seconds, folder, lambda line: print(line, flush=True))
-    except Stuck as fault:
+    except (ClusterError, Stuck) as fault:
         print(f"{fault}; the job's log is below {folder}", flush=True)
         return 1
     shutil.rmtree(folder)
