@@ -8,6 +8,8 @@ PLANS = "tests/core/controller/test_delegation_tokens.py"
 LOGINS = "tests/core/access/test_delegation_tokens.py"
 REQUESTS = "tests/core/api/test_token_requests.py"
 ROOM = "anabranch.core.controller.delegation_tokens"
+INDEX = "anabranch.core.controller.token_index"
+FOUND = "tests/core/controller/test_token_index.py::test_it_finds_what_a_scan_of_all_tokens_finds"
 
 
 def mutant(name: str, rule: str, module: str, old: str, new: str, caught_by: str) -> Mutant:
@@ -84,10 +86,34 @@ MUTANTS = (
     mutant(
         "token-removed-early",
         "a token that is good is not removed",
-        ROOM,
-        "if tokens[token_id].is_over(wall_ms)]",
-        "]",
+        INDEX,
+        "if token is not None and token.is_over(wall_ms):",
+        "if token is not None:",
         f"{PLANS}::test_what_is_over_is_removed_in_time",
+    ),
+    mutant(
+        "token-found-by-a-prefix",
+        "an HMAC counts as a whole",
+        INDEX,
+        "if token_id is None or not hmac.compare_digest(self._hmac(token_id), token_hmac):",
+        "if token_id is None:",
+        FOUND,
+    ),
+    mutant(
+        "token-index-not-followed",
+        "a token that was made since the term began is found",
+        INDEX,
+        "                self._ids[prefix] = token_id\n",
+        "                pass\n",
+        FOUND,
+    ),
+    mutant(
+        "token-end-forgotten",
+        "a token that is over is told until it is removed",
+        INDEX,
+        "        for token_id, token in found.items():  # until they are removed\n",
+        "        for token_id, token in ():\n",
+        FOUND,
     ),
     mutant(
         "token-most-forgotten",

@@ -20,6 +20,7 @@ from anabranch.cli.cluster_command import (
     json_option,
     print_json,
     print_table,
+    tell,
     timeout_option,
 )
 
@@ -132,10 +133,8 @@ def renew(
         return await renew_token(cluster, token, period_ms or SERVERS_CHOICE)
 
     ends = _time(ask(bootstrap, work, timeout_seconds=timeout_seconds))
-    if as_json:
-        print_json({"token_id": token_id, "expires": ends})
-    else:
-        click.echo(f"Token {token_id} expires at {ends}.")
+    sentence = f"Token {token_id} expires at {ends}."
+    tell(sentence, as_json=as_json, token_id=token_id, expires=ends)
 
 
 @command.command(epilog="Example: anabranch tokens expire 6ZPTpKfGSNCSAVP7eQ4wMA")
@@ -158,12 +157,9 @@ def expire(
         return await expire_token(cluster, token, AT_ONCE if period_ms is None else period_ms)
 
     ends = _time(ask(bootstrap, work, timeout_seconds=timeout_seconds))
-    if as_json:
-        print_json({"token_id": token_id, "removed": period_ms is None, "expires": ends})
-    elif period_ms is None:
-        click.echo(f"Token {token_id} is removed.")
-    else:
-        click.echo(f"Token {token_id} expires at {ends}.")
+    removed = period_ms is None
+    sentence = f"Token {token_id} {'is removed' if removed else f'expires at {ends}'}."
+    tell(sentence, as_json=as_json, token_id=token_id, removed=removed, expires=ends)
 
 
 def _row(token: Token) -> dict[str, Any]:

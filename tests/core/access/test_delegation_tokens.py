@@ -16,7 +16,6 @@ from anabranch.core.access.delegation_tokens import (
     DelegationToken,
     hmac_of,
     password_of,
-    token_of,
 )
 from anabranch.core.access.login import LoginRefused
 from anabranch.core.access.principal import Principal
@@ -115,10 +114,3 @@ def test_rights_to_a_token():
     token = replace(TOKEN, requester=carol)
     assert [token.may_renew(each) for each in (ALICE, BOB, carol)] == [True, True, False]
     assert set(token.people) == {ALICE, BOB, carol}
-
-
-def test_a_token_is_found_by_its_whole_hmac():
-    tokens = {"an-id": TOKEN, "other": replace(TOKEN, token_id="other")}
-    token_hmac = hmac_of(SECRET, "an-id")
-    assert token_of(tokens, SECRET, token_hmac) is TOKEN
-    assert token_of(tokens, "x", token_hmac) is None is token_of(tokens, SECRET, token_hmac[:-1])

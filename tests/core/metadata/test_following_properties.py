@@ -127,6 +127,7 @@ class Life:
             }
             assert changed_topics(changed) <= changed_topics(told)
             assert changed.changed_brokers <= told.changed_brokers
+            assert changed.changed_tokens <= told.changed_tokens
             self.seen = each.image
         self.node.published.clear()
         for act in self.node.acted:

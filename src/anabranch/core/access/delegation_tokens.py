@@ -47,7 +47,12 @@ class DelegationToken(msgspec.Struct, frozen=True, gc=False):
 
     def is_over(self, wall_ms: int) -> bool:
         """Whether it is no longer good."""
-        return self.max_ms < wall_ms or self.expiry_ms < wall_ms
+        return self.end_ms < wall_ms
+
+    @property
+    def end_ms(self) -> int:
+        """Until when it is good, unless it is renewed."""
+        return min(self.max_ms, self.expiry_ms)
 
     def may_renew(self, principal: Principal) -> bool:
         """Whether someone may renew it, or let it end."""
@@ -74,14 +79,6 @@ def password_of(token_hmac: bytes) -> str:
     return base64.b64encode(token_hmac).decode()
 
 
-def token_of(tokens: Tokens, secret: str, token_hmac: bytes) -> DelegationToken | None:
-    """The token that an HMAC belongs to."""
-    for token_id, token in tokens.items():
-        if hmac.compare_digest(hmac_of(secret, token_id), token_hmac):
-            return token
-    return None
-
-
 def principal_of(text: str) -> Principal:
     """Who a record names: `User:alice`."""
     kind, _, name = text.partition(":")
@@ -104,8 +101,6 @@ def finder(
         token = tokens().get(token_id) if secret else None
         if token is None:
             return None
-        return TokenLogin(
-            credential(token_id), token.owner.name, min(token.expiry_ms, token.max_ms)
-        )
+        return TokenLogin(credential(token_id), token.owner.name, token.end_ms)
 
     return find

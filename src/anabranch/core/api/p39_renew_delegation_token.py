@@ -29,11 +29,10 @@ from anabranch.core.wire.messages.renew_delegation_token import (
 def decide(controller: Controller, request: Request) -> Decided:
     """Renew it."""
     body: RenewDelegationTokenRequest = request.body
-    image, config = controller.image, controller.config
-    secret = check_enabled(image, config)
+    check_enabled(controller.image, controller.config)
     token = renewed(
-        image.tokens, secret, bytes(body.hmac), request.principal, body.renew_period_ms, config,
-        controller.wall_ms,
+        controller.token_of(bytes(body.hmac)), request.principal, body.renew_period_ms,
+        controller.config, controller.wall_ms,
     )  # fmt: skip
     sentence = f"renewed delegation token {token.token_id} of {token.owner}"
     answer = RenewDelegationTokenResponse(expiry_timestamp_ms=token.expiry_ms)

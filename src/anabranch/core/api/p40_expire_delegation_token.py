@@ -31,12 +31,9 @@ from anabranch.core.wire.metadata_records import MetadataRecord
 def decide(controller: Controller, request: Request) -> Decided:
     """Let it end."""
     body: ExpireDelegationTokenRequest = request.body
-    image, wall_ms = controller.image, controller.wall_ms
-    secret = check_enabled(image, controller.config)
-    found = ended(
-        image.tokens, secret, bytes(body.hmac), request.principal, body.expiry_time_period_ms,
-        wall_ms,
-    )  # fmt: skip
+    check_enabled(controller.image, controller.config)
+    token, wall_ms = controller.token_of(bytes(body.hmac)), controller.wall_ms
+    found = ended(token, request.principal, body.expiry_time_period_ms, wall_ms)
     record: MetadataRecord
     if isinstance(found, DelegationToken):
         record, ends_ms = entry(found), found.expiry_ms

@@ -13,6 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anabranch.core.access.authorize import AllowAll, Authorizer
+from anabranch.core.access.delegation_tokens import DelegationToken
 from anabranch.core.controller.brokers import fencing
 from anabranch.core.controller.brokers.hints import Answer, Hints, Probe, was_heard
 from anabranch.core.controller.brokers.sessions import AFTER_A_HIT_MS, Sessions
@@ -21,6 +22,7 @@ from anabranch.core.controller.duties import Duties
 from anabranch.core.controller.history import History
 from anabranch.core.controller.result import Result
 from anabranch.core.controller.tenure.isolation import NOTHING_GIVEN, Isolation, isolation
+from anabranch.core.controller.token_index import TokenIndex
 from anabranch.core.controller.topics.topics import Planner
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.metadata.committed_log import CommittedLog
@@ -101,6 +103,7 @@ class Controller:
         """Node -> what it last fetched of the metadata, in this term."""
         self.hints = Hints(self.inter_broker_listener)
         self.duties = Duties(config, 0)
+        self.tokens = TokenIndex("", {})
         self.log = CommittedLog()
         self.is_doubted = False
         """Whether somebody asked, in this term, who has seen more than this log holds: another
@@ -135,6 +138,10 @@ class Controller:
         found = quotas and quotas.mutation(request, now_ms, strict_since=strict_since)
         return found or UNLIMITED
 
+    def token_of(self, token_hmac: bytes) -> DelegationToken | None:
+        """The planned token that an HMAC belongs to."""
+        return self.tokens.find(self.image.tokens, token_hmac)
+
     @property
     def active_id(self) -> int:
         """The node that is the active controller, -1 when that is not known."""
@@ -160,6 +167,7 @@ class Controller:
         self.hints = Hints(self.inter_broker_listener)
         self.hints.begin(now_ms)
         self.duties = Duties(self.config, now_ms)
+        self.tokens = TokenIndex(self.config.delegation_token_secret_key or "", image.tokens)
         self._next_tick_ms = now_ms
         self.active = True
 
@@ -171,6 +179,7 @@ class Controller:
     def advance(self, records: Sequence[MetadataRecord], last_offset: int) -> MetadataDelta:
         """Plan on: apply records whose append is under way."""
         delta = self.state.advance(records, last_offset, self.epoch)
+        self.tokens.follow(self.image.tokens, delta.changed_tokens)
         own = (RESOURCE_BROKER, str(self.node_id))
         if not delta.changed_configs.isdisjoint({own, (RESOURCE_BROKER, CLUSTER_DEFAULT)}):
             self._follow_config()
@@ -193,8 +202,9 @@ class Controller:
                 result = fencing.give_up_confirmed(state, sessions, config, now_ms)
         if result is None:
             result = self.duties.due(
-                state, sessions, config, now_ms, hears=alone is None, wall_ms=self.wall_ms
-            )
+                state, sessions, config, now_ms, self.tokens, hears=alone is None,
+                wall_ms=self.wall_ms,
+            )  # fmt: skip
         self._next_tick_ms = self._next_look_ms(now_ms, alone, again=result is not None)
         return result
 

@@ -15,11 +15,12 @@ from random import Random
 
 from msgspec.structs import replace
 
-from anabranch.core.access.delegation_tokens import DelegationToken, Tokens, token_of
+from anabranch.core.access.delegation_tokens import DelegationToken, Tokens
 from anabranch.core.access.principal import LARGEST_USER_BYTES, Principal
 from anabranch.core.controller.brokers.sessions import AFTER_A_HIT_MS
 from anabranch.core.controller.reasons import Code
 from anabranch.core.controller.result import Reason, Result
+from anabranch.core.controller.token_index import TokenIndex
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.metadata.features import METADATA_VERSION
 from anabranch.core.metadata.image import MetadataImage
@@ -69,11 +70,11 @@ def _check_names(owner: Principal, renewers: tuple[Principal, ...]) -> None:
 
 
 def renewed(
-    tokens: Tokens, secret: str, token_hmac: bytes, who: Principal, period_ms: int,
-    config: BrokerConfig, wall_ms: int,
+    token: DelegationToken | None, who: Principal, period_ms: int, config: BrokerConfig,
+    wall_ms: int,
 ) -> DelegationToken:  # fmt: skip
-    """A token that is good for longer. Raises ClientFault."""
-    token = _found(tokens, secret, token_hmac)
+    """A token that is good for longer, None if there is none. Raises ClientFault."""
+    token = _existing(token)
     if token.is_over(wall_ms):
         raise ClientFault(ErrorCode.DELEGATION_TOKEN_EXPIRED)
     _check_renewer(token, who)
@@ -83,11 +84,11 @@ def renewed(
 
 
 def ended(
-    tokens: Tokens, secret: str, token_hmac: bytes, who: Principal, period_ms: int, wall_ms: int
+    token: DelegationToken | None, who: Principal, period_ms: int, wall_ms: int
 ) -> DelegationToken | RemoveDelegationTokenRecord:
     """A token that ends after a period, or the record that removes it now, if the period is
-    negative. Raises ClientFault."""
-    token = _found(tokens, secret, token_hmac)
+    negative; None if there is none. Raises ClientFault."""
+    token = _existing(token)
     _check_renewer(token, who)
     if period_ms < 0:
         return RemoveDelegationTokenRecord(token_id=token.token_id)
@@ -96,8 +97,7 @@ def ended(
     return replace(token, expiry_ms=min(token.max_ms, _later(wall_ms, period_ms)))
 
 
-def _found(tokens: Tokens, secret: str, token_hmac: bytes) -> DelegationToken:
-    token = token_of(tokens, secret, token_hmac)
+def _existing(token: DelegationToken | None) -> DelegationToken:
     if token is None:
         raise ClientFault(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
     return token
@@ -129,12 +129,12 @@ class TokenDuty:
         self.due_ms = now_ms + config.delegation_token_expiry_check_interval_ms
 
     def due(
-        self, tokens: Tokens, config: BrokerConfig, now_ms: int, wall_ms: int
+        self, tokens: Tokens, index: TokenIndex, config: BrokerConfig, now_ms: int, wall_ms: int
     ) -> Result[None] | None:
         """The removals, if it is time. `now_ms` is of the steady clock, `wall_ms` of the day."""
         if now_ms < self.due_ms:
             return None
-        over = [token_id for token_id in sorted(tokens) if tokens[token_id].is_over(wall_ms)]
+        over = index.over(tokens, wall_ms, MOST_RECORDS + 1)
         goes_on = len(over) > MOST_RECORDS
         interval_ms = config.delegation_token_expiry_check_interval_ms
         self.due_ms = now_ms + (AFTER_A_HIT_MS if goes_on else interval_ms)

@@ -36,6 +36,7 @@ from anabranch.core.controller.partitions.missing_replicas import MissingReplica
 from anabranch.core.controller.partitions.observer_placement import ObserverDuty
 from anabranch.core.controller.reasons import Code, leader_reason
 from anabranch.core.controller.result import Reason, Result
+from anabranch.core.controller.token_index import TokenIndex
 from anabranch.core.sentences import number_of
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.types import NO_TIME_MS
@@ -85,6 +86,7 @@ class Duties:
         sessions: Sessions,
         config: BrokerConfig,
         now_ms: int,
+        tokens: TokenIndex,
         *,
         hears: bool = True,
         wall_ms: int = NO_TIME_MS,
@@ -105,7 +107,7 @@ class Duties:
         if result is None:  # after all classic moves: it never starves them
             result = self.diskless.due(state, config, now_ms, hears=hears)
         if result is None and state.image.tokens:
-            result = self.tokens.due(state.image.tokens, config, now_ms, wall_ms)
+            result = self.tokens.due(state.image.tokens, tokens, config, now_ms, wall_ms)
         if result is not None:
             return result
         if now_ms >= self.unclean_ms:

@@ -30,6 +30,7 @@ class ImageBuilder:
         self.passing: list[TopicImage] = []
         self.configs: set[ConfigKey] = set()
         self.brokers: set[int] = set()
+        self.tokens: set[str] = set()
         self.scalars: dict[str, Any] = {}
         self.features_changed = False
 
@@ -74,6 +75,7 @@ class ImageBuilder:
             changed_partitions=partitions,
             changed_configs=frozenset(self.configs),
             changed_brokers=frozenset(self.brokers),
+            changed_tokens=frozenset(self.tokens),
             features_changed=self.features_changed,
         )
 

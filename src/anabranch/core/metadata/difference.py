@@ -23,6 +23,7 @@ def difference(before: MetadataImage, after: MetadataImage) -> MetadataDelta:
         changed_partitions=dict(_changed_partitions(earlier, later)),
         changed_configs=_changed(before.configs, after.configs),
         changed_brokers=_changed(before.brokers, after.brokers),
+        changed_tokens=_changed(before.tokens, after.tokens),
         features_changed=before.features != after.features,
     )
 

@@ -208,4 +208,5 @@ class MetadataDelta(msgspec.Struct, frozen=True):
     changed_partitions: Mapping[TopicId, tuple[int, ...]] = Map()
     changed_configs: frozenset[ConfigKey] = frozenset()
     changed_brokers: frozenset[int] = frozenset()
+    changed_tokens: frozenset[str] = frozenset()
     features_changed: bool = False

@@ -44,5 +44,6 @@ def everything(image: MetadataImage) -> MetadataDelta:
         changed_partitions={topic_id: tuple(topic.partitions) for topic_id, topic in topics},
         changed_configs=frozenset(image.configs),
         changed_brokers=frozenset(image.brokers),
+        changed_tokens=frozenset(image.tokens),
         features_changed=bool(image.features),
     )

@@ -16,6 +16,7 @@ from anabranch.core.wire import metadata_records as records
 
 
 def _set(builder: ImageBuilder, record: records.DelegationTokenRecord) -> None:
+    builder.tokens.add(record.token_id)
     builder.changing("tokens")[record.token_id] = DelegationToken(
         token_id=record.token_id,
         owner=principal_of(record.owner),
@@ -30,6 +31,7 @@ def _set(builder: ImageBuilder, record: records.DelegationTokenRecord) -> None:
 def _remove(builder: ImageBuilder, record: records.RemoveDelegationTokenRecord) -> None:
     if record.token_id in (tokens := builder.changing("tokens")):
         del tokens[record.token_id]
+        builder.tokens.add(record.token_id)
 
 
 RULES: Rules = {
