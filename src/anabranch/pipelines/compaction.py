@@ -359,13 +359,14 @@ def run_groups(spark: SparkSession, tasks: Sequence[GroupTask]) -> list[dict[str
 
 
 def _live(keys: DataFrame) -> DataFrame:
-    """Of each key the newest offset with its group, and whether no other group has the key."""
+    """Of each key the newest offset with its group, and whether no other group has the key. Of two
+    groups of a log, the later one has the larger number."""
     from pyspark.sql import functions as of
 
     newest = keys.groupBy("log", "high", "low").agg(
-        of.max(of.struct("offset", "group")).alias("newest"), of.count("*").alias("groups")
+        of.max("offset").alias("offset"), of.max("group").alias("group"), of.count("*").alias("all")
     )
-    return newest.select("newest.group", "newest.offset", (of.col("groups") == 1).alias("alone"))
+    return newest.select("group", "offset", (of.col("all") == 1).alias("alone"))
 
 
 def _keys(tasks: Sequence[GroupTask]) -> Any:

@@ -95,6 +95,8 @@ def compacted(group: Group, files: Files, live: Live, segment_id: SegmentId) -> 
     to the leader. Raises StorageFault."""
     held, job = _laid_out(group, files), _job(group, files)
     offsets = newest_offsets(held, job)
+    if not live.newest <= set(offsets.values()):
+        raise StorageFault("its segments do not have the keys that were read before")
     newest = {key: each if each in live.newest else FAR for key, each in offsets.items()}
     tied = {key: FAR if each in live.alone else newest[key] for key, each in offsets.items()}
     epochs = LeaderEpochs()
