@@ -121,11 +121,12 @@ class Peer:
         *words: object,
         text: str = "",
         seconds: float = TOOL_SECONDS,
-        fails: bool = False,
+        fails: bool | None = False,
         raw: bool = False,
         alone: bool = False,
     ) -> Output:
-        """Run a main class of Kafka's; it must succeed, or fail where `fails` says so.
+        """Run a main class of Kafka's; it must succeed, or fail where `fails` says so, or either
+        where that is None.
 
         The output is made plain unless `raw`. A tool that works on while its JVM ends needs one
         `alone`. Raises `Failed` with the tool's complaint.
@@ -141,7 +142,7 @@ class Peer:
         *words: object,
         text: str = "",
         seconds: float = TOOL_SECONDS,
-        fails: bool = False,
+        fails: bool | None = False,
         raw: bool = False,
         **options: Any,
     ) -> Output:
@@ -164,11 +165,13 @@ class Peer:
             raise Failed(f"{name} is not installed") from None
         return self._judge(name, done.returncode, done.stdout, done.stderr, fails, raw)
 
-    def _judge(self, name: str, code: int, out: str, err: str, fails: bool, raw: bool) -> Output:
+    def _judge(
+        self, name: str, code: int, out: str, err: str, fails: bool | None, raw: bool
+    ) -> Output:
         output = Output(code, *((out, err) if raw else (self.plain(out), self.plain(err))))
         if fails and not code:
             raise Failed(f"{name} succeeded: {' '.join(output.lines)[:200]}")
-        if code and not fails:
+        if code and fails is False:
             raise Failed(f"{name} ended with {code}: {output.complaint}")
         return output
 

@@ -118,17 +118,21 @@ class Asked(Protocol):
 
 
 class Wire:
-    """A connection from an address; one request at a time."""
+    """A connection to an address, from one; a request at a time, and nothing is asked again."""
 
-    def __init__(self, peer: Asked, source: str, client_id: str = "rights") -> None:
-        self.peer, self.source, self.client_id = peer, source, client_id
+    def __init__(self, address: str, source: str = ADMIN, client_id: str = "rights") -> None:
+        self.address, self.source, self.client_id = address, source, client_id
         self.numbers = itertools.count(1)
         self.open()
 
     def open(self) -> None:
         """Connect."""
-        host, port = self.peer.bootstrap.split(":")
+        host, port = self.address.split(":")
         self.socket = socket.create_connection((host, int(port)), SECONDS, (self.source, 0))
+
+    def close(self) -> None:
+        """Hang up."""
+        self.socket.close()
 
     def ask(self, body: Message, version: int | None = None) -> Any:
         """The answer, in the newest version unless another is given; None where it hangs up."""
@@ -376,7 +380,7 @@ class Table:
 
     def __init__(self, peer: Asked) -> None:
         self.peer = peer
-        self.admin, self.client = Wire(peer, ADMIN), Wire(peer, CLIENT)
+        self.admin, self.client = Wire(peer.bootstrap), Wire(peer.bootstrap, CLIENT)
         self.give(*(Acl(kind, LITERAL, name, ANONYMOUS, ADMIN, ALL, ALLOW)
                     for kind, name in RESOURCES.items()))  # fmt: skip
         self.make("t")

@@ -41,7 +41,7 @@ def limited(peer: Peer, client_id: str, key: str, value: float | None) -> None:
         [alter_client_quotas.EntityData("client-id", client_id)],
         [alter_client_quotas.OpData(key, value or 0.0, value is None)],
     )
-    answer = Wire(peer, ADMIN).ask(alter_client_quotas.AlterClientQuotasRequest([entry]))
+    answer = Wire(peer.bootstrap).ask(alter_client_quotas.AlterClientQuotasRequest([entry]))
     if any(each.error_code for each in answer.entries):
         raise Failed(f"no quota: {answer.entries}")
     time.sleep(NEAR_S)
@@ -60,7 +60,7 @@ def steps(milliseconds: int) -> int:
 
 def made(peer: Peer, name: str) -> TopicId:
     """A topic of one partition that can be written to."""
-    admin = Wire(peer, ADMIN)
+    admin = Wire(peer.bootstrap)
     topic = create_topics.CreatableTopic(name, 1, 1)
     admin.ask(create_topics.CreateTopicsRequest([topic], 10_000))
     wanted = metadata.MetadataRequest([metadata.MetadataRequestTopic(name=name)])
@@ -94,7 +94,7 @@ def asked(topic_id: TopicId, name: str, offset: int) -> fetch.FetchRequest:
 
 def of_producer(peer: Peer, topic_id: TopicId, name: str) -> object:
     """What answers to Produce say, and whether the next request waits as long as they say."""
-    wire = Wire(peer, ADMIN, CLIENT_IDS[0])
+    wire = Wire(peer.bootstrap, ADMIN, CLIENT_IDS[0])
     seen, rest_ms = [], 0
     for size in SIZES:
         answer, seconds = timed(wire, written(topic_id, name, size))
@@ -108,10 +108,10 @@ def of_producer(peer: Peer, topic_id: TopicId, name: str) -> object:
 def of_consumer(peer: Peer, topic_id: TopicId, name: str) -> object:
     """How much each Fetch brings, whether it is throttled, and whether the next one waits. Of the
     first two, Kafka throttles the first one and a node the second one."""
-    free = Wire(peer, ADMIN, "free")
+    free = Wire(peer.bootstrap, ADMIN, "free")
     for _ in range(6):
         free.ask(written(topic_id, name, PIECE_BYTES))
-    wire = Wire(peer, ADMIN, CLIENT_IDS[1])
+    wire = Wire(peer.bootstrap, ADMIN, CLIENT_IDS[1])
     seen, waited, rest_ms, offset = [], True, 0, 0
     for _ in range(3):
         answer, seconds = timed(wire, asked(topic_id, name, offset))
@@ -131,7 +131,7 @@ def brought(answer: Any) -> int:
 def of_admin(peer: Peer) -> object:
     """What CreateTopics says while partitions are over their quota, in the versions before and
     since that was an error (KIP-599)."""
-    wire = Wire(peer, ADMIN, CLIENT_IDS[2])
+    wire = Wire(peer.bootstrap, ADMIN, CLIENT_IDS[2])
     seen = []
     for number, version in enumerate((7, 7, 5)):
         topics = [create_topics.CreatableTopic(f"many-{number}-{each}", 12, 1) for each in "ab"]

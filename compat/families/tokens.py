@@ -1,11 +1,13 @@
 """OAUTHBEARER: Kafka's tools, librdkafka and kafka-python with signed tokens.
 
 Each server has a node of its own here, whose listeners SASL_PLAINTEXT and SASL_SSL take tokens that
-a provider of the row has signed. Kafka asks only addresses that a property of its JVM allows.
+a provider of the row has signed. Kafka asks only addresses that a property of its JVM allows, and
+4.1.0 looks at signature, issuer and audience only with the validator class that is named here.
 """
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -95,6 +97,7 @@ def with_tokens(peer: Peer) -> Iterator[TokenPeer]:
         "sasl.enabled.mechanisms": "OAUTHBEARER",
         f"{OAUTH}jwks.endpoint.url": f"{provider.url}/jwks",
         f"{OAUTH}expected.issuer": ISSUER["iss"], f"{OAUTH}expected.audience": ISSUER["aud"],
+        f"{OAUTH}jwt.validator.class": f"{PACKAGE}.BrokerJwtValidator",
     }  # fmt: skip
     for name in LISTENERS:
         prefix = f"listener.name.{name.lower()}.oauthbearer.sasl"
@@ -113,6 +116,8 @@ def with_tokens(peer: Peer) -> Iterator[TokenPeer]:
         found = TokenPeer(server, peer.driver, folder)
         found.authority, found.provider = authority, provider
         found.addresses = {name: f"127.0.0.1:{port}" for name, port in ports.items()}
+        for name, address in found.addresses.items():
+            found.wait(lambda address=address: is_open(address), f"the listener {name}")
         yield found
         peer.said += found.said
         if not server.is_alive:
@@ -120,6 +125,13 @@ def with_tokens(peer: Peer) -> Iterator[TokenPeer]:
     finally:
         server.stop()
         provider.stop()
+
+
+def is_open(address: str) -> bool:
+    """Whether a port takes connections: Kafka opens its listeners one after another."""
+    host, port = address.split(":")
+    with socket.socket() as probe:
+        return not probe.connect_ex((host, int(port)))
 
 
 @row("secure-oauth")
