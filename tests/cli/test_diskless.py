@@ -109,7 +109,7 @@ def test_a_lost_coordinator_is_restored_and_later_objects_are_listed(place):
     done = run("restore", folder, coordinator="new.db")
     assert done.exit_code == 0, done.output
     assert keys[1] in done.output and "--append-unknown" in done.output
-    assert "2 partitions and 2 rows of 1 objects" in done.output
+    assert "2 partitions and 2 rows of 1 object again" in done.output
     again = run("restore", folder, coordinator="new.db")
     assert again.exit_code == 1 and "not empty" in again.output
     assert "Traceback" not in again.output

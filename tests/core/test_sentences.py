@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.core.sentences import named, number_of
+from anabranch.core.sentences import in_number, named, number_of
 
 SOURCES = Path(__file__).resolve().parents[2] / "src" / "anabranch"
 BOTH = re.compile(r"[a-z]\((?:s|es)\)")
@@ -41,3 +41,18 @@ def test_no_sentence_leaves_the_plural_to_its_reader():
         if BOTH.search(line)
     ]
     assert found == []
+
+
+@pytest.mark.parametrize(
+    ("kafkas", "told"),
+    [
+        ("only 1 broker(s) are registered.", "only 1 broker is registered."),
+        ("only 2 broker(s) are registered.", "only 2 brokers are registered."),
+        ("Topic already has 1 partition(s).", "Topic already has 1 partition."),
+        ("add 12 additional partition(s), but", "add 12 additional partitions, but"),
+        ("only 1 assignment(s) were specified.", "only 1 assignment was specified."),
+        ("ClientQuotaEntity(entries={})", "ClientQuotaEntity(entries={})"),
+    ],
+)
+def test_sentences_of_kafkas_are_told_in_number(kafkas, told):
+    assert in_number(kafkas) == told

@@ -20,6 +20,7 @@ from anabranch.cli.cluster_command import (
 )
 from anabranch.cli.progress import told_while
 from anabranch.cli.stores import DISKLESS, Check, Where, where_options, with_both
+from anabranch.core.sentences import number_of
 
 if TYPE_CHECKING:
     from anabranch.core.diskless.coordinator import Coordinator
@@ -61,9 +62,10 @@ def verify(where: Where, is_whole: bool, as_json: bool) -> None:
     if not as_json:
         damage = sum(each.kind.is_damage for each in found.findings)
         click.echo(
-            f"{found.objects} objects ({found.byte_size} bytes), {found.rows} rows of "
-            f"{found.partitions} partitions and {_noting(found)}: "
-            + (f"{damage} faults." if damage else "no faults.")
+            f"{number_of(found.objects, 'object')} ({number_of(found.byte_size, 'byte')}), "
+            f"{number_of(found.rows, 'row')} of "
+            f"{number_of(found.partitions, 'partition')} and {_noting(found)}: "
+            + (f"{number_of(damage, 'fault')}." if damage else "no faults.")
         )
     exit_with(found.findings)
 
@@ -122,19 +124,21 @@ def _say_restored(done: Any) -> None:
     if done.later and not done.is_appended:
         print_table(("object that is in no manifest",), [(key,) for key in done.later])
         click.echo(
-            f"{len(done.later)} objects are in no manifest. Their records were omitted. To "
+            f"In no manifest: {number_of(len(done.later), 'object')}. The records were omitted. To "
             "include them, restore again into an empty coordinator with --append-unknown."
         )
     click.echo(
-        f"The coordinator of cluster {done.cluster_id} holds {done.partitions} partitions and "
-        f"{done.rows} rows of {done.objects} objects again, from {_noting(done)}."
+        f"The coordinator of cluster {done.cluster_id} holds "
+        f"{number_of(done.partitions, 'partition')} and "
+        f"{number_of(done.rows, 'row')} of {number_of(done.objects, 'object')} again, from "
+        f"{_noting(done)}."
     )
 
 
 def _noting(read: Any) -> str:
     """What was read of manifests and checkpoints."""
     before = "" if read.checkpoint is None else f"checkpoint {read.checkpoint} and "
-    return f"{before}{read.manifests} manifests"
+    return f"{before}{number_of(read.manifests, 'manifest')}"
 
 
 def _run(

@@ -25,7 +25,7 @@ from anabranch.cli.cluster_command import (
 )
 from anabranch.cli.completion_names import complete_brokers, complete_topics
 from anabranch.cli.name_option import naming_option
-from anabranch.core.sentences import named
+from anabranch.core.sentences import named, number_of
 
 if TYPE_CHECKING:
     from anabranch.client.cluster import Cluster
@@ -175,7 +175,10 @@ def _print_what_next(made: Plan, path: Path | None, most_moves: int) -> None:
     if path is not None and made.moves:
         click.echo(f"Nothing has moved. Review {path}, then: anabranch apply {path}")
         if len(made.moves) > most_moves:
-            click.echo(f"It holds the first {most_moves:,} moves: when they are done, plan again.")
+            click.echo(
+                f"It holds the first {number_of(most_moves, 'move')}: when they are done, plan "
+                "again."
+            )
     elif made.moves:
         click.echo("Nothing has moved. --out FILE writes the plan to a file for `anabranch apply`.")
     elif path is not None:
@@ -206,4 +209,6 @@ def _print(made: Plan) -> None:
     for obstacle in made.obstacles[:SHOWN_MOVES]:
         click.echo(f"Obstacle: {obstacle.what}: {obstacle.why}. Needed: {obstacle.needs}.")
     if len(made.obstacles) > SHOWN_MOVES:
-        click.echo(f"  … and {len(made.obstacles) - SHOWN_MOVES} more obstacles; see --json")
+        click.echo(
+            f"  … and {number_of(len(made.obstacles) - SHOWN_MOVES, 'more obstacle')}; see --json"
+        )

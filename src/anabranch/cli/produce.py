@@ -459,4 +459,6 @@ class Progress:
         self._shown, self._next = True, now + 0.2
         share = f"{done_bytes / self._size_bytes:4.0%}  " if self._size_bytes else ""
         rate = count / (now - self._begin)
-        click.echo(f"\r\033[K{share}{count:,} records, {rate:,.0f} a second", nl=False, err=True)
+        click.echo(
+            f"\r\033[K{share}{number_of(count, 'record')}, {rate:,.0f} a second", nl=False, err=True
+        )

@@ -77,7 +77,8 @@ def _run(
         raise click.ClickException(f"--racks {racks}: a rack name is empty; write a,b,c")
     if len(names) > brokers:
         raise click.ClickException(
-            f"--racks {racks} names {len(names)} racks for {number_of(brokers, 'broker')}; name "
+            f"--racks {racks} names {number_of(len(names), 'rack')} for "
+            f"{number_of(brokers, 'broker')}; name "
             "fewer racks, "
             f"or start more with --brokers"
         )
@@ -126,7 +127,8 @@ def _refuse_another_layout(folder: Path, brokers: int) -> None:
     the others would not find."""
     if brokers > 1 and (folder / "meta.properties").exists():
         raise click.ClickException(
-            f"{folder} contains the data of a single node; use another --dir for {brokers} brokers"
+            f"{folder} contains the data of a single node; use another --dir for "
+            f"{number_of(brokers, 'broker')}"
         )
     if brokers == 1 and (folder / "broker-1" / "meta.properties").exists():
         raise click.ClickException(
@@ -146,13 +148,15 @@ def _refuse_unfit(port: int, brokers: int, settings: tuple[str, ...]) -> None:
     """What can only be said of one node, or reaches beyond the last port."""
     if port and port + brokers - 1 > 65_535:
         raise click.ClickException(
-            f"--port {port} leaves too few ports below 65536 for {brokers} brokers; use a lower one"
+            f"--port {port} leaves too few ports below 65536 for {number_of(brokers, 'broker')}; "
+            "use a lower one"
         )
     for setting in settings:
         name = setting.partition("=")[0].strip()
         if name in ("node.id", "broker.id", "listeners", "log.dirs", "log.dir", "process.roles"):
             raise click.ClickException(
-                f"--set {name}=… cannot be the same for {brokers} brokers; run `anabranch serve` "
+                f"--set {name}=… cannot be the same for {number_of(brokers, 'broker')}; run "
+                "`anabranch serve` "
                 "for each"
             )
     configured(None, settings)

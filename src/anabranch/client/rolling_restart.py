@@ -22,6 +22,7 @@ from anabranch.client.connection import SOFTWARE_NAME, Connection, ConnectionLos
 from anabranch.client.overview import controller_of
 from anabranch.client.partitions import Topic, describe_topics
 from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.sentences import number_of
 from anabranch.core.wire.messages.api_versions import ApiVersionsRequest
 from anabranch.core.wire.messages.describe_cluster import (
     DescribeClusterRequest,
@@ -126,7 +127,8 @@ def _unspared(topics: Sequence[Topic], wanted: set[int]) -> Iterator[str]:
                 yield f"broker {each.replicas[0]} alone has {place}; give it more replicas"
             elif len(each.replicas) <= topic.minimum:
                 yield (
-                    f"{place} has {len(each.replicas)} replicas and min.insync.replicas="
+                    f"{place} has {number_of(len(each.replicas), 'replica')} and "
+                    "min.insync.replicas="
                     f"{topic.minimum}, so acks=all fails while one is away; lower that"
                 )
 

@@ -28,6 +28,7 @@ from anabranch.client.connection import ConnectionLost
 from anabranch.core.diskless.rows import LogKey
 from anabranch.core.errors import ApiError, StorageFault
 from anabranch.core.remote.segments import EpochStart, RemoteSegment, SegmentId
+from anabranch.core.sentences import number_of
 from anabranch.core.tiering.compaction_plan import grouped
 from anabranch.core.types import ZERO_TOPIC_ID, TopicId
 from anabranch.core.wire.messages.compact_segment import (
@@ -240,14 +241,17 @@ def _round(
 ) -> None:
     tasks = list(_tasks(where, claim_id, passes))
     size = sum(each.byte_size for each in passes)
-    tell(f"{len(passes):,} partitions, {size / 1e6:,.0f} MB in {len(tasks):,} groups of segments")
+    tell(
+        f"{number_of(len(passes), 'partition')}, {size / 1e6:,.0f} MB in "
+        f"{number_of(len(tasks), 'group')} of segments"
+    )
     by_log: dict[int, list[tuple[GroupTask, dict[str, Any]]]] = {}
     for answer in run_groups(spark, tasks):
         task = tasks[answer["group"]]
         by_log.setdefault(task.log, []).append((task, answer))
     for log, each in enumerate(passes):
         _finish(where, claim_id, each, by_log.get(log, []), done)
-    tell(f"{done.partitions:,} partitions compacted")
+    tell(f"{number_of(done.partitions, 'partition')} compacted")
 
 
 def _tasks(where: Where, claim_id: int, passes: Sequence[PlannedPass]) -> Iterator[GroupTask]:

@@ -17,6 +17,7 @@ import pyarrow as pa
 from anabranch.client.committed import Committed
 from anabranch.client.ranges import Part
 from anabranch.core.errors import ProtocolError
+from anabranch.core.sentences import number_of
 from anabranch.core.wire.batch import MAGIC, BatchHeader, crc_is_valid, walk
 from anabranch.core.wire.compression import Codec
 from anabranch.pipelines.assembler import FARTHEST_MS, Window, assembler
@@ -141,7 +142,8 @@ class RangeDecoder:
             return ""
         shown = ", ".join(self.left_out[:SHOWN])
         more = f" and {len(self.left_out) - SHOWN} more" if len(self.left_out) > SHOWN else ""
-        return f"{self.place}: {len(self.left_out)} corrupt batches left out: {shown}{more}"
+        count = number_of(len(self.left_out), "corrupt batch", "corrupt batches")
+        return f"{self.place}: {count} left out: {shown}{more}"
 
 
 def _end(position: int, header: BatchHeader) -> int:

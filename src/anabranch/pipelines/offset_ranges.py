@@ -23,6 +23,7 @@ from anabranch.client.cluster import Cluster, may_help
 from anabranch.client.connection import ConnectionLost
 from anabranch.client.fetch import list_offsets
 from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.sentences import number_of
 from anabranch.core.wire.messages.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
@@ -312,7 +313,8 @@ def piece_counts(
         counts.append(min(max(count, 1), length))
     if sum(counts) > max(MOST_PARTITIONS, len(lengths)):
         raise OptionError(
-            f"This query would have {sum(counts)} tasks; it has at most {MOST_PARTITIONS}. Raise "
+            f"This query would have {number_of(sum(counts), 'task')}; it has at most "
+            f"{MOST_PARTITIONS}. Raise "
             "'maxRecordsPerPartition' or 'maxBytesPerPartition'."
         )
     by_length = [

@@ -36,6 +36,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from anabranch.core.sentences import number_of
 from anabranch.pipelines.faults import PipelineFault
 from anabranch.pipelines.fields import (
     MOST_DEPTH,
@@ -246,7 +247,7 @@ def add_fields(table: str, found: Sequence[StructField]) -> None:
 def _check_width(has: int, more: Sequence[StructField]) -> None:
     if has + len(more) > MOST_FIELDS:
         raise PipelineFault(
-            f"The table has {has} fields, and records bring {len(more)} more, as "
+            f"The table has {number_of(has, 'field')}, and records bring {len(more)} more, as "
             f"{more[0].name!r}; a derived table has at most {MOST_FIELDS}. If the keys of records "
             "are values and not names, give a schema without them."
         )

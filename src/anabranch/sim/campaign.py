@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import anabranch
+from anabranch.core.sentences import number_of
 from anabranch.sim.checks.marks import MARKS
 from anabranch.sim.life import draw_plan
 from anabranch.sim.migration.run import MigrationOutcome, run_migration
@@ -186,7 +187,10 @@ class Campaign:
         """Run schedules for that long, say how it goes, and keep the count."""
         begun = time.monotonic()
         tally = Tally()
-        echo(f"{self.processes} processes from seed {self.first}, {seconds:g} s")
+        echo(
+            f"{number_of(self.processes, 'process', 'processes')} from seed {self.first}, "
+            f"{seconds:g} s"
+        )
         following = self._work(tally, begun + seconds, echo)
         spent = time.monotonic() - begun
         report = self._report(tally, spent, following)
@@ -224,7 +228,7 @@ class Campaign:
                         echo(f"replay: anabranch sim --migration --seed {each.seed}")
                 if time.monotonic() - said >= SAY_SECONDS:
                     said = time.monotonic()
-                    echo(f"{tally.schedules} schedules, {tally.failed} failed")
+                    echo(f"{number_of(tally.schedules, 'schedule')}, {tally.failed} failed")
 
     def _report(self, tally: Tally, seconds: float, following: int) -> Report:
         missed = sorted(set(MARKS) - set(tally.marks))
@@ -270,7 +274,7 @@ def sentences(report: Report) -> list[str]:
         f"{len(tally.failures)} failed, {tally.uncounted} with too few operations or faults",
         f"{rate:.0f} schedules a minute, {busy_rate:.0f} a minute of processor time",
         f"{tally.virtual_us / 3.6e9:.1f} simulated hours, "
-        f"{tally.operations} operations, {tally.faults} faults",
+        f"{number_of(tally.operations, 'operation')}, {number_of(tally.faults, 'fault')}",
         f"schedules of mirrors: {tally.mirrors}, {len(tally.mirror_failures)} failed",
         f"schedules of migrations: {tally.migrations}, {len(tally.migration_failures)} failed",
         f"marks hit: {hit or 'none'}",
@@ -289,8 +293,9 @@ def explained(failure: Outcome) -> list[str]:
     return [
         "",
         f"seed {failure.seed}: {failure.violation}: {failure.sentence}",
-        f"shrunk in {found.runs} runs to {len(found.plan.faults)} faults and "
-        f"{len(found.plan.operations)} operations:",
+        f"shrunk in {number_of(found.runs, 'run')} to "
+        f"{number_of(len(found.plan.faults), 'fault')} and "
+        f"{number_of(len(found.plan.operations), 'operation')}:",
         *shown.lines,
         f"replay: anabranch sim --seed {failure.seed} [--shrink]",
     ]

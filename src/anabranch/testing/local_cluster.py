@@ -114,7 +114,8 @@ class LocalCluster(FaultCalls):
             raise ClusterError(f"LocalCluster runs 1 to {MOST_BROKERS} brokers, not {brokers}.")
         if racks is not None and not 1 <= len(racks) <= brokers:
             raise ClusterError(
-                f"{len(racks)} racks do not fit {number_of(brokers, 'broker')}: name at least "
+                f"{number_of(len(racks), 'rack')} do not fit {number_of(brokers, 'broker')}: name "
+                "at least "
                 "one, and no "
                 "more than there are brokers; they are given out in turn."
             )

@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from anabranch.cli.demo.flights import Keyed, Tally
+from anabranch.core.sentences import number_of
 
 QUIET: dict[str, Any] = {
     "log_level": 0,
@@ -170,7 +171,9 @@ class Sender:
         if self._producer.flush(WAIT_SECONDS) or self.refused:
             why = self.refused[0] if self.refused else f"no answer in {WAIT_SECONDS:.0f} s"
             missing = self.sent - self.acknowledged
-            raise click.ClickException(f"{missing} records were not acknowledged: {why}")
+            raise click.ClickException(
+                f"{number_of(missing, 'record')} were not acknowledged: {why}"
+            )
         self._advance(self._unreported)
         self._unreported = 0
 

@@ -67,7 +67,8 @@ def megabytes(size_bytes: float) -> str:
 def rates(took: Took) -> str:
     """Records, bytes and rates of one act on one line."""
     return (
-        f"{took.records:,} records, {megabytes(took.value_bytes)} in {took.seconds:.1f} s: "
+        f"{number_of(took.records, 'record')}, {megabytes(took.value_bytes)} in "
+        f"{took.seconds:.1f} s: "
         f"{took.records / took.seconds:,.0f} records/s, "
         f"{took.value_bytes / took.seconds / 1e6:,.0f} MB/s"
     )
@@ -176,7 +177,7 @@ class Story:
         self.console.print(f"read back and checked: {rates(took)}")
         self._promise(
             tally.missing == 0 and tally.duplicates == 0,
-            f"all {self.records:,} records were read, each exactly once",
+            f"all {number_of(self.records, 'record')} were read, each exactly once",
         )
         self._promise(
             tally.out_of_order == 0 and tally.wrong_key == 0,
@@ -230,7 +231,7 @@ class Story:
         with self._progress("sending, with a SIGKILL") as advance:
             sender, before, victim = self._send_through_a_kill(loaded, topic, advance)
         self.console.print(
-            f"all {sender.acknowledged:,} records were acknowledged; the "
+            f"all {number_of(sender.acknowledged, 'record')} were acknowledged; the "
             f"longest time without an acknowledgement was {sender.longest_gap_s:.2f} s"
         )
         self._look_for_each(sender, topic, before)
@@ -259,8 +260,9 @@ class Story:
             self._ranked("ranked by delay, from a DataFrame of the topic", found)
             self._promise(
                 found == tally.carriers,
-                f'format("anabranch") returns all {self.records:,} records ({seconds:.1f} s), and '
-                f"the same figures for each of {len(found)} carriers",
+                f'format("anabranch") returns all {number_of(self.records, "record")} '
+                f"({seconds:.1f} s), and "
+                f"the same figures for each of {number_of(len(found), 'carrier')}",
             )
             self._keep_table(spark, loaded[:LIVE_RECORDS])
             self._tier(spark)
@@ -287,7 +289,8 @@ class Story:
         self._ranked("ranked by delay, from the Delta table", found)
         self._promise(
             kept.rows == kept.distinct == len(live) and found == expected.carriers,
-            f"the Delta table has all {len(live):,} records sent meanwhile, each exactly once, "
+            f"the Delta table has all {number_of(len(live), 'record')} sent meanwhile, each "
+            "exactly once, "
             f"at version {kept.version}",
         )
 
@@ -310,7 +313,8 @@ class Story:
             read_all(self.cluster.bootstrap, DISKLESS_TOPIC, tally, advance=advance)
         self._promise(
             tally.holds and left.batches == 0 and done.segments > 0,
-            f"all batches are in segments, and consumers read the same {self.records:,} records, "
+            "all batches are in segments, and consumers read the same "
+            f"{number_of(self.records, 'record')}, "
             "each exactly once and in order",
         )
 
@@ -329,7 +333,8 @@ class Story:
                 read_all(second.bootstrap, remote, tally, advance=advance)
             self._promise(
                 tally.holds,
-                f"the second cluster has all {tally.records:,} records {done.seconds:.1f} s later, "
+                f"the second cluster has all {number_of(tally.records, 'record')} "
+                f"{done.seconds:.1f} s later, "
                 "each exactly once and in order",
             )
             rest = rest_of(here, TOPIC, done.here)
@@ -337,7 +342,7 @@ class Story:
                 rest_of(second.bootstrap, remote, done.there) == rest,
                 f"group {GROUP}, at offset {done.here[0]:,} of {TOPIC}-0 here, continues at "
                 f"{done.there[0]:,} of {remote}-0 there, and reads the same "
-                f"{sum(map(len, rest.values())):,} records",
+                f"{number_of(sum(map(len, rest.values())), 'record')}",
             )
 
     def _ranked(self, title: str, carriers: dict[str, Delay]) -> None:
@@ -386,8 +391,9 @@ class Story:
                 sender.watch_gaps()
                 acknowledged_before = sender.acknowledged
                 self.console.print(
-                    f"SIGKILL for broker {victim}, a leader, with {acknowledged_before:,} "
-                    f"records acknowledged and {sender.sent - acknowledged_before:,} in flight"
+                    f"SIGKILL for broker {victim}, a leader, with "
+                    f"{number_of(acknowledged_before, 'record')} acknowledged and "
+                    f"{sender.sent - acknowledged_before:,} in flight"
                 )
         sender.finish()
         return sender, acknowledged_before, victim

@@ -20,6 +20,7 @@ from anabranch.core.diskless.manifests import Manifest
 from anabranch.core.diskless.restoration import rebuild
 from anabranch.core.diskless.rows import Batch, LogKey, LogState, Run
 from anabranch.core.errors import StorageFault
+from anabranch.core.sentences import number_of
 from anabranch.core.types import TopicId
 
 MOST_PLACES = 5
@@ -70,11 +71,11 @@ class Verifier:
             self._compare_start(key, start_offset)
         lost = rebuilt.contents.logs
         if lost and not self._states:
-            detail = f"manifests have {len(lost)} partitions, it has none: restore it"
+            detail = f"manifests have {number_of(len(lost), 'partition')}, it has none: restore it"
             self.find(Kind.COORDINATOR_EMPTY, "coordinator", detail)
         for object_key in sorted(self._by_object.keys() - rebuilt.known):
             rows = len(self._by_object[object_key])
-            self.find(Kind.NOT_NOTED, object_key, f"{rows} rows of it are in no manifest")
+            self.find(Kind.NOT_NOTED, object_key, f"in no manifest: {number_of(rows, 'row')} of it")
 
     def _compare(self, noted: Run) -> None:
         state = self._states.get(noted.key)
@@ -141,7 +142,10 @@ class Verifier:
             elif run.byte_offset < entry.byte_offset or end > entry.byte_offset + entry.byte_size:
                 self._outside(run, "these bytes are not those of its partition")
             elif run.end_offset - run.base_offset > entry.record_count:
-                self._outside(run, f"the object has {entry.record_count} records of this partition")
+                self._outside(
+                    run,
+                    f"the object has {number_of(entry.record_count, 'record')} of this partition",
+                )
 
     def batches(self, key: str, batches: Iterable[Batch]) -> None:
         """All batches of an object, which was read whole."""
@@ -154,7 +158,7 @@ class Verifier:
             if at != end:
                 self._outside(run, f"no batch of the object begins at byte {at}")
             elif records != run.end_offset - run.base_offset:
-                self._outside(run, f"the object has {records} records there")
+                self._outside(run, f"the object has {number_of(records, 'record')} there")
 
     def _outside(self, run: Run, why: str) -> None:
         self.find(Kind.ROW_OUTSIDE, place_of(run.key, self._names), f"{_told(run)}: {why}")
@@ -163,7 +167,9 @@ class Verifier:
         """An object that rows point to is not in the store."""
         rows = self._by_object[key]
         places = ", ".join(sorted({place_of(run.key, self._names) for run in rows})[:MOST_PLACES])
-        self.find(Kind.OBJECT_MISSING, key, f"{len(rows)} rows point to it ({places})")
+        self.find(
+            Kind.OBJECT_MISSING, key, f"pointed to by {number_of(len(rows), 'row')} ({places})"
+        )
 
 
 def _missing(start: int, end: int) -> str:

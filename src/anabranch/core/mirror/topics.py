@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from anabranch.core.mirror.filters import NameFilter
+from anabranch.core.sentences import number_of
 from anabranch.core.settings.tables import diskless, topic
 
 TARGETS_OWN = frozenset(each.name for each in (*topic.TOPIC, *diskless.TOPIC) if each.ours)
@@ -60,10 +61,11 @@ def topic_work(wanted: Mapping[str, TopicShape], there: Mapping[str, TopicShape]
             work.grow[name] = source.partitions
         elif target.partitions > source.partitions:
             work.notes.append(
-                f"{name} has {target.partitions} partitions on the target and {source.name} has "
+                f"{name} has {number_of(target.partitions, 'partition')} on the target and "
+                f"{source.name} has "
                 f"{source.partitions} at the source: partitions from {source.partitions} on get "
                 "nothing, and keys lie elsewhere than a producer on the target puts them. Create "
-                f"{source.partitions} partitions, or mirror under another name."
+                f"{number_of(source.partitions, 'partition')}, or mirror under another name."
             )
     return work
 

@@ -131,6 +131,7 @@ def _observers_lack(layout: Layout, topic: str, constraints: Constraints) -> lis
             f"{unmet.rack}",
             f"{number_of(len(unmet.there), 'broker')} there can get one, beside "
             f"{number_of(taken, 'replica')}",
-            f"{unmet.wanted + taken} active brokers in rack {unmet.rack} that are not cordoned",
+            f"{number_of(unmet.wanted + taken, 'active broker')} in rack {unmet.rack} that are "
+            "not cordoned",
         )
     ]

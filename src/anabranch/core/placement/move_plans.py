@@ -402,9 +402,9 @@ def _constrained(layout: Layout, topic: str) -> Obstacle:
 
 def _too_few(place: TopicPartition, open_count: int, factor: int) -> Obstacle:
     return Obstacle(
-        f"{factor} replicas of {place}",
+        f"{number_of(factor, 'replica')} of {place}",
         f"only {number_of(open_count, 'broker')} can get replicas",
-        f"{factor} active brokers that are not cordoned",
+        f"{number_of(factor, 'active broker')} that are not cordoned",
     )
 
 
@@ -426,7 +426,7 @@ def _no_free_rack(place: TopicPartition, rack: str | None) -> Obstacle:
 
 
 def _share_not_reached(layout: Layout, broker_id: int, share: int, waits: bool) -> Obstacle:
-    what = f"broker {broker_id} with {layout.replicas[broker_id]} of {share} replicas"
+    what = f"broker {broker_id} with {layout.replicas[broker_id]} of {number_of(share, 'replica')}"
     if waits:
         return Obstacle(
             what,

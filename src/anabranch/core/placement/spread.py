@@ -173,7 +173,8 @@ class CarriedLoads:
         named = [name for name in self.names if name is not None]
         if most > 1 and named:
             yield (
-                f"Up to {most} of the {self.replication_factor} replicas of a partition share a "
+                f"Up to {most} of the {number_of(self.replication_factor, 'replica')} of a "
+                "partition share a "
                 f"rack: the usable brokers stand in {number_of(len(self.heaps), 'rack')}."
             )
         dark = [self.names[rack] for rack in range(len(self.heaps)) if rack not in self.lit]

@@ -21,6 +21,7 @@ from anabranch.core.remote.facts import HeldRemoteLog
 from anabranch.core.remote.keys import SIDECAR, place_of, segment_folder, upload_names
 from anabranch.core.remote.segments import RemoteSegment, SegmentState
 from anabranch.core.remote.sidecar import Described
+from anabranch.core.sentences import number_of
 from anabranch.core.types import topic_id_text
 from anabranch.core.wire.batch import BatchHeader
 
@@ -80,7 +81,7 @@ class SegmentCheck:
         """Folders that no partition named."""
         for folder, names in sorted(self._folders.items()):
             if folder not in self._known:
-                detail = f"the coordinator does not know these {len(names)} objects"
+                detail = f"not known to the coordinator: {number_of(len(names), 'object')}"
                 yield Finding(Kind.SEGMENT_UNKNOWN, folder, detail)
 
 

@@ -41,7 +41,7 @@ async def look_at(flow: Flow) -> FlowReport:
             if remote in work.create:
                 what = "would be created"
             elif remote in work.grow:
-                what = f"would grow to {work.grow[remote]} partitions"
+                what = f"would grow to {number_of(work.grow[remote], 'partition')}"
             report.topics.append((shape.name, remote, shape.partitions, what))
         report.faults.extend(await factor_faults(state, creates=bool(work.create)))
         groups = Groups(state, report.notes.append)

@@ -29,6 +29,7 @@ from anabranch.core.remote.segment_files import lineage_of
 from anabranch.core.remote.segments import SegmentId
 from anabranch.core.remote.tail import ReadableOf, RemoteTail, readable
 from anabranch.core.remote.unfinished import Removals
+from anabranch.core.sentences import number_of
 from anabranch.server.clocks import steady_ms, wall_ms
 from anabranch.server.logs import logger
 from anabranch.server.own_faults import tell_unexpected
@@ -286,8 +287,8 @@ class RemoteLogs:
                 LOG.info("objects without a fact were removed", segments=found.gone)
             if found.whole:
                 why = (
-                    f"{found.whole} segments in the store are not known to the coordinator, "
-                    "and are kept; `anabranch remote verify` names them"
+                    f"the coordinator does not know {number_of(found.whole, 'segment')} of the "
+                    "store: kept; `anabranch remote verify` names what is there"
                 )
         except StorageFault as fault:
             why = str(fault)

@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from anabranch.core.partition.protocol import ACKS_ALL
+from anabranch.core.sentences import number_of
 from anabranch.sim.rehearsal import units
 from anabranch.sim.rehearsal.fields import Item, Section, nearest
 from anabranch.sim.rehearsal.model import Action, BrokerChoice, Event, TopicPlan
@@ -74,7 +75,8 @@ class Known:
             if topic.name == name:
                 if int(index) >= len(topic.replicas):
                     raise item.fault(
-                        f"{name} has {len(topic.replicas)} partitions, counted from 0. "
+                        f"{name} has {number_of(len(topic.replicas), 'partition')}, counted from "
+                        "0. "
                         "Name one of them."
                     )
                 return name, int(index)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from anabranch.core.sentences import number_of
 from anabranch.sim.rehearsal.answers import Answers, Condition, Place, acks_text
 from anabranch.sim.rehearsal.losses import DISKS, ONLY_THE_LEADER, POWER, UNCLEAN_ELECTION
 from anabranch.sim.rehearsal.model import Rehearsal, TopicPlan
@@ -95,7 +96,8 @@ def _read_only(plan: Rehearsal, answers: Answers) -> Iterator[str]:
         )
         yield (
             f"{topic.name} refused acks=all for up to {say_duration(longest / SECOND_US)} in "
-            f"{count} of {answers.topics[topic.name]} partitions: with {replication} replicas and "
+            f"{count} of {number_of(answers.topics[topic.name], 'partition')}: with "
+            f"{number_of(replication, 'replica')} and "
             f"{MIN_IN_SYNC}={required}, writes stop when {limit}. Reads continued."
             + _by_racks(plan, topic, required)
         )
@@ -115,7 +117,8 @@ def _by_racks(plan: Rehearsal, topic: TopicPlan, required: int) -> str:
     if most == 0 or not 0 < left < required:
         return ""
     return (
-        f" The loss of a rack removes {most} replicas and leaves {left}: to stay writable, set "
+        f" The loss of a rack removes {number_of(most, 'replica')} and leaves {left}: to stay "
+        "writable, set "
         f"{MIN_IN_SYNC}={left}, or distribute the replicas over more racks."
     )
 
@@ -134,9 +137,12 @@ def _creations(_plan: Rehearsal, answers: Answers) -> Iterator[str]:
     failed = [each for each in answers.creations if each[2] != "NONE"]
     if failed:
         errors = ", ".join(sorted({error for _, _, error in failed}))
-        yield f"{len(failed)} of {len(answers.creations)} topics could not be created: {errors}."
+        yield (
+            f"{len(failed)} of {number_of(len(answers.creations), 'topic')} could not be "
+            f"created: {errors}."
+        )
     elif answers.creations:
-        yield f"All {len(answers.creations)} topics could be created."
+        yield f"All {number_of(len(answers.creations), 'topic')} could be created."
 
 
 def _healing(_plan: Rehearsal, answers: Answers) -> Iterator[str]:
@@ -169,7 +175,7 @@ def _kept(plan: Rehearsal, answers: Answers) -> Iterator[str]:
         return
     sure = sum(each.acknowledged for each in answers.writes if each.acks < 0)
     if sure:
-        yield f"All {sure:,} records that were acknowledged with acks=all are there."
+        yield f"All {number_of(sure, 'record')} that were acknowledged with acks=all are there."
 
 
 def _min_in_sync(plan: Rehearsal, topic: TopicPlan) -> int:
@@ -184,4 +190,4 @@ def _records(count: int) -> str:
 def _partitions(places: list[Place]) -> str:
     if len(places) == 1:
         return f"{places[0][0]}-{places[0][1]} has"
-    return f"{len(places)} partitions have"
+    return f"{number_of(len(places), 'partition')} have"

@@ -20,6 +20,7 @@ from anabranch.core.controller.topics.topic_names import illegal_name
 from anabranch.core.diskless.topics import makes_diskless
 from anabranch.core.errors import ClientFault
 from anabranch.core.partition.protocol import ACKS_ALL
+from anabranch.core.sentences import number_of
 from anabranch.core.settings.catalogue import BROKER_SETTINGS, TOPIC_SETTINGS
 from anabranch.core.settings.setting import ConfigFault, Setting
 from anabranch.core.settings.setting import parse as parse_setting
@@ -249,7 +250,8 @@ def _replicas(
     replication = section.whole("replication", default, least=1, most=BROKERS_MOST)
     if replication > len(brokers):
         raise section.need("replication").fault(
-            f"{replication} replicas need {replication} brokers and the cluster has "
+            f"{number_of(replication, 'replica')} need {number_of(replication, 'broker')} and the "
+            "cluster has "
             f"{len(brokers)}. Add brokers, or lower it."
         )
     try:

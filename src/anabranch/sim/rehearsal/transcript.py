@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from anabranch.core.metadata.image import RECOVERING, PartitionImage
+from anabranch.core.sentences import number_of
 from anabranch.sim.node import SimNode
 from anabranch.sim.processes import State
 from anabranch.sim.rehearsal.answers import Answers, Place, acks_text
@@ -259,7 +260,9 @@ _DESCRIPTIONS: dict[Action, Callable[[Event, str], str]] = {
     Action.CREATE: lambda event, _: f"topic {event.topic} is created",
     Action.ADD: lambda _, who: f"{who} added",
     Action.DRAIN: lambda _, who: f"{who} drained",
-    Action.GROW: lambda event, _: f"{event.topic} grows to {event.partitions} partitions",
+    Action.GROW: lambda event, _: (
+        f"{event.topic} grows to {number_of(event.partitions, 'partition')}"
+    ),
     Action.OUTAGE: lambda event, _: f"{REMOTES[event.remote]} is away",
     Action.RESTORE: lambda event, _: f"{REMOTES[event.remote]} is back",
     Action.SEND: _send,
