@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 
 import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cli.test_name_option import ALL
 
-from anabranch.cli.cluster_command import UNITS_MS, Minutes, Seconds, in_milliseconds
+from anabranch.cli.cluster_command import (
+    UNITS_MS,
+    Milliseconds,
+    Minutes,
+    Seconds,
+    in_milliseconds,
+)
 from anabranch.cli.serve import configured
 
 
@@ -44,6 +52,7 @@ def test_verbs_take_them(cluster_verb):
     [
         (Seconds(0), "90", 90), (Seconds(0), "1.5m", 90), (Seconds(0), "250ms", 0.25),
         (Seconds(0), "1 h", 3600), (Minutes(0), "2", 2), (Minutes(0), "1h", 60),
+        (Milliseconds(1, 2**63 - 1), "9223372036854775807", 2**63 - 1), (Milliseconds(), "7d", 604_800_000),
     ],
 )  # fmt: skip
 def test_options_that_take_a_time_take_a_unit(kind, text, number):
@@ -54,6 +63,24 @@ def test_options_that_take_a_time_take_a_unit(kind, text, number):
 def test_a_time_that_is_none_is_refused(text):
     with pytest.raises(click.BadParameter):
         Seconds(0).convert(text, None, None)
+
+
+TIMES = [
+    (name, option)
+    for name, verb in ALL.items()
+    for option in verb.params
+    if re.search("MS|SECONDS|MINUTES", str(option.metavar))
+]
+
+
+def test_the_search_for_times_finds_them():
+    assert {"--timeout", "--every", "--max-lifetime-ms"} <= {each.opts[0] for _, each in TIMES}
+
+
+@pytest.mark.parametrize(("name", "option"), TIMES, ids=lambda each: str(each))
+def test_every_option_that_takes_a_time_takes_a_unit(name, option):
+    """`--every 1h` and `--period-ms 7d` were refused."""
+    assert option.type.convert("2h", option, None) in (7_200_000, 7200, 120)
 
 
 def test_a_verb_takes_a_time_with_a_unit(cluster_verb):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 
@@ -10,6 +11,8 @@ import click
 import pytest
 
 from anabranch.cli.main import main
+
+SNAKE = re.compile(r"[a-z][a-z0-9_]*")
 
 
 def leaves(command, path=()):
@@ -43,6 +46,38 @@ def test_a_node_that_cannot_start_says_so_in_json(start, tmp_path):
     error = json.loads(done.stdout)["error"]
     assert "belongs to node 7" in error["message"]
     assert "Error" not in done.stderr
+
+
+def keys_of(value):
+    """The keys of all objects within, but for those that name things of the cluster."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield key
+            yield from keys_of(inner) if key not in ("configs", "changed", "supported") else ()
+    for each in value if isinstance(value, list) else ():
+        yield from keys_of(each)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "sim --seed 3 --verdict", "sim --seed 3 --verdict --mirror", "rehearse rack-loss --show",
+        "rehearse rack-loss --transcript", "rehearse --list", "topics describe", "cluster status",
+        "cluster brokers", "cluster describe", "cluster features", "cluster id", "plan racks",
+        "groups list", "groups describe", "transactions list", "topics migrate written", "version",
+        "configs describe --topic written --all", "partitions reassign --list", "plan status",
+        "transactions producers written --partition 0", "explain written-0", "quotas list",
+        "users list", "cluster roll --dry-run --unavailable-allow", "cluster upgrade --dry-run", "topics list",
+    ],
+)  # fmt: skip
+def test_keys_are_written_in_one_way(verb, words):
+    """Schedules counted `isr-shrink`, and a rehearsal's file and transcript were no JSON."""
+    if "written" in words:
+        verb("topics", "create", "--topic", "written", "--if-not-exists")
+    done = verb(*words.split(), "--json")
+    assert done.exit_code == 0, done.output
+    odd = [key for key in keys_of(json.loads(done.stdout)) if not SNAKE.fullmatch(key)]
+    assert not odd
 
 
 def test_what_was_done_is_json(verb):

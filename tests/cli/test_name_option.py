@@ -7,16 +7,16 @@ import pytest
 from click.testing import CliRunner
 
 from anabranch.cli.main import SECTIONS, VERBS, main
-from anabranch.cli.name_option import NamingOption
+from anabranch.cli.name_option import NamingOption, PlacedNames
 
-NAMES = {"--topic", "--group", "--broker", "--id"}
+NAMES = {"--topic", "--group", "--broker", "--id", "--user"}
 BY_OPTION_ONLY = {
-    "configs describe", "configs alter",  # one of two kinds of things
-    "acls list", "acls add", "acls remove",
-    "transactions find-hanging", "transactions abort", "transactions producers",
-    "cluster roll", "mirror translate", "remote list", "remote export", "groups reset-offsets",
+    "acls list", "acls add", "acls remove", "quotas list", "quotas set", "quotas remove",
+    "mirror translate", "remote export",
 }  # fmt: skip
-"""Verbs whose options select, or name one thing among others."""
+"""Verbs that are about one of many kinds of things, or whose words without an option are files."""
+PLACED_ONLY = {"quotas set", "quotas remove", "rehearse", "completion"}
+"""Verbs whose words without an option are settings, or no things of a cluster."""
 
 
 def verbs(command=main, prefix=""):
@@ -79,6 +79,19 @@ def test_verbs_about_one_thing_know_both_forms():
         if any(NAMES & set(each.opts) for each in verb.params) and name not in NAMING
     }
     assert lacking <= BY_OPTION_ONLY, lacking - BY_OPTION_ONLY
+
+
+def test_things_that_stand_alone_have_an_option_too():
+    """Files have none: there is nothing that they could be taken for."""
+    lacking = {
+        name
+        for name, verb in ALL.items()
+        for each in verb.params
+        if isinstance(each, click.Argument)
+        and not isinstance(each, PlacedNames)
+        and not isinstance(each.type, click.Path)
+    }
+    assert lacking <= PLACED_ONLY, lacking - PLACED_ONLY
 
 
 def test_help_lists_each_verb_once():

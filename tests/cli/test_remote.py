@@ -89,7 +89,7 @@ def objects(folder, pattern):
 def test_segments_are_listed(place):
     done = run("list", place)
     assert done.exit_code == 0, done.output
-    assert f"{SEGMENTS} finished segments of 1 partitions" in done.output
+    assert f"{SEGMENTS} finished segments of 1 partition," in done.output
     assert "flights-" in done.output and "COPY_SEGMENT_FINISHED" in done.output
     told = json.loads(run("list", place, "--json", "--topic", "flights").stdout)
     [log] = told["partitions"]
@@ -137,7 +137,7 @@ def test_damage_is_named_with_its_place_and_ends_with_1(place, pattern, harm, wo
     assert damage["place"].startswith("flights-") and " offsets " in damage["place"]
     assert victim.parent.name in damage["detail"] and victim.name in damage["detail"]
     said = run("verify", place, *words)
-    assert said.exit_code == 1 and "1 faults. Put the named objects back" in said.output
+    assert said.exit_code == 1 and "1 fault. Put the named objects back" in said.output
 
 
 def test_objects_without_facts_are_named_and_are_no_fault(place):
@@ -155,7 +155,7 @@ def test_a_lost_coordinator_is_restored(place):
     objects(place, "*10.log")[0].unlink()
     done = run("restore", place, coordinator="new.db")
     assert done.exit_code == 1, done.output
-    assert f"{SEGMENTS - 1} segments of 1 partitions again" in done.output
+    assert f"{SEGMENTS - 1} segments of 1 partition again" in done.output
     assert "00000000000000000010.log missing" in done.output
     after = json.loads(run("list", place, "--json", coordinator="new.db").stdout)
     [old], [new] = before["partitions"], after["partitions"]

@@ -8,6 +8,7 @@ import sys
 import click
 import pytest
 
+from anabranch.cli import topics
 from anabranch.cli.cluster_command import Alarming, escaped, print_table, turned, watch_option
 from anabranch.client.views.times import time_text
 
@@ -85,9 +86,12 @@ def test_what_a_client_named_itself_does_not_reach_the_terminal(monkeypatch, cap
     assert r"a\x1b[2Jb\nc\u202ed\x9b31m" in said and "é 漢" in said
 
 
+@pytest.mark.parametrize("columns", ["80", "9"])
 @pytest.mark.parametrize("colourless", [False, True])
-def test_only_a_terminal_that_wants_colours_gets_them(monkeypatch, capsys, colourless):
+def test_only_a_terminal_that_wants_colours_gets_them(monkeypatch, capsys, colourless, columns):
+    """One that is too narrow for a table showed the same without colours."""
     rows = [("leaders", Alarming(3)), ("topics", 7)]
+    monkeypatch.setenv("COLUMNS", columns)
     print_table(("what", "count"), rows)
     assert "\x1b" not in capsys.readouterr().out
     monkeypatch.setenv("TERM", "xterm-256color")
@@ -98,6 +102,15 @@ def test_only_a_terminal_that_wants_colours_gets_them(monkeypatch, capsys, colou
     print_table(("what", "count"), rows)
     assert ("\x1b[31m3" in sys.stdout.getvalue()) != colourless
     assert "7" in sys.stdout.getvalue() and "\x1b[31m7" not in sys.stdout.getvalue()
+
+
+def test_a_partition_that_is_offline_is_alarming():
+    part = {"partition": 0, "leader": -1, "replicas": [1, 2], "isr": [], "offline_replicas": [1],
+            "missing_replicas": 0}  # fmt: skip
+    row = topics._row(part, topics.LISTS)
+    assert [str(each) for each in row if isinstance(each, Alarming)] == ["none", "1"]
+    sound = topics._row({**part, "leader": 1, "isr": [1, 2], "offline_replicas": []}, topics.LISTS)
+    assert not [each for each in sound if isinstance(each, Alarming)]
 
 
 def test_an_error_that_repeats_a_name_is_shown_without_its_escapes():

@@ -488,6 +488,17 @@ def test_a_line_without_an_end_is_refused_where_no_record_could_hold_it(verb, mo
     assert lines(read) == ["first", "second"]
 
 
+def test_lines_that_are_typed_are_asked_for(verb, monkeypatch):
+    """On a terminal it said nothing, as if it hung."""
+    lines(verb("topics", "create", "--topic", "typed"))
+    source = io.BytesIO(b"a\n")
+    monkeypatch.setattr("click.testing.make_input_stream", lambda *_: source)
+    assert "Type records" not in verb("produce", "typed").stderr
+    source = io.BytesIO(b"a\n")
+    source.isatty = lambda: True
+    assert "Type records, one a line; Ctrl-D ends." in verb("produce", "typed").stderr
+
+
 @pytest.mark.parametrize("is_keyed", [True, False])
 async def test_partitions_that_are_added_while_lines_come_are_written_to(
     node, verb, monkeypatch, is_keyed
@@ -575,6 +586,20 @@ def test_a_partition_that_is_not_there_is_refused_at_once(verb, words):
             ("topics", "create", "--topic", "x", "--config", "zzz=1"),
             "--all` lists them.",
         ),
+        (
+            ("topics", "create", "--topic", "x", "--replication-factor", "2"),
+            "because only 1 broker is registered. (INVALID_REPLICATION_FACTOR) `anabranch cluster",
+        ),
+        (("configs", "alter", "x", "--add-config", "retention.ms=1y"), "a number with a unit: ms,"),
+        (("quotas", "set", "--user", "x", "no=1"), "no quota 'no'; there are producer_byte_rate,"),
+        (("acls", "list"), "Set authorizer.class.name in the properties of every node."),
+        (("tokens", "list"), "Log in with SASL"),
+        (("users", "list", "no"), "`anabranch users list` shows"),
+        (("plan", "cancel"), "`anabranch apply FILE` carries out a plan."),
+        (
+            ("cluster", "upgrade", "--feature", "metadata.version=99"),
+            "`anabranch cluster features`",
+        ),
         (("topics", "create", "--topic", "x", "--partitions", "9" * 11), "x<=2147483647"),
         (("topics", "create", "--topic", "x", "--replication-factor", "40000"), "x<=32767"),
         (("topics", "create", "--topic", "x", "--replica-assignment", "9" * 11), "no broker id"),
@@ -619,6 +644,13 @@ def test_an_error_says_what_helps(verb, tmp_path, words, said):
     no_text = tmp_path / "no-text"
     no_text.write_bytes(b"\xff\xfe")
     refused(verb(*(each.format(no_text=no_text) for each in words)), said)
+
+
+def test_what_there_is_is_not_made_again_or_made_smaller(verb):
+    lines(verb("topics", "create", "there", "--partitions", "2"))
+    refused(verb("topics", "create", "there"), "already exists", "With --if-not-exists it is kept")
+    smaller = verb("topics", "alter", "there", "--partitions", "1")
+    refused(smaller, "has 2 partitions; 1 would not be an increase", "are never taken away")
 
 
 def test_a_file_may_begin_with_the_mark_that_editors_put_there(verb, tmp_path):

@@ -8,8 +8,8 @@ import click
 
 from anabranch.cli.cluster_command import (
     MOST_INT32,
-    Alarming,
     VerbGroup,
+    alarming,
     ask,
     bootstrap_option,
     json_option,
@@ -77,7 +77,7 @@ def describe(bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
                 each["id"],
                 f"{each['host']}:{each['port']}",
                 each["rack"] or "-",
-                "fenced" if each["fenced"] else "serves",
+                alarming("fenced", when=True) if each["fenced"] else "serves",
                 each["partitions"],
                 f"{each['size_bytes']:,}",
             )
@@ -200,7 +200,7 @@ def status(bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
     rows = [
         (
             key.replace("_", " "),
-            Alarming(counts[key]) if counts[key] and key in ALARMING else counts[key],
+            alarming(counts[key], when=bool(counts[key]) and key in ALARMING),
         )
         for key in COUNTED
     ]
@@ -243,10 +243,11 @@ def brokers(bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
          "behind", "observers", "under-replicated"),
         [
             (each.broker_id, f"{each.host}:{each.port}", each.rack or "-",
-             _state(each, found),
+             alarming(_state(each, found), when=each.is_fenced or each.broker_id in found.full),
              "active" if each.broker_id == active else "-",
-             each.leaders, each.preferred, each.replicas, each.behind, each.observers,
-             each.under_replicated)
+             each.leaders, each.preferred, each.replicas,
+             alarming(each.behind, when=each.behind > 0), each.observers,
+             alarming(each.under_replicated, when=each.under_replicated > 0))
             for each in found.brokers
         ],
     )  # fmt: skip

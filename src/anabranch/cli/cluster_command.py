@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from anabranch.core.sentences import in_number
+
 if TYPE_CHECKING:
     from anabranch.client.cluster import Cluster
     from anabranch.core.errors import ApiError
@@ -47,16 +49,39 @@ CLEAR = "\033[H\033[2J"
 WHOLE_SENTENCE = 1000
 """More letters than a sentence has."""
 
+RIGHTS = "`anabranch acls add` gives rights; --command-config FILE says who you are."
 REMEDIES = {
     "UNKNOWN_TOPIC_OR_PARTITION": "`anabranch topics describe` shows what there is.",
     "TRANSACTIONAL_ID_NOT_FOUND": "`anabranch transactions list` shows those that there are.",
     "GROUP_ID_NOT_FOUND": "`anabranch groups list` shows those that there are.",
     "LEADER_NOT_AVAILABLE": "`anabranch cluster status` names the brokers that must be back.",
     "OFFSET_OUT_OF_RANGE": "The first record is at `--offset earliest`.",
+    "TOPIC_ALREADY_EXISTS": "With --if-not-exists it is kept as it is.",
+    "INVALID_REPLICATION_FACTOR": "`anabranch cluster brokers` shows the brokers.",
+    "INVALID_PARTITIONS": "Give more than there are: partitions are never taken away.",
+    "INVALID_REPLICA_ASSIGNMENT": "`anabranch cluster brokers` shows the brokers; each partition "
+    "needs as many of them as the others.",
+    "INVALID_UPDATE_VERSION": "`anabranch cluster features` shows what all nodes support.",
+    "NO_REASSIGNMENT_IN_PROGRESS": "`anabranch apply FILE` carries out a plan.",
+    "SECURITY_DISABLED": "Set authorizer.class.name in the properties of every node.",
+    "DELEGATION_TOKEN_AUTH_DISABLED": "Set delegation.token.secret.key in the properties of every "
+    "node.",
+    "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED": "Log in with SASL and not with a token: "
+    "--command-config FILE says how.",
+    "DELEGATION_TOKEN_NOT_FOUND": "`anabranch tokens list` shows those that you may see.",
+    "RESOURCE_NOT_FOUND": "`anabranch users list` shows those that there are.",
+    "NON_EMPTY_GROUP": "Stop its members first: `anabranch groups describe --members` shows them.",
+    "TOPIC_AUTHORIZATION_FAILED": RIGHTS,
+    "GROUP_AUTHORIZATION_FAILED": RIGHTS,
+    "CLUSTER_AUTHORIZATION_FAILED": RIGHTS,
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": RIGHTS,
+    "DELEGATION_TOKEN_AUTHORIZATION_FAILED": RIGHTS,
 }
 """What helps, by the name of an error code; for sentences that do not say it themselves."""
 UNKNOWN_SETTING = re.compile(r"Unknown topic config name: (\S+)")
 """Kafka's words, as tools of Kafka's look for them."""
+NO_TIME = re.compile(r".* for configuration \S+\.ms: Not a number of type \w+")
+UNITS_HELP = "Write milliseconds, or a number with a unit: ms, s, m, h, d or w."
 ALL_SETTINGS = (
     "`anabranch configs describe --entity-type topics --entity-name NAME --all` lists them."
 )
@@ -90,6 +115,21 @@ class Minutes(Seconds):
 
     name = "number of minutes"
     unit_ms = 60_000
+
+
+class Milliseconds(click.IntRange):
+    """Whole milliseconds, or a time with a unit."""
+
+    name = "number of milliseconds"
+
+    def convert(
+        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
+    ) -> int:
+        """The number, such as 60000 of `60000` and `1m`; anything else is a usage error."""
+        if isinstance(value, str):
+            value = in_milliseconds(".ms", value)
+        found: int = super().convert(value, parameter, context)
+        return found
 
 
 address_option = click.option(
@@ -281,8 +321,13 @@ def ask(
             remedy="Start one with `anabranch up`, or name another with --bootstrap-server.",
         ) from None
     except ApiError as fault:
-        name = fault.code.name
-        raise Refused(f"{fault.message} ({name})", code=name, remedy=_remedy(fault)) from None
+        raise refused(fault) from None
+
+
+def refused(fault: ApiError) -> Refused:
+    """What a command tells of a refusal."""
+    name = fault.code.name
+    return Refused(f"{in_number(fault.message)} ({name})", code=name, remedy=_remedy(fault))
 
 
 def _remedy(fault: ApiError) -> str:
@@ -293,6 +338,8 @@ def _remedy(fault: ApiError) -> str:
 
         near = get_close_matches(unknown[1], [each.name for each in TOPIC], n=1)
         return f"Did you mean {near[0]}?" if near else ALL_SETTINGS
+    if NO_TIME.fullmatch(fault.message):
+        return UNITS_HELP
     return "" if "`anabranch" in fault.message else REMEDIES.get(fault.code.name, "")
 
 
@@ -388,6 +435,11 @@ class Alarming(str):
     __slots__ = ()
 
 
+def alarming(cell: object, *, when: bool) -> object:
+    """The cell of a table, red on a terminal when something is wrong."""
+    return Alarming(cell) if when else cell
+
+
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """A table for people; without borders where nobody looks, so that it can be cut and sorted.
 
@@ -412,6 +464,11 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> No
     if _holds_every_word(drawn.get(), headings, texts):
         click.echo(drawn.get(), nl=False)
         return
+    if not console.no_color:
+        texts = [
+            [Alarming(text) if style else text for text, style in zip(*row, strict=True)]
+            for row in zip(texts, styles, strict=True)
+        ]
     for line in turned(headings, texts, console.width):
         click.echo(line)
 
@@ -425,10 +482,15 @@ def _holds_every_word(drawn: str, headings: Sequence[str], texts: Sequence[Seque
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows as lines, each column as wide as its longest text."""
+    """Rows as lines, each column as wide as its longest text; alarming cells are red."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ("  ".join(map(str.ljust, row, widths)) for row in rows)
+    lines = ("  ".join(map(_padded, row, widths)) for row in rows)
     return [line.rstrip() for line in lines]
+
+
+def _padded(cell: str, width: int) -> str:
+    shown = click.style(cell, fg="red") if isinstance(cell, Alarming) else cell
+    return shown + " " * (width - len(cell))
 
 
 def turned(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
@@ -436,7 +498,7 @@ def turned(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int) -
     block: list[Sequence[str]] = [headings]
     for row in rows:
         wider = aligned(list(zip(*block, row, strict=True)))
-        if len(block) > 1 and max(map(len, wider)) > width:
+        if len(block) > 1 and max(len(click.unstyle(line)) for line in wider) > width:
             yield from (*aligned(list(zip(*block, strict=True))), "")
             block = [headings]
         block.append(row)

@@ -20,6 +20,7 @@ from anabranch.cli.cluster_command import (
     timeout_option,
 )
 from anabranch.cli.completion_names import complete_brokers, complete_topics
+from anabranch.cli.name_option import naming_option
 from anabranch.cli.replica_placement import placement_of, placement_option
 from anabranch.core.sentences import number_of
 
@@ -41,7 +42,7 @@ default_option = click.option(
     "--entity-default", is_flag=True, help="The cluster-wide defaults of all brokers."
 )
 short_options = (
-    click.option(
+    naming_option(
         "--topic", metavar="NAME", help="Short for --entity-type topics --entity-name NAME.",
         shell_complete=complete_topics,
     ),

@@ -20,6 +20,7 @@ from anabranch.cli.cluster_command import (
     DEFAULT_TIMEOUT_SECONDS,
     MOST_INT64,
     REMEDIES,
+    Milliseconds,
     Refused,
     Seconds,
     ask,
@@ -134,7 +135,7 @@ def _plain(value: bytes | None) -> str | dict[str, str] | None:
     f"cluster, {DEFAULT_TIMEOUT_SECONDS:.0f} s are allowed without it.",
 )
 @click.option(
-    "--timeout-ms", type=click.IntRange(min=0), metavar="MS",
+    "--timeout-ms", type=Milliseconds(0), metavar="MS",
     help="Same as --timeout, in milliseconds, as in Kafka.",
 )  # fmt: skip
 @click.option(

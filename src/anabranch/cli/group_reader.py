@@ -14,6 +14,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from anabranch.cli.cluster_command import printable, waiting_told
 from anabranch.cli.record_reader import Reader
 
 if TYPE_CHECKING:
@@ -73,8 +74,9 @@ class Group:
         from anabranch.client.groups import committed_offsets
 
         self._has_more = False
-        given = await self._membership.join()
-        found = await committed_offsets(self._cluster, self._group_id)
+        async with waiting_told(f"partitions from group {printable(self._group_id)}"):
+            given = await self._membership.join()
+            found = await committed_offsets(self._cluster, self._group_id)
         for topic, partitions in given.items():
             committed = {index: at for (name, index), at in found.items() if name == topic}
             await self._members[topic].take(partitions, committed)

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from anabranch.cli.cluster_command import VerbGroup, json_option, print_json, print_table
+from anabranch.cli.cluster_command import (
+    Alarming,
+    VerbGroup,
+    json_option,
+    print_json,
+    print_table,
+)
 from anabranch.cli.progress import told_while
 from anabranch.core.sentences import number_of
 
@@ -219,7 +225,7 @@ def verify(paths: tuple[str, ...], as_json: bool) -> None:
                 (
                     each["file"], f"{each['batches']:,}", f"{each['records']:,}",
                     f"{each['size_bytes']:,}", offsets_text(each),
-                    "FAULT" if each["faults"] else "sound",
+                    Alarming("FAULT") if each["faults"] else "sound",
                 )
                 for each in checked
             ],

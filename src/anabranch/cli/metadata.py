@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from anabranch.cli.cluster_command import VerbGroup, force_option, json_option, say_unseen, tell
+from anabranch.cli.progress import told_while
 
 PARTITION = "__cluster_metadata-0"
 
@@ -165,11 +166,12 @@ def restore(
         raise click.UsageError("Name the store of these nodes: --set metadata.store.url=URL.")
     copies = [config.metadata_log_dir for config in configs]
     told = [] if properties_file is None else addresses_told(configs[0])
-    done = asyncio.run(
-        restore_store(
-            RealFiles(), copies, urls.pop(), addresses=told, is_sure=force, tell=say_unseen
+    with told_while("Restoring"):
+        done = asyncio.run(
+            restore_store(
+                RealFiles(), copies, urls.pop(), addresses=told, is_sure=force, tell=say_unseen
+            )
         )
-    )
     longest = f"The longest copy is that in {done.folder}.\n" if len(copies) > 1 else ""
     tell(
         f"{longest}The store of cluster {done.cluster_id} holds the copy's records up to offset "

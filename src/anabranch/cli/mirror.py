@@ -7,22 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import time
 from collections.abc import Awaitable
-from contextlib import suppress
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from anabranch.cli.cluster_command import (
-    Refused,
-    Seconds,
     VerbGroup,
     json_option,
     print_json,
     print_table,
+    refused,
+    watch_option,
 )
+from anabranch.cli.progress import told_while
 from anabranch.cli.spark import LOCAL, faults_with_remedies, need_package
 from anabranch.core.sentences import number_of
 
@@ -107,9 +107,14 @@ def _run_jobs(
     exporter = None if address is None else _exporter(*address)
     from anabranch.pipelines.session import job_session, leave_faults_to_the_job
 
-    with faults_with_remedies(), job_session("anabranch mirror", master) as spark:
+    with (
+        told_while("Starting Spark") as started,
+        faults_with_remedies(),
+        job_session("anabranch mirror", master) as spark,
+    ):
         leave_faults_to_the_job(spark)
-        return _run(_mirror(spark, config, waves, exporter))
+        started()
+        return _run(_mirror(spark, config, waves, exporter), telling=False)
 
 
 def _config(path: Path) -> Config:
@@ -171,8 +176,9 @@ def _say_progress(totals: Totals) -> None:
     )
 
 
-def _run(work: Awaitable[T]) -> T:
-    """Run something that talks to clusters; what stops it becomes one line."""
+def _run(work: Awaitable[T], *, telling: bool = True) -> T:
+    """Run something that talks to clusters; what stops it becomes one line. `telling`: it says
+    nothing itself of how far it is."""
     from anabranch.client.connection import ConnectionLost
     from anabranch.core.errors import ApiError
     from anabranch.core.mirror.config import BadConfig
@@ -182,11 +188,12 @@ def _run(work: Awaitable[T]) -> T:
         return await work
 
     try:
-        return asyncio.run(doing())
+        with told_while("Asking the clusters") if telling else nullcontext():
+            return asyncio.run(doing())
     except (ConnectionLost, SameCluster, Replaced, BadConfig) as fault:
         raise click.ClickException(str(fault)) from None
     except ApiError as fault:
-        raise Refused(f"{fault.message} ({fault.code.name})", code=fault.code.name) from None
+        raise refused(fault) from None
 
 
 def _validate(config: Config, *, as_json: bool) -> None:
@@ -219,21 +226,11 @@ def _say_report(report: Any) -> None:
 
 @command.command(epilog="Example: anabranch mirror status mm2.properties --watch")
 @properties_argument
-@click.option("--watch", is_flag=True, help="Print again until Ctrl-C.")
-@click.option(
-    "--interval", "interval_seconds", type=Seconds(0, min_open=True), default=5.0,
-    show_default=True, metavar="SECONDS", help="Between two prints with --watch.",
-)  # fmt: skip
 @json_option
-def status(properties: Path, watch: bool, interval_seconds: float, as_json: bool) -> None:
+@watch_option
+def status(properties: Path, as_json: bool) -> None:
     """Show how far each partition and flow is behind: records, bytes and seconds."""
-    config = _config(properties)
-    with suppress(KeyboardInterrupt):
-        while True:
-            _say_lags(_lags(config), as_json=as_json)
-            if not watch:
-                return
-            time.sleep(interval_seconds)
+    _say_lags(_lags(_config(properties)), as_json=as_json)
 
 
 def _lags(config: Config) -> list[FlowLag]:

@@ -106,6 +106,9 @@ def _parted(text: bytes, separator: bytes, number: int, what: str) -> tuple[byte
     return before, after
 
 
+TYPING = "Type records, one a line; Ctrl-D ends."
+
+
 @click.command(
     epilog="Example: anabranch produce --topic t --file lines.txt --property parse.key=true "
     "--property key.separator=:"
@@ -154,6 +157,8 @@ def command(
         sender = Sender(cluster, topic, partition, ACKS[acks], codec_name)
         async with waiting_told(f"the partitions of {topic}"):
             await sender.prepare()
+        if source.isatty():
+            click.echo(TYPING, err=True)
         return await sender.send_all(source, line_format, size_bytes)
 
     with source:

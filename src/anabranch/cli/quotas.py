@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -80,6 +80,7 @@ def set_quotas(
             values[key] = float(value)
         except ValueError:
             raise click.UsageError(f"{key}={value}: {value!r} is no number.") from None
+    _refuse_unknown(values)
     _alter(bootstrap, timeout_seconds, parts, values, as_json=as_json)
 
 
@@ -93,7 +94,17 @@ def remove(
     bootstrap: str, timeout_seconds: float, keys: tuple[str, ...], as_json: bool, **parts: Any
 ) -> None:
     """Remove limits; one that is not set stays so."""
+    _refuse_unknown(keys)
     _alter(bootstrap, timeout_seconds, parts, dict.fromkeys(keys), as_json=as_json)
+
+
+def _refuse_unknown(keys: Iterable[str]) -> None:
+    from anabranch.core.quotas.entities import CLIENT_KEYS, IP_KEYS
+
+    known = (*CLIENT_KEYS, *IP_KEYS)
+    for key in keys:
+        if key not in known:
+            raise click.UsageError(f"There is no quota {key!r}; there are {', '.join(known)}.")
 
 
 def _alter(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from anabranch.cli.cluster_command import json_option, print_json, print_table
+from anabranch.cli.progress import told_while
 
 if TYPE_CHECKING:
     from anabranch.sim.rehearsal.answers import Answers
@@ -60,7 +61,7 @@ def command(
         raise click.UsageError("Name a file or a rehearsal; --list lists the included ones.")
     text, source = _text(rehearsal)
     if show:
-        click.echo(text, nl=False)
+        _say_text("rehearsal", text, as_json=as_json)
         return
     plan = _plan(text, source, seed)
     if real:
@@ -69,7 +70,7 @@ def command(
     if transcript:
         from anabranch.sim.rehearsal.transcript import transcribe
 
-        click.echo(_ready(transcribe, plan), nl=False)
+        _say_text("transcript", _ready(transcribe, plan), as_json=as_json)
         return
     from anabranch.sim.rehearsal.stage import run
 
@@ -82,6 +83,13 @@ def command(
         _print(plan, answers)
     if answers.violation:
         sys.exit(1)
+
+
+def _say_text(what: str, text: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json({what: text})
+    else:
+        click.echo(text, nl=False)
 
 
 def _text(name: str) -> tuple[str, str]:
@@ -130,7 +138,8 @@ def _ready(work: Callable[[Rehearsal], T], plan: Rehearsal) -> T:
     from anabranch.sim.rehearsal.checks import NotReady
 
     try:
-        return work(plan)
+        with told_while("Simulating"):
+            return work(plan)
     except NotReady as fault:
         raise click.ClickException(f"{fault} Check the settings of the cluster.") from None
 
@@ -149,7 +158,8 @@ def _perform(plan: Rehearsal, as_json: bool) -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _end_in_order)
     try:
-        seen = performed(plan, simulated)
+        with told_while("Repeating it on processes"):
+            seen = performed(plan, simulated)
     except ClusterError as fault:
         raise click.ClickException(str(fault)) from None
     found = differences(simulated, seen)

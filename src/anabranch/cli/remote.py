@@ -17,8 +17,10 @@ from anabranch.cli.cluster_command import (
     print_table,
 )
 from anabranch.cli.diskless import beside_brokers, exit_with, say
+from anabranch.cli.name_option import naming_option
 from anabranch.cli.progress import told_while
 from anabranch.cli.stores import REMOTE, Check, Where, where_options, with_both
+from anabranch.core.sentences import number_of
 
 if TYPE_CHECKING:
     from anabranch.core.diskless.coordinator import Coordinator
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-topic_option = click.option("--topic", metavar="TOPIC", help="Only this topic.")
+ONLY_TOPIC: Any = {"metavar": "TOPIC", "help": "Only this topic."}
 
 
 @click.group(cls=VerbGroup, epilog="Example: anabranch remote list --config server.properties")
@@ -40,7 +42,7 @@ def command() -> None:
     "list", epilog="Example: anabranch remote list --config server.properties --topic flights"
 )
 @where_options(REMOTE)
-@topic_option
+@naming_option("--topic", **ONLY_TOPIC)
 @json_option
 def list_segments(where: Where, topic: str | None, as_json: bool) -> None:
     """List the segments that the coordinator knows, also of copies and removals under way.
@@ -51,7 +53,8 @@ def list_segments(where: Where, topic: str | None, as_json: bool) -> None:
     async def work(_store: ObjectStore, coordinator: Coordinator, _id: str) -> list[HeldRemoteLog]:
         return await _logs(coordinator, topic)
 
-    logs = _run(where, work)
+    with told_while("Asking the coordinator"):
+        logs = _run(where, work)
     if as_json:
         print_json({"partitions": [_log_json(each) for each in logs]})
         return
@@ -71,7 +74,10 @@ def list_segments(where: Where, topic: str | None, as_json: bool) -> None:
         )
     finished = [each for log in logs for each in log.segments if each.is_finished]
     size = sum(each.byte_size for each in finished)
-    click.echo(f"{len(finished)} finished segments of {len(logs)} partitions, {size} bytes.")
+    click.echo(
+        f"{number_of(len(finished), 'finished segment')} of {number_of(len(logs), 'partition')}, "
+        f"{number_of(size, 'byte')}."
+    )
 
 
 @command.command(
@@ -99,9 +105,11 @@ def verify(where: Where, is_whole: bool, as_json: bool) -> None:
     if not as_json:
         damage = sum(each.kind.is_damage for each in found.findings)
         click.echo(
-            f"{found.segments} finished segments ({found.byte_size} bytes) of {found.partitions} "
-            f"partitions, {found.objects} objects: "
-            + (f"{damage} faults. {DAMAGE}" if damage else "no faults.")
+            f"{number_of(found.segments, 'finished segment')} "
+            f"({number_of(found.byte_size, 'byte')}) of "
+            f"{number_of(found.partitions, 'partition')}, "
+            f"{number_of(found.objects, 'object')}: "
+            + (f"{number_of(damage, 'fault')}. {DAMAGE}" if damage else "no faults.")
         )
     exit_with(found.findings)
 
@@ -148,7 +156,8 @@ def restore(where: Where, force: bool, as_json: bool) -> None:
         for each in done.findings:
             click.echo(each)
         click.echo(
-            f"The coordinator knows {finished} segments of {len(done.logs)} partitions again. "
+            f"The coordinator knows {number_of(finished, 'segment')} of "
+            f"{number_of(len(done.logs), 'partition')} again. "
             f"Leaders remove {fields['removals']} that were not copied whole."
         )
     if done.findings:
@@ -158,7 +167,7 @@ def restore(where: Where, force: bool, as_json: bool) -> None:
 @command.command(epilog="Example: anabranch remote export --config server.properties exported/")
 @click.argument("folder", type=click.Path(path_type=Path), metavar="FOLDER")
 @where_options(REMOTE)
-@topic_option
+@click.option("--topic", **ONLY_TOPIC)
 @json_option
 def export(where: Where, folder: Path, topic: str | None, as_json: bool) -> None:
     """Write what is known of remote segments as Kafka's records of `__remote_log_metadata`.
@@ -173,12 +182,15 @@ def export(where: Where, folder: Path, topic: str | None, as_json: bool) -> None
     async def work(_store: ObjectStore, coordinator: Coordinator, _id: str) -> list[HeldRemoteLog]:
         return await _logs(coordinator, topic)
 
-    logs = _run(where, work)
+    with told_while("Asking the coordinator"):
+        logs = _run(where, work)
     segments, files = _write(folder, [each for each in logs if each.topic])
     if as_json:
         print_json({"segments": segments, "files": [str(each) for each in files]})
     else:
-        click.echo(f"{segments} segments in {len(files)} files below {folder}.")
+        click.echo(
+            f"{number_of(segments, 'segment')} in {number_of(len(files), 'file')} below {folder}."
+        )
 
 
 def _write(folder: Path, logs: list[HeldRemoteLog]) -> tuple[int, list[Path]]:

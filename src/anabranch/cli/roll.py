@@ -9,8 +9,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from anabranch.cli.cluster_command import Seconds, ask, bootstrap_option, json_option, print_json
+from anabranch.cli.cluster_command import (
+    MOST_INT32,
+    Seconds,
+    ask,
+    bootstrap_option,
+    json_option,
+    print_json,
+    waiting_told,
+)
 from anabranch.cli.completion_names import complete_brokers
+from anabranch.cli.name_option import naming_option
 
 if TYPE_CHECKING:
     from anabranch.client.cluster import Cluster
@@ -30,8 +39,8 @@ if TYPE_CHECKING:
     "--restart-command", "template", metavar="COMMAND",
     help="Command that restarts a node; {id}, {host}, {port} and {rack} are replaced.",
 )  # fmt: skip
-@click.option(
-    "--broker", "chosen", type=int, multiple=True, metavar="ID",
+@naming_option(
+    "--broker", "chosen", type=click.IntRange(0, MOST_INT32), multiple=True, metavar="ID",
     help="Only this node; may be given more than once.", shell_complete=complete_brokers,
 )  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Show the order and any objections.")
@@ -75,7 +84,8 @@ def command(
         if plan.obstacles or (plan.risks and not unavailable_allow):
             raise click.ClickException(_refusal(plan))
         tell = _tell_json if as_json else _tell_text
-        await roll(cluster, plan, restart, tell, wait_seconds=wait_seconds)
+        async with waiting_told("the nodes"):
+            await roll(cluster, plan, restart, tell, wait_seconds=wait_seconds)
 
     ask(bootstrap, work, tells_itself=True)
 

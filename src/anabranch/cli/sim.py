@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from anabranch.cli.cluster_command import Seconds, json_option, print_json
+from anabranch.cli.progress import told_while
+from anabranch.core.sentences import number_of
 
 if TYPE_CHECKING:
     from anabranch.sim.schedule import Outcome
@@ -56,15 +60,16 @@ def command(
         from anabranch.sim.campaign import Campaign
 
         campaign = Campaign(first=first, processes=processes)
-        report = campaign.run(seconds, echo=_silence if as_json else click.echo)
+        report = campaign.run(seconds, echo=partial(click.echo, err=as_json))
         if as_json:
-            print_json(asdict(report))
+            print_json(_plain(asdict(report)))
         sys.exit(0 if report.ok else 1)
     if mirror:
         _mirror(seed, verdict=verdict, as_json=as_json)
     if migration:
         _migration(seed, verdict=verdict, as_json=as_json)
-    outcome = _replay(seed, shrinks=shrink)
+    with told_while("Simulating"):
+        outcome = _replay(seed, shrinks=shrink)
     if as_json:
         print_json(_document(outcome, trace=not verdict))
     else:
@@ -77,9 +82,10 @@ def command(
 def _mirror(seed: int, *, verdict: bool, as_json: bool) -> NoReturn:
     from anabranch.sim.mirror.run import run_mirror
 
-    outcome = run_mirror(seed)
+    with told_while("Simulating"):
+        outcome = run_mirror(seed)
     if as_json:
-        print_json({**asdict(outcome), "ok": outcome.ok})
+        print_json({**_plain(asdict(outcome)), "ok": outcome.ok})
     else:
         for line in () if verdict else outcome.lines:
             click.echo(line)
@@ -91,9 +97,10 @@ def _mirror(seed: int, *, verdict: bool, as_json: bool) -> NoReturn:
 def _migration(seed: int, *, verdict: bool, as_json: bool) -> NoReturn:
     from anabranch.sim.migration.run import run_migration
 
-    outcome = run_migration(seed, keeps_trace=not verdict)
+    with told_while("Simulating"):
+        outcome = run_migration(seed, keeps_trace=not verdict)
     if as_json:
-        print_json({**asdict(outcome), "ok": outcome.ok})
+        print_json({**_plain(asdict(outcome)), "ok": outcome.ok})
     else:
         for line in outcome.lines:
             click.echo(line)
@@ -117,8 +124,15 @@ def _replay(seed: int, *, shrinks: bool) -> Outcome:
     return run_plan(found.plan, keeps_trace=True)
 
 
+def _plain(found: Any) -> Any:
+    """The same with names of what was counted as other fields are written: `isr_shrink`."""
+    if isinstance(found, dict):
+        return {re.sub(r"[^a-z0-9]+", "_", str(key).lower()): _plain(found[key]) for key in found}
+    return [_plain(each) for each in found] if isinstance(found, list | tuple) else found
+
+
 def _document(outcome: Outcome, *, trace: bool) -> dict[str, Any]:
-    document = asdict(outcome)
+    document: dict[str, Any] = _plain(asdict(outcome))
     document["ok"] = outcome.ok
     if not trace:
         del document["lines"]
@@ -130,10 +144,6 @@ def _sentence(outcome: Outcome) -> str:
     counts = "" if outcome.counts else ", does not count"
     return (
         f"seed {outcome.seed}: {verdict}\n"
-        f"{outcome.operations} operations, {outcome.faults} faults, "
+        f"{number_of(outcome.operations, 'operation')}, {number_of(outcome.faults, 'fault')}, "
         f"{outcome.virtual_us / 1e6:.1f} virtual seconds{counts}, digest {outcome.digest}"
     )
-
-
-def _silence(_line: str) -> None:
-    return None

@@ -23,6 +23,7 @@ from anabranch.cli.cluster_command import (
     SILENCE_SECONDS,
     TRACEBACK_VARIABLE,
     Refused,
+    Seconds,
     VerbGroup,
     address_option,
     ask,
@@ -144,7 +145,8 @@ def tables(
             with told_while(f"Reading {topic}"):
                 query = keep_table(spark, job, follow=follow)
             _watch(query)
-        done = counted(job)
+        with told_while("Counting rows"):
+            done = counted(job)
     except click.ClickException:
         raise
     except Exception as fault:
@@ -224,10 +226,11 @@ def scrub(
 
         leave_faults_to_the_job(spark)
         try:
-            report = work(
-                spark, bootstrap, list(topics) or None, storage_url=url, notes_path=notes_path,
-                tell=_teller(),
-            )  # fmt: skip
+            with told_while("Comparing replicas"):
+                report = work(
+                    spark, bootstrap, list(topics) or None, storage_url=url,
+                    notes_path=notes_path, tell=_teller(),
+                )  # fmt: skip
         except Exception as fault:
             raise _told(fault) from None
     _say_scrubbed(report, as_json=as_json)
@@ -242,7 +245,8 @@ def _say_scrubbed(report: Report, *, as_json: bool) -> None:
     rate = report.bytes_read / 1e6 / max(report.seconds, 1e-9)
     segments = f"{number_of(report.segments, 'segment')} of tiers, " if report.segments else ""
     click.echo(
-        f"{number_of(report.partitions, 'partition')}, {report.replicas:,} replicas, {segments}"
+        f"{number_of(report.partitions, 'partition')}, {number_of(report.replicas, 'replica')}, "
+        f"{segments}"
         f"{report.bytes_read / 1e6:,.1f} MB read in {report.seconds:.1f} s ({rate:,.0f} MB/s)"
     )
     for each in (*report.differences, *report.not_compared):
@@ -264,7 +268,7 @@ def wave_options(job: Callable[..., None]) -> Callable[..., None]:
     """What a job that runs in waves is told."""
     for option in (
         click.option(
-            "--every", type=click.FloatRange(min=1), metavar="SECONDS",
+            "--every", type=Seconds(1), metavar="SECONDS",
             help="Repeat at this interval until Ctrl-C. Default: once.",
         ),
         click.option("--storage-url", metavar="URL", help="The store, if there is no such file."),
@@ -302,7 +306,7 @@ def tier(
 
         leave_faults_to_the_job(spark)
         say = _say_tiered if not as_json else lambda done: print_json(told(done))
-        _waves(lambda: work(spark, Where(bootstrap, url), _teller()), say, every)
+        _waves("Tiering", lambda: work(spark, Where(bootstrap, url), _teller()), say, every)
 
 
 @command.command(epilog="Example: anabranch spark compact --config server.properties")
@@ -332,14 +336,17 @@ def compact(
 
         leave_faults_to_the_job(spark)
         say = _say_compacted if not as_json else _print_compacted
-        _waves(lambda: work(spark, Where(bootstrap, url), _teller()), say, every)
+        _waves("Compacting", lambda: work(spark, Where(bootstrap, url), _teller()), say, every)
 
 
-def _waves(work: Callable[[], Done], say: Callable[[Done], None], every: float | None) -> None:
+def _waves(
+    what: str, work: Callable[[], Done], say: Callable[[Done], None], every: float | None
+) -> None:
     """Run a job's waves and tell each one's report. A single wave with faults exits with code 1."""
     while True:
         try:
-            done = work()
+            with told_while(what):
+                done = work()
         except Exception as fault:
             if every is None:
                 raise click.ClickException(_sentence(fault)) from None

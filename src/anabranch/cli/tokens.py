@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from anabranch.cli.cluster_command import (
+    Milliseconds,
     VerbGroup,
     ask,
     bootstrap_option,
@@ -23,6 +24,7 @@ from anabranch.cli.cluster_command import (
     tell,
     timeout_option,
 )
+from anabranch.cli.name_option import naming_option
 
 if TYPE_CHECKING:
     from anabranch.client.cluster import Cluster
@@ -47,6 +49,9 @@ class PrincipalText(click.ParamType[Any]):
         return found
 
 
+token_option = naming_option("--id", "token_id", metavar="ID", required=True, stands_alone=True)
+
+
 @click.group(cls=VerbGroup, epilog="Example: anabranch tokens create --renewer User:scheduler")
 def command() -> None:
     """Create, list, renew and expire delegation tokens."""
@@ -64,7 +69,7 @@ def command() -> None:
     help="In whose name its holder comes; needs CreateTokens on that user.  [default: you]",
 )  # fmt: skip
 @click.option(
-    "--max-lifetime-ms", type=click.IntRange(1, LONGEST_MS), metavar="MS",
+    "--max-lifetime-ms", type=Milliseconds(1, LONGEST_MS), metavar="MS",
     help="How long it can be renewed.  [default: delegation.token.max.lifetime.ms]",
 )  # fmt: skip
 @json_option
@@ -114,11 +119,11 @@ def list_all(
 
 
 @command.command(epilog="Example: anabranch tokens renew 6ZPTpKfGSNCSAVP7eQ4wMA")
-@click.argument("token_id", metavar="ID")
+@token_option
 @bootstrap_option
 @timeout_option
 @click.option(
-    "--period-ms", type=click.IntRange(1, LONGEST_MS), metavar="MS",
+    "--period-ms", type=Milliseconds(1, LONGEST_MS), metavar="MS",
     help="For how long it is good from now on.  [default: delegation.token.expiry.time.ms]",
 )  # fmt: skip
 @json_option
@@ -138,11 +143,11 @@ def renew(
 
 
 @command.command(epilog="Example: anabranch tokens expire 6ZPTpKfGSNCSAVP7eQ4wMA")
-@click.argument("token_id", metavar="ID")
+@token_option
 @bootstrap_option
 @timeout_option
 @click.option(
-    "--period-ms", type=click.IntRange(0, LONGEST_MS), metavar="MS",
+    "--period-ms", type=Milliseconds(0, LONGEST_MS), metavar="MS",
     help="After how long it ends, up to its maximum.  [default: it is removed now]",
 )  # fmt: skip
 @json_option

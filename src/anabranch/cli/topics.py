@@ -12,6 +12,7 @@ import click
 from anabranch.cli.cluster_command import (
     MOST_INT16,
     MOST_INT32,
+    Alarming,
     VerbGroup,
     ask,
     bootstrap_option,
@@ -335,11 +336,13 @@ def _print_ill(described: list[dict[str, Any]], wanted: list[str]) -> None:
 
 
 def _row(part: dict[str, Any], lists: Sequence[str]) -> tuple[object, ...]:
-    leader = "none" if part["leader"] < 0 else part["leader"]
+    leader = Alarming("none") if part["leader"] < 0 else part["leader"]
     keys = {"offline": "offline_replicas", "eligible": "elr"}
     texts = {name: ",".join(map(str, part[keys.get(name, name)])) or "-" for name in lists}
     if part["missing_replicas"]:
-        texts["replicas"] += f" +{part['missing_replicas']} missing"
+        texts["replicas"] = Alarming(f"{texts['replicas']} +{part['missing_replicas']} missing")
+    if part["offline_replicas"] and "offline" in texts:
+        texts["offline"] = Alarming(texts["offline"])
     return part["partition"], leader, *texts.values()
 
 
@@ -363,7 +366,7 @@ def alter(
         lambda cluster: create_partitions(cluster, topic, partitions),
         timeout_seconds=timeout_seconds,
     )
-    sentence = f"Topic {topic} has {partitions} partitions now."
+    sentence = f"Topic {topic} has {number_of(partitions, 'partition')} now."
     tell(sentence, as_json=as_json, topic=topic, partitions=partitions)
 
 

@@ -43,14 +43,14 @@ MINUTE_MS = 60_000
 LONGEST_MINUTES = 15
 """Kafka's `transaction.max.timeout.ms`: by then each transaction is over, or hangs."""
 
-topic_option = click.option(
-    "--topic", required=True, metavar="NAME", help="The topic.", shell_complete=complete_topics
-)
+topic_option = naming_option(
+    "--topic", required=True, metavar="NAME", help="The topic.", shell_complete=complete_topics,
+)  # fmt: skip
 partition_option = click.option(
     "--partition", required=True, type=click.IntRange(0), metavar="N", help="The partition."
 )
 broker_option = click.option(
-    "--broker-id", type=click.IntRange(0), metavar="N",
+    "--broker", "--broker-id", "broker_id", type=click.IntRange(0), metavar="N",
     help="Ask this broker for its replicas. Default: ask the leaders.",
 )  # fmt: skip
 
@@ -175,7 +175,7 @@ def producers(
 )
 @bootstrap_option
 @timeout_option
-@click.option(
+@naming_option(
     "--topic", metavar="NAME", help="Only this topic. Default: all topics.",
     shell_complete=complete_topics,
 )  # fmt: skip
@@ -183,7 +183,7 @@ def producers(
     "--partition", type=click.IntRange(0), metavar="N", help="Only this partition of the topic."
 )
 @click.option(
-    "--broker-id", type=click.IntRange(0), metavar="N",
+    "--broker", "--broker-id", "broker_id", type=click.IntRange(0), metavar="N",
     help="Only partitions with a replica on this broker, as this broker knows them. "
         "Default: all partitions, as their leaders know them.",
 )  # fmt: skip

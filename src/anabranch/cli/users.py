@@ -20,12 +20,14 @@ from anabranch.cli.cluster_command import (
     print_table,
     timeout_option,
 )
+from anabranch.cli.name_option import naming_option
 
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 mechanism_option = click.option(
     "--mechanism", "mechanisms", multiple=True, type=click.Choice(MECHANISMS),
     help="For which mechanism; may be given more than once.  [default: both]",
 )  # fmt: skip
+user_option = naming_option("--user", "name", metavar="NAME", required=True, stands_alone=True)
 
 
 @click.group(cls=VerbGroup, epilog="Example: anabranch users list")
@@ -34,7 +36,7 @@ def command() -> None:
 
 
 @command.command("list", epilog="Example: anabranch users list --json")
-@click.argument("names", nargs=-1)
+@naming_option("--user", "names", multiple=True, metavar="[NAME…]", stands_alone=True)
 @bootstrap_option
 @timeout_option
 @json_option
@@ -59,7 +61,7 @@ def list_all(names: tuple[str, ...], bootstrap: str, timeout_seconds: float, as_
 
 
 @command.command("set", epilog="Example: anabranch users set alice --password-file alice.txt")
-@click.argument("name")
+@user_option
 @bootstrap_option
 @timeout_option
 @mechanism_option
@@ -97,7 +99,7 @@ def set_one(
 
 
 @command.command("remove", epilog="Example: anabranch users remove alice")
-@click.argument("name")
+@user_option
 @bootstrap_option
 @timeout_option
 @mechanism_option
