@@ -1,4 +1,4 @@
-"""Broken rules of delegation tokens: tests catch them."""
+"""Broken rules of delegation tokens: tests and schedules catch them."""
 
 from __future__ import annotations
 
@@ -194,5 +194,59 @@ MUTANTS = (
         "        del tokens[record.token_id]",
         "        pass",
         f"{PLANS}::test_who_may_end_it_and_how",
+    ),
+    Mutant(
+        name="token-snapshot-without-shared",
+        rule="a snapshot has the tokens that others may renew",
+        module="anabranch.core.metadata.concerns.delegation_tokens",
+        old="in sorted(image.tokens.items()):\n",
+        new="in sorted(image.tokens.items()):\n        if token.renewers:\n            continue\n",
+        seed=1010,
+        caught_by="A6",
+    ),
+    Mutant(
+        name="token-of-its-requester",
+        rule="a token made for another is that one's",
+        module="anabranch.core.metadata.concerns.delegation_tokens",
+        old="owner=principal_of(record.owner)",
+        new="owner=principal_of(record.requester)",
+        seed=1010,
+        caught_by="A6",
+    ),
+    Mutant(
+        name="token-end-beyond-maximum",
+        rule="who lets a token end cannot make it live beyond its maximum",
+        module=ROOM,
+        old="return replace(token, expiry_ms=min(token.max_ms, _later(wall_ms, period_ms)))",
+        new="return replace(token, expiry_ms=_later(wall_ms, period_ms))",
+        seed=1058,
+        caught_by="A5",
+    ),
+    Mutant(
+        name="token-login-until-maximum",
+        rule="a token that was not renewed lets no one in, though it could have been",
+        module="anabranch.core.access.delegation_tokens",
+        old="min(token.expiry_ms, token.max_ms)",
+        new="token.max_ms",
+        seed=1010,
+        caught_by="A7",
+    ),
+    Mutant(
+        name="token-found-once",
+        rule="a login looks a token up in the newest image",
+        module="anabranch.core.access.delegation_tokens",
+        old="    def find(token_id: str)",
+        new="    @lru_cache(KEPT_CREDENTIALS)\n    def find(token_id: str)",
+        seed=1010,
+        caught_by="A7",
+    ),
+    Mutant(
+        name="token-removed-once",
+        rule="a controller looks for tokens that are over again and again",
+        module=ROOM,
+        old="self.due_ms = now_ms + (AFTER_A_HIT_MS if goes_on else interval_ms)",
+        new="self.due_ms = now_ms + AFTER_A_HIT_MS if goes_on else 2**62",
+        seed=1010,
+        caught_by="liveness",
     ),
 )

@@ -15,6 +15,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from anabranch.core.access.principal import ANONYMOUS, Principal
 from anabranch.core.metadata.features import (
     CONTROLLERS_SINCE,
     METADATA_VERSION,
@@ -187,6 +188,7 @@ class Cluster:
         timeout_us: int = CALL_US,
         to_controller: bool = False,
         client_id: str = "",
+        principal: Principal = ANONYMOUS,
     ) -> None:
         """Ask a node as a client does; None is the answer when none came."""
         if isinstance(source, str):
@@ -194,6 +196,7 @@ class Cluster:
         self.calls.call(
             source, self.nodes[node_id], CONTROLLER if to_controller else BROKER, message,
             on_answer, timeout_us=timeout_us, version=version, client_id=client_id,
+            principal=principal,
         )  # fmt: skip
 
     def client(self, name: str) -> Process:

@@ -99,7 +99,9 @@ class ControllerShell(Performer):
         self._step(events.Start())
 
     def look_at_lease(self) -> None:
-        """To be called before anything is answered: see `Tenure.look`."""
+        """To be called before anything is answered: see `Tenure.look`. What is then decided finds
+        the time of day."""
+        self.controller.wall_ms = self.world.now_ms
         self._look(self.node.steady_ms)
         if self.controller.active:
             self.node.cluster.tell_controller_acts(self.node.node_id)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from anabranch.core.access.principal import ANONYMOUS, Principal
 from anabranch.core.broker.registration.active_controller import PATIENCE_MS, Attempts, Search
 from anabranch.sim.liveness_probe import close
 from anabranch.sim.rpc import CONTROLLER
@@ -64,6 +65,7 @@ class ControllerLink:
         *,
         timeout_ms: int = REQUEST_MS,
         version: int | None = None,
+        principal: Principal = ANONYMOUS,
     ) -> None:
         """Ask once."""
         target = self.target
@@ -73,7 +75,7 @@ class ControllerLink:
 
         self.node.cluster.calls.call(
             self.node, target, CONTROLLER, message, answered,
-            timeout_us=timeout_ms * 1000, version=version,
+            timeout_us=timeout_ms * 1000, version=version, principal=principal,
         )  # fmt: skip
 
     def send(
@@ -83,12 +85,14 @@ class ControllerLink:
         *,
         patience_ms: int | None = PATIENCE_MS,
         version: int | None = None,
+        principal: Principal = ANONYMOUS,
     ) -> None:
-        """Ask until an active controller answers; None when none did in time."""
+        """Ask, in the name of a client or in its own, until an active controller answers; None when
+        none did in time."""
         attempts = Attempts(self.world.steady_ms, patience_ms)
 
         def ask() -> None:
-            self.call(message, answered, version=version)
+            self.call(message, answered, version=version, principal=principal)
 
         def answered(answer: Any, asked: Registrant) -> None:
             code = getattr(answer, "error_code", 0)

@@ -26,6 +26,7 @@ from anabranch.sim.registration_plan import with_registration_faults
 from anabranch.sim.remote_plan import with_remote_logs
 from anabranch.sim.rights_plan import with_changed_rights
 from anabranch.sim.settings_plan import with_altered_settings
+from anabranch.sim.token_plan import with_tokens
 from anabranch.sim.transaction_compaction import with_compaction
 from anabranch.sim.transaction_plan import with_transactions
 
@@ -45,7 +46,8 @@ def draw_plan(seed: int) -> Plan:
     plan = with_registration_faults(with_metadata_faults(_with_life(plain_plan(drawn))))
     drawn_plan = with_transactions(with_offsets(with_diskless(plan)))
     drawn_plan = with_altered_settings(with_compaction(drawn_plan))
-    return replace(with_changed_rights(with_remote_logs(drawn_plan)), seed=seed)
+    drawn_plan = with_tokens(with_changed_rights(with_remote_logs(drawn_plan)))
+    return replace(drawn_plan, seed=seed)
 
 
 def _with_life(plan: Plan) -> Plan:

@@ -15,7 +15,6 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from anabranch.core.access.principal import ANONYMOUS
 from anabranch.core.api.context import Broker
 from anabranch.core.api.error_answers import error_answer
 from anabranch.core.api.fetch_sessions import FetchSessions
@@ -320,7 +319,7 @@ class SimNode(Machine, Performer):
             return
         self.begin()
         request = Request(
-            call.api_key, call.version, 0, call.client_id, call.body, ANONYMOUS,
+            call.api_key, call.version, 0, call.client_id, call.body, call.principal,
             self.listener, call.source.name, 0,
         )  # fmt: skip
         now_ms = self.now_ms if to_broker else self.steady_ms
@@ -359,7 +358,7 @@ class SimNode(Machine, Performer):
         elif isinstance(outcome, Propose):
             self.controller_shell.submit(outcome, lambda later: self._resolve(call, request, later))
         elif isinstance(outcome, Forward):
-            self.link.send(call.body, call.answer, version=call.version)
+            self.link.send(call.body, call.answer, version=call.version, principal=call.principal)
         elif isinstance(outcome, NoAnswer):
             self.open_calls.pop(call, None)
         elif isinstance(outcome, Hangup):

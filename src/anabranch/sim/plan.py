@@ -33,6 +33,7 @@ from anabranch.sim.plan_parts import (
     Operation,
     RemotePlan,
     RightsChange,
+    TokenChange,
     TopicPlan,
     TransactionPlan,
 )
@@ -107,6 +108,8 @@ class Plan:
     """Settings that are altered."""
     rights: tuple[RightsChange, ...] = ()
     """What changes of access rules, credentials and quotas."""
+    tokens: tuple[TokenChange, ...] = ()
+    """What is asked about delegation tokens."""
     remote: RemotePlan | None = None
     """What it has of remote logs."""
 

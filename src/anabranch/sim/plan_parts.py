@@ -101,6 +101,27 @@ class RightsChange:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenChange:
+    """What is asked about a delegation token: it is made, renewed, or let end.
+
+    `period_ms` is for how long. Where it is not positive it is the longest one, but 0 ends a token
+    at once, and a negative period removes it.
+    """
+
+    at_us: int
+    kind: str
+    """"make", "renew" or "end"."""
+    number: int
+    """Of the token, in its plan."""
+    who: str
+    """The user who asks."""
+    period_ms: int
+    owner: str = ""
+    """Of a new token, "" for who asks."""
+    renewers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Fault:
     """Something that goes wrong. `aim` and `other` choose whom, as far as that is open."""
 

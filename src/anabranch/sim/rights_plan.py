@@ -53,7 +53,7 @@ def with_changed_rights(plan: Plan) -> Plan:
         return plan
     random = Random(f"{plan.seed}/rights")
     drawn = [each for _ in range(random.randrange(25, 45)) for each in _episode(random)]
-    around = [_soon(random, random.choice(drawn)) for _ in range(random.randrange(3, 8))]
+    around = [soon_after(random, random.choice(drawn).at_us) for _ in range(random.randrange(3, 8))]
     config = {
         **dict(plan.config),
         FEW_BYTES: str(random.choice((1_500, 1_500, 4_000))),
@@ -100,8 +100,9 @@ def _acl(random: Random) -> Acl:
     )
 
 
-def _soon(random: Random, change: RightsChange) -> Fault:
-    at_us = max(SETTLED_US, change.at_us + random.randrange(-SECOND_US, 3 * SECOND_US))
+def soon_after(random: Random, at_us: int) -> Fault:
+    """Something that goes wrong about when a change is asked for."""
+    at_us = max(SETTLED_US, at_us + random.randrange(-SECOND_US, 3 * SECOND_US))
     return replace(draw_fault(random, AROUND), at_us=min(at_us, SAFETY_US - SECOND_US))
 
 

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from anabranch.core.access.principal import ANONYMOUS, Principal
 from anabranch.core.api.registry import handlers
 from anabranch.core.types import CLUSTER_METADATA_TOPIC
 from anabranch.core.wire.codec import decode, encode_bytes
@@ -60,6 +61,7 @@ class Call:
         "listener",
         "message",
         "place",
+        "principal",
         "source",
         "target",
         "version",
@@ -74,6 +76,7 @@ class Call:
         message: Any,
         version: int,
         client_id: str,
+        principal: Principal,
         on_answer: OnAnswer,
     ) -> None:
         self._calls = calls
@@ -87,6 +90,7 @@ class Call:
         self.api_key: int = type(message).api_key
         self.version = version
         self.client_id = client_id
+        self.principal = principal
         self.life = source.life
         self.is_over = False
 
@@ -152,17 +156,19 @@ class Calls:
         version: int | None = None,
         most_version: int | None = None,
         client_id: str = "",
+        principal: Principal = ANONYMOUS,
     ) -> Call:
         """Ask; `on_answer` is called with the answer, or with None when there is none.
 
         `version` is the one to speak; without it the newest that both sides speak, and at most
-        `most_version`."""
+        `most_version`. `principal` is in whose name it asks."""
         if version is None:
             version = self.version(source, target, type(message).api_key)
             version = version if most_version is None else min(version, most_version)
         call = Call(
-            self, source, target, listener, message, version, client_id or source.name, on_answer
-        )
+            self, source, target, listener, message, version, client_id or source.name, principal,
+            on_answer,
+        )  # fmt: skip
         call.start(timeout_us)
         return call
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from anabranch.sim.checks.suite import Suite
 from anabranch.sim.checks.violation import Violation
 from anabranch.sim.clients.rights_workload import RightsWorkload
+from anabranch.sim.clients.token_workload import TokenWorkload
 from anabranch.sim.clients.workload import Workload
 from anabranch.sim.cluster import Cluster
 from anabranch.sim.diskless_run import DisklessRun
@@ -121,6 +122,10 @@ class Run:
         if plan.rights:
             checks = self.suite.watch_rights(plan)
             self.rights = RightsWorkload(self.cluster, plan, self.history, checks)
+        self.tokens: TokenWorkload | None = None
+        if plan.tokens:
+            token_checks = self.suite.watch_tokens(plan)
+            self.tokens = TokenWorkload(self.cluster, plan, self.history, token_checks)
         self.diskless: DisklessRun | None = None
         kinds = self.workload.faults()
         if plan.diskless is not None:
@@ -151,6 +156,8 @@ class Run:
             self.workload.start()
             if self.rights is not None:
                 self.rights.start()
+            if self.tokens is not None:
+                self.tokens.start()
             if self.diskless is not None:
                 self.diskless.workload.start()
             if self.offsets is not None:

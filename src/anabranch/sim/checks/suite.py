@@ -27,6 +27,7 @@ from anabranch.sim.checks.readers import check_thrown
 from anabranch.sim.checks.registrations import RegistrationChecks
 from anabranch.sim.checks.rights import RightsChecks
 from anabranch.sim.checks.settings import SettingsChecks
+from anabranch.sim.checks.tokens import TokenChecks
 from anabranch.sim.cluster import Watcher
 from anabranch.sim.history import OK, OPEN, Assigned, Commit, Poll, Thrown
 from anabranch.sim.processes import State
@@ -81,6 +82,8 @@ class Suite(Watcher):
         """Where settings are altered."""
         self.rights: RightsChecks | None = None
         """Where access rules, credentials and quotas change."""
+        self.tokens: TokenChecks | None = None
+        """Where there are delegation tokens."""
         self.hosting = HostingChecks(self.marks)
         self.groups = GroupChecks(self.logs, self.marks)
         self.copies = CopyChecks(self.marks)
@@ -114,6 +117,12 @@ class Suite(Watcher):
         self.rights = RightsChecks(self.metadata, self.marks, plan, self._is_near_a_crash)
         return self.rights
 
+    def watch_tokens(self, plan: Plan) -> TokenChecks:
+        """There are delegation tokens."""
+        world = self.cluster.world
+        self.tokens = TokenChecks(self.metadata, self.marks, plan, world, self._is_near_a_crash)
+        return self.tokens
+
     def _is_near_a_crash(self) -> bool:
         return self.cluster.world.now_us - self._crashed_us <= NEAR_US
 
@@ -131,6 +140,8 @@ class Suite(Watcher):
                     self.settings.look(node)
                 if self.rights is not None:
                     self.rights.look(node)
+                if self.tokens is not None:
+                    self.tokens.look(node)
         elif self.history.fresh or self.history.open:
             self._hear_clients()
 
@@ -145,6 +156,8 @@ class Suite(Watcher):
             self.settings.committed(records)
         if self.rights is not None:
             self.rights.committed(records, end_offset)
+        if self.tokens is not None:
+            self.tokens.committed(records, end_offset)
 
     def lease_confirmed(self, node: SimNode, lease: Lease) -> None:
         self.leases.confirmed(node, lease)
@@ -181,6 +194,8 @@ class Suite(Watcher):
         self.copies.copy_changed(node, what)
         if self.rights is not None:
             self.rights.copy_changed(node, what)
+        if self.tokens is not None:
+            self.tokens.copy_changed(node, what)
 
     def _mark_crash(self, node: SimNode) -> None:
         """In the middle of what a process ended."""
@@ -250,7 +265,8 @@ class Suite(Watcher):
 
     def unrest(self) -> str:
         """Why the cluster is not at rest, "" when it is."""
-        return unrest(self.cluster, self.logs)
+        tokens = "" if self.tokens is None else self.tokens.unrest()
+        return unrest(self.cluster, self.logs) or tokens
 
     def end(self) -> None:
         """Judge the whole history."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from anabranch.core.access.principal import ANONYMOUS
 from anabranch.core.errors import ErrorCode
 from anabranch.core.types import ZERO_TOPIC_ID, TopicId, TopicPartition
 from anabranch.core.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -74,6 +75,8 @@ class Client:
         self.nodes: tuple[int, ...] = tuple(sorted(cluster.nodes))
         self.controller = NOBODY
         self.process = cluster.client(name)
+        self.principal = ANONYMOUS
+        """In whose name it asks."""
         self.stopped = False
         self._waiting: list[Then] = []
         self._asking = False
@@ -118,6 +121,7 @@ class Client:
             version=self.versions.get(message.api_key),
             timeout_us=1_000 * (timeout_ms or self.patience.request_timeout_ms),
             to_controller=to_controller,
+            principal=self.principal,
         )
 
     def anybody(self) -> int:
