@@ -13,10 +13,14 @@ import pytest
 
 from anabranch.cli.demo import story
 from anabranch.cli.spark import ALL_OF_IT, _sentence, _session, faults_with_remedies
+from anabranch.client.connection import ConnectionLost
+from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.pipelines import session, spark_faults
+from anabranch.pipelines.faults import PipelineFault
 from anabranch.pipelines.java import NoJava
 from anabranch.pipelines.requirements import MissingPackage
 from anabranch.pipelines.spark_faults import NoMaster, refuse_unreachable, remedy, unusable
+from anabranch.pipelines.waves import NotesFault
 
 BUSY = (
     "An error occurred while calling o31.collect.\n: org.apache.spark.SparkException: Job aborted "
@@ -89,6 +93,24 @@ def test_what_has_a_remedy_already_is_told_as_it_is(kind):
 )  # fmt: skip
 def test_a_fault_within_traces_is_told_in_a_sentence(text, said):
     assert _sentence(RuntimeError(text)) == said
+
+
+@pytest.mark.parametrize(
+    ("fault", "last"),
+    [
+        (StorageFault("file:///a: no folder; create it"), "file:///a: no folder; create it"),
+        (PipelineFault("There is no field a. Name another."), "Name another."),
+        (NotesFault("a is of another job; name another file"), "name another file"),
+        (ConnectionLost("h:1 cannot be reached"), "or name another with --bootstrap-server."),
+        (ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "No t."), "shows what there is."),
+        (OSError(20, "Not a directory", "a/b"), "or name another one."),
+        (RuntimeError("Mkdirs failed to create file:/proc/a"), "or name another one."),
+    ],
+)
+def test_the_last_line_is_the_remedy(fault, last):
+    """Faults of ours that no task of Spark's raised ended with how to see more of Spark's words."""
+    told = _sentence(fault)
+    assert told.endswith(last) and ALL_OF_IT not in told
 
 
 TOO_OLD = """#!/bin/sh

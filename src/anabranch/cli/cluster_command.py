@@ -22,6 +22,7 @@ from anabranch.core.sentences import in_number
 
 if TYPE_CHECKING:
     from anabranch.client.cluster import Cluster
+    from anabranch.client.connection import ConnectionLost
     from anabranch.core.errors import ApiError
 
 T = TypeVar("T")
@@ -315,13 +316,18 @@ def ask(
     try:
         return asyncio.run(run())
     except ConnectionLost as fault:
-        raise Refused(
-            str(fault) if str(fault).endswith("?") else f"{fault}. Is the broker running?",
-            code="CONNECTION_LOST",
-            remedy="Start one with `anabranch up`, or name another with --bootstrap-server.",
-        ) from None
+        raise lost(fault) from None
     except ApiError as fault:
         raise refused(fault) from None
+
+
+def lost(fault: ConnectionLost, other: str = "name another with --bootstrap-server") -> Refused:
+    """What a command tells of a cluster that does not answer."""
+    return Refused(
+        str(fault) if str(fault).endswith("?") else f"{fault}. Is the broker running?",
+        code="CONNECTION_LOST",
+        remedy=f"Start one with `anabranch up`, or {other}.",
+    )
 
 
 def refused(fault: ApiError) -> Refused:

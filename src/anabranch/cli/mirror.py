@@ -17,6 +17,7 @@ import click
 from anabranch.cli.cluster_command import (
     VerbGroup,
     json_option,
+    lost,
     print_json,
     print_table,
     refused,
@@ -190,7 +191,9 @@ def _run(work: Awaitable[T], *, telling: bool = True) -> T:
     try:
         with told_while("Asking the clusters") if telling else nullcontext():
             return asyncio.run(doing())
-    except (ConnectionLost, SameCluster, Replaced, BadConfig) as fault:
+    except ConnectionLost as fault:
+        raise lost(fault, "correct bootstrap.servers in the file") from None
+    except (SameCluster, Replaced, BadConfig) as fault:
         raise click.ClickException(str(fault)) from None
     except ApiError as fault:
         raise refused(fault) from None

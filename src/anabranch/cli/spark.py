@@ -28,7 +28,9 @@ from anabranch.cli.cluster_command import (
     address_option,
     ask,
     json_option,
+    lost,
     print_json,
+    refused,
 )
 from anabranch.cli.name_option import naming_option
 from anabranch.cli.progress import told_while
@@ -65,7 +67,8 @@ REMEDIES = (
      "Read less at once: give a smaller --max-records."),
     (re.compile(r"No space left on device"),
      "Free space on the disk, and run the same command again."),
-    (re.compile(r"Permission denied|AccessDenied"),
+    (re.compile(r"Permission denied|AccessDenied|Read-only file system|Not a directory|"
+                r"Mkdirs failed|ParentNotDirectory"),
      "Let this user read and write the folder, or name another one."),
 )  # fmt: skip
 """What helps, by words of a fault of Spark or of a library."""
@@ -519,7 +522,16 @@ def _told(fault: Exception) -> Exception:
 def _sentence(fault: Exception) -> str:
     """What a fault says, without the traces and the codes that Spark puts around it; then a line
     with a remedy, unless the fault is one of ours, whose sentence has it."""
+    from anabranch.client.connection import ConnectionLost
+    from anabranch.core.errors import ApiError
+
+    if isinstance(fault, ApiError):
+        return refused(fault).message
+    if isinstance(fault, ConnectionLost):
+        return lost(fault).message
     text = str(fault)
+    if type(fault).__module__.startswith("anabranch."):
+        return text
     ours = OURS.search(text)
     if ours is not None:
         return ours[1].strip()

@@ -47,7 +47,7 @@ def read_properties(path: str) -> tuple[dict[str, Entry], list[str]]:
     try:
         content = Path(path).read_bytes()
     except FileNotFoundError:
-        raise ConfigError(f"{path}: there is no such file; check --config") from None
+        raise ConfigError(f"{path}: there is no such file; name another") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     entries: dict[str, Entry] = {}
