@@ -4,17 +4,14 @@ Clients come from CLIENT, whoever administers the cluster from ADMIN: addresses 
 them apart. The client has every right but one, in turn, or none, or all. Requests change nothing
 that a later one depends on, or `Table` makes it again. Of an answer codes, names and authorized
 operations are kept. Left out: logins, and what only controllers answer, as nodes of Anabranch
-trust their own listeners.
+trust their own listeners. Requests about delegation tokens are in `token_rights.py`.
 """
 
 from __future__ import annotations
 
-import itertools
-import socket
-import struct
 import time
 from collections.abc import Callable, Container, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 from anabranch.core.access.acl_filter import AclFilter
 from anabranch.core.access.acls import ALLOW, DENY, LITERAL, Acl
@@ -22,7 +19,6 @@ from anabranch.core.access.authorize import CLUSTER, Operation, ResourceType
 from anabranch.core.errors import Bug
 from anabranch.core.types import TopicId
 from anabranch.core.wire.codec import encode_bytes
-from anabranch.core.wire.frame import frame_request, read_response
 from anabranch.core.wire.messages import (
     API_KEYS,
     add_offsets_to_txn,
@@ -78,16 +74,14 @@ from anabranch.core.wire.messages import (
 )
 from anabranch.core.wire.records import Record, build_batch
 from anabranch.core.wire.schema import Message, Struct
+from compat.rights_wire import ADMIN, ALL, CLIENT, Asked, Wire
 from compat.row import Failed
+from compat.token_rights import USER, Tokens
 
-ADMIN, CLIENT = "127.0.0.1", "127.0.0.2"
-SECONDS = 30.0
-SIZE = struct.Struct(">i")
-ALL = 2
 ANONYMOUS = "User:ANONYMOUS"
 RESOURCES = {
     ResourceType.CLUSTER: CLUSTER, ResourceType.TOPIC: "*", ResourceType.GROUP: "*",
-    ResourceType.TRANSACTIONAL_ID: "*",
+    ResourceType.TRANSACTIONAL_ID: "*", ResourceType.DELEGATION_TOKEN: "*", ResourceType.USER: "*",
 }  # fmt: skip
 RIGHTS = {
     ResourceType.TOPIC: "READ WRITE CREATE DELETE ALTER DESCRIBE DESCRIBE_CONFIGS ALTER_CONFIGS",
@@ -96,68 +90,16 @@ RIGHTS = {
         "CREATE CLUSTER_ACTION DESCRIBE_CONFIGS ALTER_CONFIGS IDEMPOTENT_WRITE ALTER DESCRIBE"
     ),
     ResourceType.TRANSACTIONAL_ID: "DESCRIBE WRITE",
+    ResourceType.DELEGATION_TOKEN: "DESCRIBE",
+    ResourceType.USER: "CREATE_TOKENS DESCRIBE_TOKENS",
 }
 """The operations that a type of resource knows."""
 KEPT = {
     "name", "topic", "topic_name", "group_id", "transactional_id", "resource_name", "key",
-    "error_message", "user",
+    "error_message", "user", "principal_name", "token_requester_principal_name",
     "authorized_operations", "cluster_authorized_operations", "topic_authorized_operations",
 }  # fmt: skip
 """Fields of answers that are compared beside error codes."""
-
-
-class Asked(Protocol):
-    """A server: a `Peer` is one."""
-
-    @property
-    def bootstrap(self) -> str:
-        """Where clients find it."""
-
-    def wait(self, ask: Callable[[], Any], what: str) -> Any:
-        """Ask again until the answer is true."""
-
-
-class Wire:
-    """A connection to an address, from one; a request at a time, and nothing is asked again."""
-
-    def __init__(self, address: str, source: str = ADMIN, client_id: str = "rights") -> None:
-        self.address, self.source, self.client_id = address, source, client_id
-        self.numbers = itertools.count(1)
-        self.open()
-
-    def open(self) -> None:
-        """Connect."""
-        host, port = self.address.split(":")
-        self.socket = socket.create_connection((host, int(port)), SECONDS, (self.source, 0))
-
-    def close(self) -> None:
-        """Hang up."""
-        self.socket.close()
-
-    def ask(self, body: Message, version: int | None = None) -> Any:
-        """The answer, in the newest version unless another is given; None where it hangs up."""
-        spec = API_KEYS[type(body).api_key]
-        used = max(spec.versions) if version is None else version
-        frame = frame_request(next(self.numbers), self.client_id, body, used)
-        try:
-            self.socket.sendall(b"".join(frame))
-            answer = self._exactly(SIZE.unpack(self._exactly(SIZE.size))[0])
-        except ConnectionError:
-            self.socket.close()
-            self.open()
-            return None
-        except TimeoutError:
-            raise Failed(f"no answer to {spec.name} version {used}") from None
-        return read_response(answer, spec.response, used)[1]
-
-    def _exactly(self, size: int) -> bytes:
-        found = bytearray()
-        while len(found) < size:
-            piece = self.socket.recv(size - len(found))
-            if not piece:
-                raise ConnectionError
-            found += piece
-        return bytes(found)
 
 
 def kept(answer: Any) -> Any:
@@ -378,8 +320,10 @@ def deletion(wanted: AclFilter) -> delete_acls.DeleteAclsFilter:
 class Table:
     """The rights of the client on a node with an authorizer, and what it is answered."""
 
-    def __init__(self, peer: Asked) -> None:
+    def __init__(self, peer: Asked, logins: str = "") -> None:
+        """`logins` is the address of a listener with logins, without which tokens are left out."""
         self.peer = peer
+        self.users = [ANONYMOUS, *([f"User:{USER}"] if logins else [])]
         self.admin, self.client = Wire(peer.bootstrap), Wire(peer.bootstrap, CLIENT)
         self.give(*(Acl(kind, LITERAL, name, ANONYMOUS, ADMIN, ALL, ALLOW)
                     for kind, name in RESOURCES.items()))  # fmt: skip
@@ -387,6 +331,10 @@ class Table:
         topic = self.admin.ask(metadata.MetadataRequest([metadata.MetadataRequestTopic(name="t")]))
         self.topic_id = topic.topics[0].topic_id
         self.warm_up()
+        self.tokens = None
+        if logins:
+            self.give(*Tokens.rules_of_owner())
+            self.tokens = Tokens(peer, logins)
 
     def give(self, *acls: Acl) -> None:
         """Make rules, and wait until the broker knows them."""
@@ -450,14 +398,27 @@ class Table:
                 version = first_of(body) if oldest else last_of(body)
                 name = f"{type(body).__name__} {version} {label}"
                 found[name] = kept(self.client.ask(body, version))
+            if self.tokens is not None:
+                found |= self.answers_about(self.tokens, oldest)
+        return found
+
+    def answers_about(self, tokens: Tokens, oldest: bool) -> dict[str, Any]:
+        """The same of requests about delegation tokens."""
+        tokens.settle()
+        found = {}
+        for label, body in tokens.requests():
+            version = first_of(body) if oldest else last_of(body)
+            name = f"{type(body).__name__} {version} {label}"
+            found[name] = kept(tokens.client.ask(body, version))
         return found
 
     def rows(self, some: Container[str] | None = None) -> dict[str, Any]:
         """What the client is answered without a right, with all of them, and without one of them:
         with each, or with `some` alone."""
         everything = [
-            Acl(kind, LITERAL, name, ANONYMOUS, CLIENT, ALL, ALLOW)
+            Acl(kind, LITERAL, name, user, CLIENT, ALL, ALLOW)
             for kind, name in RESOURCES.items()
+            for user in self.users
         ]
         found = {"no right": self.answers()}
         self.give(*everything)
@@ -469,8 +430,11 @@ class Table:
                     continue
                 code = int(Operation[operation])
                 self.take()
-                denied = Acl(kind, LITERAL, RESOURCES[kind], ANONYMOUS, CLIENT, code, DENY)
-                self.give(*everything, denied)
+                denied = [
+                    Acl(kind, LITERAL, RESOURCES[kind], user, CLIENT, code, DENY)
+                    for user in self.users
+                ]
+                self.give(*everything, *denied)
                 found[missing] = self.answers()
         self.take()
         return found

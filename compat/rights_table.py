@@ -19,11 +19,13 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from bench.servers import ROOT, SERVERS
+from bench.servers import ROOT, SERVERS, free_port
 
 from anabranch.core.errors import ErrorCode
 from compat.rights import Table
 from compat.row import Failed
+from compat.token_rights import LISTENERS
+from compat.token_rights import settings as token_settings
 
 DATA = ROOT / "tests" / "compat" / "data" / "kafka_4_1_0_rights.json"
 PAGE = ROOT / "docs" / "reference" / "rights.md"
@@ -48,10 +50,9 @@ The answers were recorded from Apache Kafka 4.1.0. A test asks a node of Anabran
 requests, in their oldest and newest version, and compares error codes, error texts, names and
 authorized operations. `python -m compat.rights_table --record` records them again.
 
-Not in the table: requests about
-[delegation tokens](../operate/secure-a-cluster.md#delegation-tokens), which are refused on a
-listener without logins, as it was used here. Making a token for another user needs `CreateTokens`
-on that user, and seeing one of others `Describe` on the token or `DescribeTokens` on its owner.
+Requests about [delegation tokens](../operate/secure-a-cluster.md#delegation-tokens) came from a
+client that had logged in, which has a token of its own; the others came without a login. Either
+`Describe` on a token or `DescribeTokens` on its owner shows the token of another user.
 """
 
 TEXT, JAVA = "error_message", "Request Request("
@@ -218,10 +219,11 @@ def page(data: Classes) -> str:
 def asked(name: str) -> Rows:
     """Start a server of that name and ask it everything."""
     shutil.rmtree(WORK, ignore_errors=True)
-    server = SERVERS[name](SETTINGS, WORK)
+    ports = [free_port() for _ in LISTENERS]
+    server = SERVERS[name]({**SETTINGS, **token_settings(*ports)}, WORK, (ports[0], ports[1]))
     try:
         server.start()
-        return Table(Node(server.bootstrap)).rows()
+        return Table(Node(server.bootstrap), f"127.0.0.1:{ports[2]}").rows()
     finally:
         server.stop()
 

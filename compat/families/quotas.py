@@ -21,7 +21,7 @@ from anabranch.core.wire.messages import (
 )
 from anabranch.core.wire.records import Record, build_batch
 from compat.peer import Peer
-from compat.rights import ADMIN, Wire
+from compat.rights_wire import ADMIN, Wire
 from compat.row import Failed, row
 
 LIMIT = 10_000.0

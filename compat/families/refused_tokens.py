@@ -15,7 +15,7 @@ from anabranch.core.wire.messages.sasl_authenticate import SaslAuthenticateReque
 from anabranch.core.wire.messages.sasl_handshake import SaslHandshakeRequest
 from compat.families.tokens import ISSUER, TokenPeer, with_tokens
 from compat.peer import Peer
-from compat.rights import Wire
+from compat.rights_wire import Wire
 from compat.row import Failed, row
 from compat.token_provider import claims_of, first_message, new_key, signed, unsecured
 

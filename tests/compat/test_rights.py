@@ -19,7 +19,10 @@ from compat.rights_table import (
     page,
     told,
 )
+from compat.token_rights import LISTENERS, settings
 from tests.server.node_kit import ProcessNode
+
+from anabranch.client.ports import free_ports
 
 MISSING = [
     f"not {operation} on {kind.name}"
@@ -35,9 +38,10 @@ def recorded():
 
 @pytest.fixture
 def table(tmp_path):
-    node = ProcessNode(tmp_path, **SETTINGS).start()
+    ports = free_ports(len(LISTENERS))
+    node = ProcessNode(tmp_path, ports[0], **{**SETTINGS, **settings(*ports)}).start()
     try:
-        yield Table(Node(node.ready().bootstrap))
+        yield Table(Node(node.ready().bootstrap), f"127.0.0.1:{ports[2]}")
     finally:
         node.close()
 
