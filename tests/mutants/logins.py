@@ -443,4 +443,30 @@ MUTANTS = (
         "base_name(name) in BROKER_SETTINGS",
         f"{RELOADED}::test_keys_trust_and_logins_of_one_listener_are_reloaded",
     ),
+    mutant(
+        "listener-change-of-no-listener",
+        "a setting of a listener that the node does not have is refused",
+        "anabranch.core.api.alter_configs",
+        "            _check_listeners(controller, request, each, values_of)\n",
+        "",
+        "tests/core/api/test_alter_configs.py::"
+        "test_a_controller_that_is_asked_itself_refuses_listeners_that_are_not_there",
+    ),
+    mutant(
+        "listener-change-by-another",
+        "a broker that is there judges the keys of its listeners itself",
+        "anabranch.core.api.alter_configs",
+        "    if broker_there is not None and not broker_there.fenced:\n",
+        "    if False:\n",
+        "tests/core/api/test_alter_configs.py::"
+        "test_keys_of_another_broker_are_its_own_to_judge_while_it_is_there",
+    ),
+    mutant(
+        "transport-without-keys",
+        "a node whose new keys cannot be read goes on with those of before, never without any",
+        "anabranch.server.outbound",
+        "            if self._context is None and self.security.uses_tls:\n",
+        "            if False:\n",
+        "tests/server/test_outbound.py::test_keys_that_cannot_be_read_leave_those_of_before",
+    ),
 )

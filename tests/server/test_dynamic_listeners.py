@@ -192,18 +192,40 @@ def acceptors(node):
         ("ssl.keystore.key", "-----BEGIN \0"),
     ],
 )  # fmt: skip
-def test_no_text_about_keys_stops_a_node(node, run, name, text):
-    """Who asks a controller is asked by no broker whether the node can use it."""
+def test_no_text_about_keys_stops_a_node(node, run, caplog, name, text):
+    """Whoever is asked refuses it; what a former version stored is left unused, told once, and
+    counted until it is gone."""
     before, whole = serial(node, "MTLS"), f"listener.name.mtls.{name}"
-    told = changed(node, "BOTH", (whole, text))
-    assert told is not None and told.code == ErrorCode.INVALID_REQUEST
+    for listener in ("BOTH", "CONTROLLER"):
+        told = changed(node, listener, (whole, text))
+        assert told is not None and told.code == ErrorCode.INVALID_REQUEST
+    node.node.controller.controller.refuse_listeners = lambda _config: None
     assert changed(node, "CONTROLLER", (whole, text)) is None
     eventually(lambda: whole in run("configs", "describe", "--broker", "1", "--json"))
+    eventually(lambda: node.node.changed.kept_back == 1)
+    for threads in ("2", "1"):
+        assert changed(node, "BOTH", ("log.cleaner.threads", threads)) is None
     assert serial(node, "MTLS") == before
     drop_all(node, "CONTROLLER")
     assert changed(node, "CONTROLLER", (whole, None)) is None
     eventually(lambda: whole not in run("configs", "describe", "--broker", "1", "--json"))
+    eventually(lambda: node.node.changed.kept_back == 0)
+    assert len([each for each in caplog.messages if "keeping the" in each]) == 1
     assert not any(node.node.own_faults.counts.values())
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["listener.name.mtsl.ssl.truststore.location", "listener.name.x.plain.sasl.jaas.config"],
+)
+def test_a_listener_that_is_not_there_is_refused(node, run, name):
+    """Else the trust or the users that were to go would stay, and nobody would know."""
+    text = node.authority.certificate if "ssl" in name else f'{MODULE} user_carol="pw";'
+    for listener in ("BOTH", "CONTROLLER"):
+        told = changed(node, listener, (name, text))
+        assert told is not None and told.code == ErrorCode.INVALID_REQUEST
+        assert name in str(told) and "BOTH, CONTROLLER, MTLS" in str(told)
+    assert name not in run("configs", "describe", "--broker", "1", "--json")
 
 
 def changed(node, listener, *changes):

@@ -11,7 +11,9 @@ import anabranch.server
 from anabranch.client.connection import Connection
 from anabranch.client.sasl import Login
 from anabranch.client.security import Security
+from anabranch.core.errors import ClientFault
 from anabranch.server import outbound
+from anabranch.testing.certificates import Authority
 
 SERVER = Path(anabranch.server.__file__).parent
 
@@ -48,3 +50,40 @@ async def test_a_connection_has_the_transport_of_its_listener(monkeypatch: pytes
         "address": ("host", 9092), "client_id": "broker-1", "timeout_seconds": 2.0,
         "login": login, "ssl": None,
     }  # fmt: skip
+
+
+def tls_of(authority, keys):
+    return Security(
+        Login("PLAIN", "alice", "secret"), uses_tls=True,
+        tls={"ssl.truststore.location": authority.certificate, "ssl.keystore.location": keys},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+def test_keys_that_cannot_be_read_leave_those_of_before(tmp_path, is_read, caplog):
+    """Also when the first connection is yet to come: no transport falls back to none at all."""
+    authority = Authority(tmp_path)
+    good, late = authority.issue("node").both, tmp_path / "late.pem"
+    transport = outbound.Transport(tls_of(authority, good))
+    before = transport.context() if is_read else None
+    for _ in range(3):
+        transport.take(tls_of(authority, str(late)))
+        kept = transport.context()
+        assert kept is not None and before in (None, kept)
+        before = kept
+        assert transport.security.tls["ssl.keystore.location"] == good
+    assert "late.pem" in transport.why and len(caplog.messages) == 1
+    late.write_bytes(Path(good).read_bytes())
+    assert transport.context() is not before
+    assert transport.security.tls["ssl.keystore.location"] == str(late) and not transport.why
+    late.write_text("broken while it is replaced")
+    assert transport.context() is not None and transport.why
+
+
+def test_keys_that_never_could_be_read_are_a_fault(tmp_path):
+    transport = outbound.Transport(tls_of(Authority(tmp_path), str(tmp_path / "none")))
+    with pytest.raises(ClientFault):
+        transport.context()
+    transport.take(tls_of(Authority(tmp_path), "/dev/zero"))
+    with pytest.raises(ClientFault):
+        transport.context()

@@ -53,7 +53,7 @@ def node(tmp_path_factory, issuer):
     folder = tmp_path_factory.mktemp("tokens")
     running = SecureNode(folder, **token_settings(f"{issuer.url}/jwks")).start()
     until = time.monotonic() + SECONDS
-    while any(each.has_changed for each in running.node.security._by_name.values()):
+    while any(each.has_changed for each in running.node.changed.listeners._by_name.values()):
         assert time.monotonic() < until
         time.sleep(0.05)
     yield running

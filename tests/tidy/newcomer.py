@@ -207,6 +207,7 @@ assert "first" in PLACER.allowed
 node = SimpleNamespace(
     broker=None, controller=None, controller_serving=None, started_seconds=1, acceptors=(),
     memory=SimpleNamespace(held_bytes=0), own_faults=SimpleNamespace(counts={}),
+    changed=SimpleNamespace(kept_back=0),
 )
 assert "anabranch_mottos" in {each.name for each in NodeCollector(node).collect()}
 print("all work")

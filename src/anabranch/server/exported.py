@@ -860,6 +860,12 @@ METRICS: tuple[Exported, ...] = (
         ("kind",),
     ),
     Exported(
+        "anabranch_settings_kept_back",
+        GAUGE,
+        "Listeners and ways to other nodes whose stored keys, trust or logins the node cannot use: "
+        "it goes on with those of before, and logs why.",
+    ),
+    Exported(
         "anabranch_start_seconds", GAUGE, "Time from the start of the node until it served clients."
     ),
 )

@@ -23,17 +23,18 @@ from anabranch.core.broker.gate import Session
 from anabranch.core.broker.listener_logins import Chance, Image, logins_of, session_of
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.settings.broker import BrokerConfig
+from anabranch.core.settings.listener_changes import REFUSED
 from anabranch.core.settings.listener_security import ListenerSettings
 from anabranch.core.settings.listener_tokens import KEYS_URL, token_settings
 from anabranch.core.settings.setting import ConfigFault
 from anabranch.server.logs import logger
+from anabranch.server.outbound import FILES, REMEDY, refuse_endless
 from anabranch.server.token_keys import HAS_PACKAGE, MISSING, KeysFault, TokenKeys
 
 LOG = logger("listener")
 
 NONCE_BYTES = 24
 SECRET_BYTES = 32
-FILES = ("ssl.keystore.location", "ssl.truststore.location")
 CLIENT_AUTH = {
     "required": ssl.CERT_REQUIRED, "requested": ssl.CERT_OPTIONAL, "none": ssl.CERT_NONE,
 }  # fmt: skip
@@ -50,7 +51,7 @@ class ListenerSecurity:
         self.settings = settings
         self.uses_tls = settings.uses_tls
         self._rules = settings.mapping_rules()
-        self._told = ""
+        self._told = self._refused = ""
         self._seen = self._stamp()
         self._context: ssl.SSLContext | None = None
         self._token_keys = self._keys_of_tokens()
@@ -90,18 +91,28 @@ class ListenerSecurity:
     def take(self, settings: ListenerSettings) -> bool:
         """Go over to other settings, where they are others; connections that are open go on. If a
         store of theirs cannot be used, the keys of before stay until it can."""
+        before, self._refused = self._refused, ""
         if settings.reloaded == self.settings.reloaded:
             return False
         try:
             settings.check()
         except ConfigFault as fault:
-            listener = settings.listener.name
-            LOG.warning("keeping the settings of before", listener=listener, why=fault.message)
+            self._refused = f"{fault.name}: {fault.message}"
+            if self._refused != before:
+                self._tell("keeping the settings of before", self._refused)
             return False
         self.settings, self._seen = settings, ()
         if self.uses_tls:
             self._reload_files()
         return True
+
+    @property
+    def is_kept_back(self) -> bool:
+        """Whether it goes on with keys or logins of before, as those of now cannot be used."""
+        return bool(self._refused or self._told)
+
+    def _tell(self, sentence: str, why: str) -> None:
+        LOG.warning(sentence, listener=self.settings.listener.name, why=why, remedy=REMEDY)
 
     def _reload_files(self) -> None:
         seen, listener = self._stamp(), self.settings.listener.name
@@ -110,7 +121,7 @@ class ListenerSecurity:
         except StoreFault as fault:
             if str(fault) != self._told:
                 self._told = str(fault)
-                LOG.warning("keeping the keys that were read before", listener=listener, why=fault)
+                self._tell("keeping the keys that were read before", self._told)
             return
         self._seen, self._told = seen, ""
         LOG.info("new keys and certificates are in use", listener=listener)
@@ -177,7 +188,7 @@ def _usable_context(settings: ListenerSettings) -> ssl.SSLContext:
 def _context(settings: ListenerSettings) -> ssl.SSLContext:
     """Raises StoreFault."""
     tls = settings.tls()
-    _refuse_endless(tls)
+    refuse_endless(tls)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET | ssl.OP_NO_COMPRESSION
     context.num_tickets = 0  # a session that is resumed would not show its certificate again
@@ -192,14 +203,6 @@ def _context(settings: ListenerSettings) -> ssl.SSLContext:
         raise StoreFault(f"ssl.enabled.protocols must have one of {', '.join(VERSIONS)}.")
     context.minimum_version, context.maximum_version = min(versions), max(versions)
     return context
-
-
-def _refuse_endless(tls: dict[str, str]) -> None:
-    """Raise StoreFault for a pipe or a device: to read it might take for ever."""
-    for name in FILES:
-        path = tls.get(name, "")
-        if path and os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
-            raise StoreFault(f"{name}: {path} is no regular file.")
 
 
 class NodeSecurity:
@@ -220,6 +223,10 @@ class NodeSecurity:
         self._given.append((given, image))
         return given
 
+    def kept_back(self) -> list[bool]:
+        """Of each, whether it cannot use its settings of now."""
+        return [each.is_kept_back for each in self._by_name.values()]
+
     def refuse(self, config: BrokerConfig) -> None:
         """Raise ClientFault for settings of listeners that cannot be gone over to, as a broker
         refuses them in Kafka."""
@@ -230,7 +237,7 @@ class NodeSecurity:
             try:
                 each.check(wanted)
             except ConfigFault as fault:
-                sentence = f"Validation of dynamic config update failed: {fault}"
+                sentence = f"{REFUSED}: {fault}"
                 raise ClientFault(ErrorCode.INVALID_REQUEST, sentence) from None
 
     def take(self, config: BrokerConfig) -> None:

@@ -90,6 +90,7 @@ class NodeCollector(Collector):
         yield "anabranch_start_seconds", (), node.started_seconds
         for kind, count in node.own_faults.counts.items():
             yield "anabranch_own_faults_total", (kind,), count
+        yield "anabranch_settings_kept_back", (), node.changed.kept_back
         for acceptor in node.acceptors:
             yield from samples_of_listener(acceptor.name, acceptor.statistics())
         yield "kafka_network_socketserver_memorypoolused", (), node.memory.held_bytes

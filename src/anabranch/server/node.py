@@ -26,13 +26,14 @@ from anabranch.core.broker.registration.active_controller import addresses_of
 from anabranch.core.errors import Bug, ProtocolError, StorageFault
 from anabranch.core.metadata.following.copied_image import image_in
 from anabranch.core.metadata.following.copy import MetadataCopy
-from anabranch.core.metadata.image import MetadataImage
+from anabranch.core.metadata.image import RESOURCE_BROKER, MetadataImage
 from anabranch.core.metadata.levels import check_supported
 from anabranch.core.metadata.store import NOBODY
 from anabranch.core.remote.topics import why_not_controlled
 from anabranch.core.settings.listeners import WILDCARDS
 from anabranch.core.settings.urls import without_secrets
 from anabranch.server import folders
+from anabranch.server.changed_settings import ChangedSettings
 from anabranch.server.clocks import wall_ms
 from anabranch.server.cluster_discovery import cluster_of_controllers
 from anabranch.server.collector import QUIET
@@ -44,10 +45,8 @@ from anabranch.server.enrolment import Enrolment
 from anabranch.server.files import RealFiles
 from anabranch.server.http_guard import guard_of
 from anabranch.server.listener import Acceptor
-from anabranch.server.listener_security import NodeSecurity
 from anabranch.server.logs import logger
 from anabranch.server.metadata_log import MetadataFollower
-from anabranch.server.outbound import Transport
 from anabranch.server.own_faults import OwnFaults, tell_unexpected
 from anabranch.server.receive_memory import ReceiveMemory
 from anabranch.server.request_shell import RequestShell
@@ -92,8 +91,9 @@ class Node:
         self.files = files or RealFiles()
         self.memory = ReceiveMemory(config.broker.queued_max_request_bytes)
         self._turns = LoopTurns()
-        self.security = NodeSecurity({})
-        """What its listeners ask of clients, once it has begun to start."""
+        self.changed = ChangedSettings(config, {})
+        """What its listeners ask of clients, and how it speaks to nodes, once it begins to start.
+        """
         self._handshakes = Handshakes()
         self.stopped: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.acceptors: list[Acceptor] = []
@@ -159,14 +159,14 @@ class Node:
 
     async def _start(self) -> None:
         config = self.config
-        self.security = NodeSecurity(config.secure_listeners)
+        self.changed = ChangedSettings(config, config.secure_listeners)
         pages = guard_of(config)
         self._folders = folders.hold(config)
         self._channel = ControllerChannel(
             self._controller_addresses,
             f"node-{config.node_id}",
             cluster_id=lambda: self.cluster_id,
-            transport=Transport(config.to_controllers),
+            transport=self.changed.to_controllers,
         )
         timeout_ms = config.broker.initial_broker_registration_timeout_ms
         patience = Patience(timeout_ms)
@@ -240,7 +240,8 @@ class Node:
         controller = shell.controller
         if config.broker.authorizer_class_name:
             controller.authorizer = authorizer_of(config, lambda: controller.known)
-        controller.logins = self.security.logins(lambda: controller.known)
+        controller.logins = self.changed.listeners.logins(lambda: controller.known)
+        controller.refuse_listeners = self.changed.refuse
         serving = ControllerRequestShell(shell.controller, handlers(), side)
         side.attach(shell, serving)
         if self.stores is not None and self.stores.is_on:
@@ -294,8 +295,11 @@ class Node:
         if self.controller.rows is not None:
             self.controller.rows.follow(image, delta)
         self.controller.controller.followed = image
-        if self.broker is None:  # else that role says it
+        if self.broker is None:  # else that role says it, and goes over to what changed
             self._uncontrolled.look(image, delta)
+            own = (RESOURCE_BROKER, str(self.config.node_id))
+            if own in delta.changed_configs:
+                self.changed.take(self.config.broker.with_dynamic(image.config(*own), {}))
         if self.broker is None or self.broker.is_registered:  # else it may be a copy's
             self._enrolment.follow(image)
 
@@ -305,7 +309,7 @@ class Node:
         serving.own_faults = self.own_faults
         acceptor = Acceptor(
             listener.name, serving, memory, partial(self._limits, serving), self._turns,
-            self.security.of(listener.name), self._handshakes,
+            self.changed.listeners.of(listener.name), self._handshakes,
             self._connection_rates(serving),
         )  # fmt: skip
         self.acceptors.append(acceptor)

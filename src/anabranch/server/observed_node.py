@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     import asyncio
 
+    from anabranch.server.changed_settings import ChangedSettings
     from anabranch.server.config import NodeConfig
     from anabranch.server.controller import ControllerShell
     from anabranch.server.listener import Acceptor
@@ -26,6 +27,7 @@ class ObservedNode(Protocol):
     config: NodeConfig
     memory: ReceiveMemory
     own_faults: OwnFaults
+    changed: ChangedSettings
     acceptors: list[Acceptor]
     broker: BrokerRole | None
     """None on a node that is a controller alone, and before it has begun."""

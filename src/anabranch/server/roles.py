@@ -15,7 +15,6 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Protocol
 
-from anabranch.client.security import Security
 from anabranch.core.access.authorize import Authorizer
 from anabranch.core.api.context import Broker
 from anabranch.core.api.fetch_sessions import FetchSessions
@@ -33,7 +32,7 @@ from anabranch.core.due import (
     REFUSALS,
     REPLICATION,
 )
-from anabranch.core.errors import Bug, ClientFault, ErrorCode, StorageFault
+from anabranch.core.errors import Bug, StorageFault
 from anabranch.core.log.incarnations import FolderNotes, previous_broker_epoch
 from anabranch.core.metadata.following.effects import Act
 from anabranch.core.metadata.image import MetadataImage
@@ -43,7 +42,6 @@ from anabranch.core.remote.topics import why_not_served
 from anabranch.core.replication.partitions import Partitions
 from anabranch.core.request import Request
 from anabranch.core.settings.broker import BrokerConfig
-from anabranch.core.settings.setting import ConfigFault
 from anabranch.core.step import Mailbox, Wish
 from anabranch.core.tiering.tiered_tail import tiered_tail
 from anabranch.core.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
@@ -58,9 +56,7 @@ from anabranch.server.flush import Flusher
 from anabranch.server.group_lags import GroupLagShell
 from anabranch.server.groups import GroupShell
 from anabranch.server.late_transactions import say_late, say_refusal
-from anabranch.server.listener_security import NodeSecurity
 from anabranch.server.logs import LogLevels, logger
-from anabranch.server.outbound import Transport
 from anabranch.server.own_faults import tell_unexpected
 from anabranch.server.partitions import PartitionShell
 from anabranch.server.peers import PeerConnections, PeerShell
@@ -75,6 +71,7 @@ from anabranch.server.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from anabranch.core.controller.controller import Controller
+    from anabranch.server.changed_settings import ChangedSettings
     from anabranch.server.config import NodeConfig
     from anabranch.server.controller import ControllerShell
     from anabranch.server.controller_channel import ControllerChannel
@@ -96,7 +93,7 @@ class BrokerHost(Protocol):
     files: RealFiles
     memory: ReceiveMemory
     stores: StoresAtStart | None
-    security: NodeSecurity
+    changed: ChangedSettings
 
     def advertised(self) -> list[tuple[str, str, int]]:
         """(listener name, host, port) as clients are told."""
@@ -127,8 +124,8 @@ class BrokerRole:
                 config.broker.max_incremental_fetch_session_cache_slots, Random()
             ),
             authorizer=authorizer_of(config, lambda: self.broker.image),
-            logins=node.security.logins(lambda: self.broker.image),
-            refuse_listeners=self._refuse_listeners,
+            logins=node.changed.listeners.logins(lambda: self.broker.image),
+            refuse_listeners=node.changed.refuse,
             allocate_producer_id=self.producer_ids.machine.take,
             volume=volume_of,
             loggers=LogLevels(),
@@ -136,7 +133,7 @@ class BrokerRole:
         self.serving = BrokerRequestShell(self.broker, handlers(), self)
         self.groups = GroupShell(self.broker, self.serving.begin, self.serving.settle)
         self.connections = PeerConnections(
-            self.broker, config.inter_broker_listener_name, Transport(config.between_brokers)
+            self.broker, config.inter_broker_listener_name, node.changed.to_brokers
         )
         self.peers = PeerShell(
             self.broker, self.connections, self.serving.begin, self.serving.settle
@@ -262,7 +259,7 @@ class BrokerRole:
         before = self.broker.config
         self.broker.take_config(image, delta, BrokerConfig.with_dynamic)
         if self.broker.config is not before:
-            self._go_over_to(self.broker.config)
+            self._node.changed.take(self.broker.config)
         self.assignments.follow(image, published)
         self.partitions.publish(moved)
         self.serving.begin()
@@ -272,32 +269,6 @@ class BrokerRole:
         if self.registration is not None:
             self.registration.metadata_moved()
         self._unserved.look(image, delta)
-
-    def _refuse_listeners(self, config: BrokerConfig) -> None:
-        """Raise ClientFault for settings of listeners, or logins to other nodes, that it cannot go
-        over to."""
-        self._node.security.refuse(config)
-        try:
-            self._logins_under(config)
-        except ConfigFault as fault:
-            sentence = f"Validation of dynamic config update failed: {fault}"
-            raise ClientFault(ErrorCode.INVALID_REQUEST, sentence) from None
-
-    def _logins_under(self, config: BrokerConfig) -> tuple[Security, Security]:
-        """How it speaks to brokers and to controllers. Raises ConfigFault."""
-        node = self._node.config
-        return node.between_brokers_under(config), node.to_controllers_under(config)
-
-    def _go_over_to(self, config: BrokerConfig) -> None:
-        """Its listeners, and how it logs in to other nodes, follow its settings."""
-        self._node.security.take(config)
-        try:
-            between, to_controllers = self._logins_under(config)
-        except ConfigFault as fault:
-            LOG.warning("keeping the logins to other nodes of before", why=fault.message)
-            return
-        self.connections.transport.take(between)
-        self._channel.transport.take(to_controllers)
 
     def _partitions_changed(self) -> None:
         """Replicas came, went, or changed hands: groups follow, and who waits is woken."""

@@ -6,10 +6,15 @@ import pytest
 from immutables import Map
 from msgspec.structs import replace
 from tests.core.api.in_memory_node import Denying, InMemoryNode
+from tests.core.controller.world import World
 
 from anabranch.core.access.authorize import Operation, ResourceType
+from anabranch.core.access.principal import ANONYMOUS
+from anabranch.core.api.registry import handlers
 from anabranch.core.errors import ClientFault, ErrorCode
+from anabranch.core.metadata.image import BrokerImage, ControllerImage, Endpoint
 from anabranch.core.outcome import Forward
+from anabranch.core.request import Request
 from anabranch.core.wire.messages.alter_configs import AlterableConfig as Wanted
 from anabranch.core.wire.messages.alter_configs import AlterConfigsRequest
 from anabranch.core.wire.messages.alter_configs import AlterConfigsResource as Whole
@@ -162,3 +167,80 @@ def test_its_listeners_judge_their_new_settings():
     assert told(node, change(OWN, (key, "good"))) is None
     assert told(node, change(OTHER, (key, "bad"))) is None
     assert asked == ["bad", "good"]
+
+
+KEYS, TYPO = "listener.name.l.ssl.keystore.location", "listener.name.ll.ssl.keystore.location"
+
+
+@pytest.mark.parametrize(
+    ("fenced", "name", "answer"),
+    [
+        (False, KEYS, "Unexpected broker id, expected 1, but received 2"), (True, KEYS, None),
+        (True, TYPO, "the node has no listener ll"), (False, PER_IP, None),
+        (None, KEYS.replace(".l.", ".c."), None), (None, KEYS, "the node has no listener l"),
+    ],
+)  # fmt: skip
+def test_keys_of_another_broker_are_its_own_to_judge_while_it_is_there(fenced, name, answer):
+    node = node_with()
+    brokers = node.broker.image.brokers
+    controllers = Map({2: ControllerImage(2, bytes(16), Map({"C": Endpoint("c", 1)}))})
+    if fenced is not None:
+        other = BrokerImage(2, 5, bytes(16), Map({"L": Endpoint("b", 1)}), fenced=fenced)
+        brokers = brokers.set(2, other)
+    node.broker.image = replace(node.broker.image, brokers=brokers, controllers=controllers)
+    found = told(node, change(OTHER, (name, "1")))
+    if answer is None:
+        assert found is None
+    else:
+        assert found is not None
+        ((code, sentence),) = found
+        assert code == ErrorCode.INVALID_REQUEST and answer in sentence
+
+
+@pytest.mark.parametrize(
+    ("node_id", "listener", "name", "is_taken"),
+    [
+        (1, "CONTROLLER", KEYS, True), (1, "CONTROLLER", TYPO, False), (1, "", TYPO, True),
+        (2, "CONTROLLER", "listener.name.c.ssl.keystore.location", True),
+        (2, "CONTROLLER", "listener.name.l.ssl.keystore.location", False),
+        (2, "CONTROLLER", PER_IP, True), (9, "CONTROLLER", KEYS, False),
+    ],
+)  # fmt: skip
+def test_a_controller_that_is_asked_itself_refuses_listeners_that_are_not_there(
+    node_id, listener, name, is_taken
+):
+    """What a broker passes on it has judged; what is stored already may stay and be taken away."""
+    world = World()
+    broker = BrokerImage(1, 5, bytes(16), Map({"L": Endpoint("b", 1)}), fenced=False)
+    controller = ControllerImage(2, bytes(16), Map({"C": Endpoint("c", 1)}))
+    image = replace(
+        world.image, brokers=Map({1: broker}), controllers=Map({2: controller}),
+        configs=world.image.configs.set((BROKER, str(node_id)), Map({TYPO + ".x": "old"})),
+    )  # fmt: skip
+    world.controller.state.image = image
+    world.controller.node_id = 7
+    body = IncrementalAlterConfigsRequest(resources=[change(str(node_id), (name, "5"))])
+    request = Request(44, 1, 1, "test", body, ANONYMOUS, listener, "127.0.0.1", 1)
+    outcome = handlers()[44].controller(world.controller, request, 0)
+    (answer,) = outcome.result.response.responses
+    assert (answer.error_code == 0) is is_taken, answer
+    assert bool(outcome.result.records) is is_taken
+
+
+@pytest.mark.parametrize("listener", ["C", ""])
+def test_a_controller_judges_its_own_keys(listener):
+    world, asked = World(), []
+
+    def refuse(config):
+        asked.append(config.dynamic_broker)
+        raise ClientFault(ErrorCode.INVALID_REQUEST, "it has no key")
+
+    own = world.controller.node_id
+    controller = ControllerImage(own, bytes(16), Map({"C": Endpoint("c", 1)}))
+    world.controller.state.image = replace(world.image, controllers=Map({own: controller}))
+    world.controller.refuse_listeners = refuse
+    name = "listener.name.c.ssl.keystore.location"
+    body = IncrementalAlterConfigsRequest(resources=[change(str(own), (name, "bad"))])
+    request = Request(44, 1, 1, "test", body, ANONYMOUS, listener, "127.0.0.1", 1)
+    (answer,) = handlers()[44].controller(world.controller, request, 0).result.response.responses
+    assert answer.error_message == "it has no key" and asked == [{name: "bad"}]

@@ -127,7 +127,7 @@ def test_missing_replicas_wait_for_it_to_be_open_again() -> None:
     [
         (3, "/d/one", "folders cannot be cordoned one by one"),
         (3, "*,/d/one", "folders cannot be cordoned one by one"),
-        (9, "*", "No broker with id 9 found"),
+        (9, "*", "No node with id 9 found"),
     ],
 )
 def test_what_cannot_be_cordoned_is_refused(broker_id: int, text: str, words: str) -> None:

@@ -1,7 +1,9 @@
 """What AlterConfigs and IncrementalAlterConfigs share: resources, their checks, their answers.
 
 The controller plans every resource. A broker that is asked to change its own settings looks first
-whether it can go over to them, as in Kafka: the controller does not know its file.
+whether it can go over to them, as in Kafka: the controller does not know its file. Rule kept: keys,
+trust and logins of a node's listeners are stored once that node could use them; of one that cannot
+be asked, once it is known to have such a listener.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from anabranch.core.access.authorize import (
     topic_allowed,
 )
 from anabranch.core.api.context import Broker
+from anabranch.core.api.tokens import NO_LISTENER
 from anabranch.core.controller.controller import Controller
 from anabranch.core.controller.reasons import Code
 from anabranch.core.controller.result import Reason, Result
@@ -30,6 +33,8 @@ from anabranch.core.metadata.image import (
 )
 from anabranch.core.request import Request
 from anabranch.core.sentences import number_of
+from anabranch.core.settings.listener_changes import changed, told_listeners
+from anabranch.core.settings.listener_changes import refuse_change as refuse_listener_change
 from anabranch.core.settings.validation import Resource, refuse_change, validate_broker_configs
 from anabranch.core.wire.metadata_records import ClearElrRecord, ConfigRecord, MetadataRecord
 
@@ -67,8 +72,10 @@ def _fault_here(
     broker: Broker, request: Request, resource: Any, values_of: Values
 ) -> ClientFault | None:
     image, name, mine = broker.image, resource.resource_name, str(broker.broker_id)
-    if resource.resource_type != RESOURCE_BROKER or name not in (mine, CLUSTER_DEFAULT):
+    if resource.resource_type != RESOURCE_BROKER:
         return None
+    if name not in (mine, CLUSTER_DEFAULT):
+        return _fault_elsewhere(broker, request, resource, values_of)
     try:
         check_allowed(broker.authorizer, request, RESOURCE_BROKER, name)
         values = values_of(image, resource)
@@ -86,8 +93,50 @@ def _fault_here(
     return None
 
 
+def _fault_elsewhere(
+    broker: Broker, request: Request, resource: Any, values_of: Values
+) -> ClientFault | None:
+    """Settings of listeners of another node: that one is to be asked, or is not there to look."""
+    image, name = broker.image, resource.resource_name
+    try:
+        check_allowed(broker.authorizer, request, RESOURCE_BROKER, name)
+        before, values = image.config(RESOURCE_BROKER, name), values_of(image, resource)
+    except ClientFault:
+        return None  # the controller says so
+    if not name.isdecimal() or not any(changed(before, values)):
+        return None
+    node_id = int(name)
+    broker_there = image.brokers.get(node_id)
+    if broker_there is not None and not broker_there.fenced:
+        sentence = f"Unexpected broker id, expected {broker.broker_id}, but received {name}"
+        why = f"broker {name} itself must see whether it can use these settings: ask it"
+        return ClientFault(ErrorCode.INVALID_REQUEST, f"{sentence}: {why}")
+    if broker_there is None and node_id not in image.controllers:
+        return None
+    try:
+        refuse_listener_change(before, values, told_listeners(image, node_id))
+    except ClientFault as fault:
+        return fault
+    return None
+
+
+def _check_listeners(
+    controller: Controller, request: Request, resource: Any, values_of: Values
+) -> None:
+    """Raise ClientFault for settings of listeners that their node could not use, as far as the
+    controller can tell: it knows its own, and which listeners others have."""
+    if resource.resource_type != RESOURCE_BROKER or not resource.resource_name:
+        return
+    image, node_id = controller.image, int(resource.resource_name)
+    before, values = image.config(RESOURCE_BROKER, str(node_id)), values_of(image, resource)
+    if node_id == controller.node_id and any(changed(before, values)):
+        controller.refuse_listeners(controller.config.with_dynamic(values, {}))
+    elif request.listener != NO_LISTENER:  # else a broker has looked
+        refuse_listener_change(before, values, told_listeners(image, node_id))
+
+
 def decide_resources(
-    controller: Controller, request: Request, plan: Plan, answer: Answer,
+    controller: Controller, request: Request, plan: Plan, values_of: Values, answer: Answer,
     *, unknown: Container[int] = (),
 ) -> tuple[list[Any], Result[None]]:  # fmt: skip
     """Plan each resource by itself: the answers, and the records with their reasons.
@@ -110,6 +159,7 @@ def decide_resources(
             if each.resource_type not in unknown:
                 check_allowed(controller.authorizer, request, *key)
             made = plan(controller, each)
+            _check_listeners(controller, request, each, values_of)
             records += made
             reasons += _reasons(key, made)
         except ClientFault as fault:

@@ -31,6 +31,7 @@ from anabranch.core.partition.bringers import Bringers
 from anabranch.core.quotas.client_quotas import ClientQuotas
 from anabranch.core.quotas.connection_rates import ConnectionRates
 from anabranch.core.replication.replication import Replication
+from anabranch.core.settings.listener_changes import nothing_to_refuse
 from anabranch.core.step import Mailbox, Wish
 
 if TYPE_CHECKING:
@@ -63,10 +64,6 @@ METADATA = "metadata"
 def unknown_volume(_folder: str) -> tuple[int, int]:
     """Kafka's answer where the size of a volume cannot be told."""
     return -1, -1
-
-
-def nothing_to_refuse(_config: BrokerConfig) -> None:
-    """Of a broker without listeners."""
 
 
 @dataclass(slots=True)

@@ -4,7 +4,7 @@ KIP: KIP-133, KIP-226 (dynamic broker settings), KIP-590 (forwarded)
 Versions: 0-2
 Behaviour: what the request does not name goes back to its default. Each resource succeeds or fails
     by itself. IncrementalAlterConfigs is what clients should use. A broker refuses settings of its
-    own that it cannot go over to while it runs.
+    own that it cannot go over to while it runs; a listener that its node does not have is refused.
 Skipped: alter.config.policy.class.name; log levels of a broker; groups and client metrics have
     settings that do nothing; what else a request names of which a broker refuses its own settings
 """
@@ -49,8 +49,9 @@ def _values(_image: MetadataImage, resource: Any) -> Mapping[str, str]:
 def decide(controller: Controller, request: Request, _now_ms: int) -> Result[AlterConfigsResponse]:
     """Plan every resource."""
     answers, result = decide_resources(
-        controller, request, _plan, AlterConfigsResourceResponse, unknown={Resource.BROKER_LOGGER}
-    )
+        controller, request, _plan, _values, AlterConfigsResourceResponse,
+        unknown={Resource.BROKER_LOGGER},
+    )  # fmt: skip
     return Result(result.records, AlterConfigsResponse(responses=answers), result.reasons)
 
 

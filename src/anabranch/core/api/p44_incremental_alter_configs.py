@@ -5,7 +5,7 @@ Versions: 0-1
 Behaviour: the operations of a resource apply in order, and the resource's whole set is checked
     after them. Each resource succeeds or fails by itself; a setting may be named once. Log levels
     are changed at once by the broker and are not stored. A broker refuses settings of its own that
-    it cannot go over to while it runs.
+    it cannot go over to while it runs; a listener that its node does not have is refused.
 Skipped: alter.config.policy.class.name; settings of groups and client metrics have no effect; what
     else a request names of which a broker refuses its own settings
 """
@@ -92,7 +92,9 @@ def decide(
     controller: Controller, request: Request, _now_ms: int
 ) -> Result[IncrementalAlterConfigsResponse]:
     """Plan every resource."""
-    answers, result = decide_resources(controller, request, _plan, AlterConfigsResourceResponse)
+    answers, result = decide_resources(
+        controller, request, _plan, _values, AlterConfigsResourceResponse
+    )
     response = IncrementalAlterConfigsResponse(responses=answers)
     return Result(result.records, response, result.reasons)
 

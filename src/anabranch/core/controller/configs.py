@@ -167,8 +167,9 @@ def _check_exists(image: MetadataImage, resource_type: int, name: str) -> None:
         resource_type == RESOURCE_BROKER
         and name != CLUSTER_DEFAULT
         and _broker_id(name) not in image.brokers
+        and _broker_id(name) not in image.controllers
     ):
-        raise ClientFault(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} found.")
+        raise ClientFault(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {name} found.")
 
 
 def _records(

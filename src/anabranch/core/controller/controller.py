@@ -38,6 +38,7 @@ from anabranch.core.request import Request
 from anabranch.core.sentences import number_of
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.settings.describe import describe_topic
+from anabranch.core.settings.listener_changes import nothing_to_refuse
 from anabranch.core.types import NO_LEADER
 from anabranch.core.wire.metadata_records import MetadataRecord
 from anabranch.core.wire.schema import Message
@@ -89,6 +90,8 @@ class Controller:
         self.authorizer: Authorizer = authorizer or AllowAll()
         self.logins: Mapping[str, Logins] = {}
         """What its listeners with SASL offer, by their names."""
+        self.refuse_listeners: Callable[[BrokerConfig], None] = nothing_to_refuse
+        """Raises ClientFault for settings of its node's listeners that it cannot go over to."""
         self.active = False
         self.epoch = 0
         self.state = ClusterState()
