@@ -33,14 +33,14 @@ from anabranch.sim.mirror.run import MirrorOutcome, run_mirror
 from anabranch.sim.schedule import Outcome, run_plan
 from anabranch.sim.shrink import shrink
 
-BLOCK = 20
-"""Seeds that a process takes at once."""
+BLOCK = 4
+"""Seeds that a process takes at once: it ends them when the time is up."""
 ENOUGH_FOR_ALL_MARKS = 2_000
 """Schedules after which a mark that was never hit is a failure."""
 MIRROR_EVERY = 4
-"""A schedule of mirrors takes a fifth of the time of another one."""
+"""Seeds of which one is of mirrors too: that takes a fifth of the time of another schedule."""
 MIGRATION_EVERY = 10
-"""A schedule of a migration takes as long as another one."""
+"""Seeds of which one is of a migration too: that takes as long as another schedule."""
 SAY_SECONDS = 10.0
 MOST_FAILURES = 5
 """A campaign stops early after so many: they are mostly one."""
@@ -146,11 +146,10 @@ def run_block(first: int, count: int) -> Tally:
     try:
         for seed in range(first, first + count):
             tally.take(run_plan(draw_plan(seed)))
-            gc.collect()
-        for seed in range(first, first + count, MIRROR_EVERY):
-            tally.take_mirror(run_mirror(seed))
-        for seed in range(first, first + count, MIGRATION_EVERY):
-            tally.take_migration(run_migration(seed))
+            if seed % MIRROR_EVERY == 0:
+                tally.take_mirror(run_mirror(seed))
+            if seed % MIGRATION_EVERY == 0:
+                tally.take_migration(run_migration(seed))
             gc.collect()
         gc.collect()
     finally:
