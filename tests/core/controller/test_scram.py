@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from tests.core.token_kit import ALICE, TokenWorld
 
 from anabranch.core.access.scram_credential import ScramCredential
 from anabranch.core.controller.scram import added, faults_of
 from anabranch.core.errors import ErrorCode
+from anabranch.core.metadata.features import METADATA_VERSION
+from anabranch.core.wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+)
 from anabranch.core.wire.messages.alter_user_scram_credentials import (
     ScramCredentialDeletion as Deletion,
 )
@@ -56,3 +61,15 @@ def test_one_change_that_cannot_be_made_leaves_the_others_of_the_user():
 def test_the_salted_password_is_not_kept():
     record = added(up())
     assert b"p" not in (record.stored_key, record.server_key) and len(record.stored_key) == 32
+
+
+def test_below_the_level_of_their_records_there_are_none():
+    world = TokenWorld()
+    body = AlterUserScramCredentialsRequest(deletions=[], upsertions=[up()])
+    world.level(METADATA_VERSION, 10)
+    (result,) = world.ask_as(ALICE, body).results
+    assert (result.user, result.error_code) == ("bob", ErrorCode.UNSUPPORTED_VERSION)
+    assert not world.image.scram
+    world.level(METADATA_VERSION, 11)
+    (result,) = world.ask_as(ALICE, body).results
+    assert result.error_code == ErrorCode.NONE and world.image.scram

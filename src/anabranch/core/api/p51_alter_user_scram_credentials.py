@@ -16,8 +16,9 @@ from anabranch.core.broker.gate import Need
 from anabranch.core.controller.controller import Controller, decides
 from anabranch.core.controller.reasons import Code
 from anabranch.core.controller.result import Reason, Result
-from anabranch.core.controller.scram import added, faults_of, removed
+from anabranch.core.controller.scram import USERS_SINCE, added, faults_of, removed
 from anabranch.core.errors import ErrorCode
+from anabranch.core.metadata.features import METADATA_VERSION
 from anabranch.core.outcome import Decided
 from anabranch.core.request import Request
 from anabranch.core.sentences import number_of
@@ -34,6 +35,9 @@ def decide(controller: Controller, request: Request, _now_ms: int) -> Decided:
     if not cluster_allowed(controller.authorizer, request, Operation.ALTER):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         return _same(request, code, "Cluster authorization failed.")
+    if controller.image.features.get(METADATA_VERSION, USERS_SINCE) < USERS_SINCE:
+        sentence = "The current metadata.version does not support SCRAM"
+        return _same(request, ErrorCode.UNSUPPORTED_VERSION, sentence)
     body: AlterUserScramCredentialsRequest = request.body
     faults = faults_of(controller.image.scram, body.deletions, body.upsertions)
     made: list[MetadataRecord] = [

@@ -19,6 +19,9 @@ from anabranch.core.wire.messages.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 
+USERS_SINCE = 11
+"""Level of metadata.version from which nodes can read credentials."""
+
 Known = Mapping[tuple[int, str], ScramCredential]
 Change = ScramCredentialDeletion | ScramCredentialUpsertion
 Fault = tuple[ErrorCode, str]
