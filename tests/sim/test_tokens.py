@@ -18,9 +18,9 @@ from anabranch.sim.token_plan import (
     END,
     LONGEST_LIFETIME_MS,
     MAKE,
-    NOBODY,
     PEOPLE,
     RENEW,
+    UNKNOWN,
     with_tokens,
 )
 
@@ -42,7 +42,7 @@ def test_tokens_are_made_renewed_and_ended_by_everybody_for_everybody():
         assert {each.who for each in asked} >= set(PEOPLE)
         assert {(each.period_ms > 0) - (each.period_ms < 0) for each in asked} == {-1, 0, 1}
     made = [each for each in CHANGES if each.kind == MAKE]
-    assert {each.who for each in made} == {*PEOPLE, NOBODY}
+    assert {each.who for each in made} == {*PEOPLE, UNKNOWN}
     assert {each.owner for each in made} == {*PEOPLE, ""}
     assert {each.owner in ("", each.who) for each in made} == {True, False}
     assert {len(each.renewers) for each in made} == {0, 1, 2}

@@ -3,7 +3,7 @@
 What: half of the seeds whose rights change also have tokens: users make them, for themselves and
 for each other, renew them, let them end, and come too late, while nodes lag and start again. Their
 times are seconds, so that many pass their end unasked. Some requests are wrong: of somebody who
-may not renew, of nobody, for an owner who is another. Rule kept: all of it is drawn from a stream
+may not renew, or for an owner who is another. Rule kept: all of it is drawn from a stream
 of its own, so that the rest of a seed's plan is the same with it and without it. Not here: carrying
 it out (`clients/token_workload.py`), what must hold then (`checks/tokens.py`).
 """
@@ -23,7 +23,7 @@ EVERY, OF_EACH = 16, 2
 SUPER_USER = "carol"
 """May make tokens of others."""
 PEOPLE = (*USERS, SUPER_USER)
-NOBODY = ANONYMOUS.name
+UNKNOWN = ANONYMOUS.name
 SECRET = "the-key-of-all-nodes"
 MAKE, RENEW, END = "make", "renew", "end"
 FOR_EVER_MS = 2**63 - 1
@@ -61,7 +61,7 @@ def with_tokens(plan: Plan) -> Plan:
 def _life(random: Random, number: int) -> list[TokenChange]:
     """A token is made, and what is asked about it then."""
     at_us = random.randrange(SETTLED_US, SAFETY_US - SECOND_US)
-    who = random.choice((*USERS, *USERS, SUPER_USER, NOBODY))
+    who = random.choice((*USERS, *USERS, SUPER_USER, UNKNOWN))
     owner = random.choice(PEOPLE) if random.random() < 0.4 else ""
     renewers = tuple(random.sample(PEOPLE, random.choice((0, 1, 1, 2))))
     lifetime_ms = random.choice((-1, -1, 0, 1_500, 5_000, 20_000, FOR_EVER_MS))

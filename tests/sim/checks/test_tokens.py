@@ -28,7 +28,7 @@ from anabranch.sim.checks.violation import Violation
 from anabranch.sim.life import draw_plan
 from anabranch.sim.plan_parts import TokenChange
 from anabranch.sim.rights_plan import FIRST_SEED
-from anabranch.sim.token_plan import END, MAKE, NOBODY, RENEW, SECRET, SUPER_USER
+from anabranch.sim.token_plan import END, MAKE, RENEW, SECRET, SUPER_USER, UNKNOWN
 from anabranch.sim.world import World
 
 PLAN = draw_plan(FIRST_SEED + 10)
@@ -196,9 +196,9 @@ def test_a_good_token_is_removed_for_its_people_alone_and_stays_away():
         (TokenChange(0, RENEW, 0, "bob", -1), ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH, True),
         (TokenChange(0, RENEW, 0, "bob", -1), ErrorCode.DELEGATION_TOKEN_NOT_FOUND, True),
         (TokenChange(0, RENEW, 0, "bob", -1), ErrorCode.DELEGATION_TOKEN_EXPIRED, True),
-        (TokenChange(0, RENEW, 0, NOBODY, -1), ErrorCode.DELEGATION_TOKEN_NOT_FOUND, False),
+        (TokenChange(0, RENEW, 0, UNKNOWN, -1), ErrorCode.DELEGATION_TOKEN_NOT_FOUND, False),
         (TokenChange(0, RENEW, 0, "carol", -1), ErrorCode.NONE, True),
-        (TokenChange(0, MAKE, 1, NOBODY, -1), ErrorCode.NONE, True),
+        (TokenChange(0, MAKE, 1, UNKNOWN, -1), ErrorCode.NONE, True),
         (TokenChange(0, MAKE, 1, "bob", -1, "alice"), ErrorCode.NONE, True),
         (TokenChange(0, RENEW, 0, "bob", -1), ErrorCode.NONE, True),
     ],

@@ -8,7 +8,7 @@
     A6  each node has the tokens of the metadata log up to its offset, also when it began with a
         snapshot
     A7  a node lets in who has a token as its owner, if its newest image has the token and it is not
-        over, and until it is over; nobody else is let in by a token
+        over, and until it is over; no other token lets anyone in
 
 What: `look` logs in at a node with each token there ever was, when the node's tokens have moved or
 one of them has passed its end. Rule kept: what a token must be is worked out here from requests,
@@ -30,7 +30,7 @@ from anabranch.sim.checks.model import means_true
 from anabranch.sim.checks.token_logins import Door, hmac_by_hand, try_token
 from anabranch.sim.checks.violation import Violation
 from anabranch.sim.plan_parts import TokenChange
-from anabranch.sim.token_plan import END, MAKE, NOBODY, RENEW, SECRET, SUPER_USER
+from anabranch.sim.token_plan import END, MAKE, RENEW, SECRET, SUPER_USER, UNKNOWN
 
 if TYPE_CHECKING:
     from anabranch.core.metadata.image import MetadataImage
@@ -149,7 +149,7 @@ class TokenChecks:
     def _may(self, asked: Asked) -> bool:
         """Whether it is right, if its token is there and good."""
         change = asked.change
-        if change.who == NOBODY:
+        if change.who == UNKNOWN:
             return False
         if change.kind == MAKE:
             is_own = change.owner in ("", change.who)
@@ -213,7 +213,7 @@ class TokenChecks:
             each.change.kind == MAKE and self._may(each) and self._is_from(each, new)
             for each in self._asked
         ):
-            raise Violation("A5", "Nobody who may has asked for such a token.", told)
+            raise Violation("A5", "A token is made that no user with the right to asked for.", told)
 
     def _is_from(self, asked: Asked, new: Token) -> bool:
         change = asked.change
@@ -232,7 +232,7 @@ class TokenChecks:
         if new.expiry_ms > new.max_ms:
             raise Violation("A5", "A token ends after its latest end.", told)
         if not any(self._moves(each, old, new) for each in self._of(token_id, old)):
-            raise Violation("A5", "Nobody who may has asked for this end of a good token.", told)
+            raise Violation("A5", "No user with the right to has asked for this end.", told)
 
     def _of(self, token_id: str, token: Token) -> list[Asked]:
         return [
@@ -266,7 +266,7 @@ class TokenChecks:
                 for each in self._of(token_id, old)
             ):
                 raise Violation(
-                    "A5", "A good token is removed, and nobody who may has asked for that.",
+                    "A5", "A good token is removed, and no user with the right to asked.",
                     {"token": token_id, "was": old},
                 )  # fmt: skip
         elif token_id not in self._known:

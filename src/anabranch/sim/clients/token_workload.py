@@ -1,7 +1,7 @@
 """Simulated users of delegation tokens: each asks in its own name, by plan.
 
 Rule kept: each change is one request, asked again of another broker while none answers; about a
-token whose making nobody acknowledged nothing more is asked, since its password is not known. Not
+token whose making was not acknowledged nothing more is asked, since its password is not known. Not
 here: which changes there are (`token_plan.py`), logins and what must hold (`checks/tokens.py`).
 """
 
@@ -19,7 +19,7 @@ from anabranch.core.wire.messages.expire_delegation_token import ExpireDelegatio
 from anabranch.core.wire.messages.renew_delegation_token import RenewDelegationTokenRequest
 from anabranch.sim.clients.admin import Admin
 from anabranch.sim.clients.client import Patience
-from anabranch.sim.token_plan import MAKE, NOBODY, PEOPLE, RENEW
+from anabranch.sim.token_plan import MAKE, PEOPLE, RENEW, UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +43,7 @@ class TokenWorkload:
         self._made: dict[int, tuple[str, bytes]] = {}
         """Number of a token -> its id and HMAC."""
         self._users: dict[str, Admin] = {}
-        for name in (*PEOPLE, NOBODY):
+        for name in (*PEOPLE, UNKNOWN):
             self._users[name] = Admin(cluster, f"user-{name}", history, (), Patience())
             self._users[name].principal = Principal(USER, name)
 
