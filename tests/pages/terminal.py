@@ -138,19 +138,21 @@ class Terminal:
     def _answer(self, command: str, seconds: float) -> tuple[str, int]:
         """The output and the exit code of a command of the shell."""
         self._number += 1
-        end = f"--end of {self._number}:"
+        end = re.compile(rf"^--end of {self._number}: (\d+)\n", re.M)
         out = self._folder / f".out-{self._number}"
         assert self._shell.stdin is not None and self._shell.stdout is not None
-        self._shell.stdin.write(f"{{ {command}\n}} > {out} 2>&1 < /dev/null\necho '{end}' $?\n")
+        marker = f"echo '--end of {self._number}:' $?"
+        self._shell.stdin.write(f"{{ {command}\n}} > {out} 2>&1 < /dev/null\n{marker}\n")
         self._shell.stdin.flush()
-        until = time.monotonic() + seconds
+        heard, until = "", time.monotonic() + seconds
         while time.monotonic() < until:
             if select.select([self._shell.stdout], [], [], 1.0)[0]:
-                line = self._shell.stdout.readline()
-                if line.startswith(end):
-                    return out.read_text(errors="replace"), int(line.split()[-1])
-                if not line:
+                piece = os.read(self._shell.stdout.fileno(), 1 << 16)
+                if not piece:
                     raise Failed(f"it ended the shell: {command}")
+                heard += piece.decode(errors="replace")  # with what the shell says of its jobs
+                if found := end.search(heard):
+                    return out.read_text(errors="replace"), int(found[1])
         said = out.read_text(errors="replace") if out.exists() else ""
         raise Failed(f"no end after {seconds:.0f} s: {command}\n{said}\n{self._logs()}")
 
