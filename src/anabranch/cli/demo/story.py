@@ -122,10 +122,10 @@ class Story:
             at = f"--bootstrap-server {self.cluster.nodes[0].bootstrap} --topic {TOPIC}"
             for verb in ("topics describe", "consume --from-beginning --max-messages 3"):
                 self.console.print(f"  {program()} {verb} {at}", soft_wrap=True)
-            self.console.print("Stop them with Ctrl-C.")
-            if self.as_json:
-                say_cluster(self.cluster, as_json=True)
             with contextlib.suppress(KeyboardInterrupt):
+                self.console.print("Stop them with Ctrl-C.")
+                if self.as_json:
+                    say_cluster(self.cluster, as_json=True)
                 self.cluster.wait()
             self.console.print("stopping")
         return True
