@@ -185,10 +185,10 @@ STRANGERS = {
         "There is no topic 'nobodys': `anabranch topics list` shows what there is.",
     ),
     "observers": (["plan", "observers", "--topic", "nobodys"], "There is no topic 'nobodys'."),
-    "cordon": (["cluster", "cordon", "--broker", NOBODY], "No broker with id 77 found; known: 1."),
+    "cordon": (["cluster", "cordon", "--broker", NOBODY], "No node with id 77 found; known: 1."),
     "uncordon": (
         ["cluster", "uncordon", "--broker", NOBODY],
-        "No broker with id 77 found; known: 1.",
+        "No node with id 77 found; known: 1.",
     ),
     "unregister": (["cluster", "unregister", NOBODY], STRANGER),
     "election": (["partitions", "elect-leaders", "--topic", "nobodys"], "There is no topic 'nobodys'."),

@@ -87,7 +87,7 @@ def test_what_is_missing_and_what_shares_a_rack_is_told(nodes, verb):
 
 
 def test_a_broker_is_cordoned_up_or_down_and_says_so(nodes, verb):
-    assert "No broker with id 3 found" in verb("cluster", "cordon", "--broker", "3", code=1)
+    assert "No node with id 3 found" in verb("cluster", "cordon", "--broker", "3", code=1)
     nodes[3].start()
     verb("topics", "create", "--topic", "u", "--replica-assignment", "3:1")
     nodes[3].stop()

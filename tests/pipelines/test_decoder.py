@@ -213,7 +213,7 @@ def test_a_corrupt_batch_is_named_or_left_out_and_counted(compiled):
         rows(made, compiled=compiled)
     found, _, decoding = rows(made, compiled=compiled, fail_on_corruption=False)
     assert [row["offset"] for row in found] == [0, 1, 2, 3, 4, 10, 11, 12, 13, 14]
-    assert decoding.summary() == "t-3: 1 corrupt batches left out: 5 to 9"
+    assert decoding.summary() == "t-3: 1 corrupt batch left out: 5 to 9"
 
 
 @given(batches(), st.lists(st.integers(0, 2000), max_size=4))

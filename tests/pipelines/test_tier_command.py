@@ -99,7 +99,10 @@ def test_programs_get_json_and_the_url_may_be_in_a_brokers_file(cluster, admin, 
         ([], "Give the store: --config FILE with diskless.storage.url, or --storage-url URL."),
         (["--config", "missing.properties"], "'missing.properties' does not exist"),
         (["--storage-url", "file:///x", "--every", "0"], "0.0 is not in the range x>=1"),
-        (["--storage-url", "file:///x", "--every", "soon"], "'soon' is not a valid float"),
+        (
+            ["--storage-url", "file:///x", "--every", "soon"],
+            "'soon' is not a valid number of seconds",
+        ),
         (["--fast"], "No such option '--fast'"),
     ],
 )

@@ -51,8 +51,10 @@ def test_quotas_are_set_listed_and_removed(node):
     assert len(quotas(node, "list")) == 3
     (default,) = quotas(node, "list --user-default")
     assert default == {"entity": {"user": None}, "values": {"consumer_byte_rate": 9.0}}
-    removed = quotas(node, "remove --user alice --client-id c request_percentage nothing")
-    assert removed["removed"] == ["request_percentage", "nothing"]
+    removed = quotas(
+        node, "remove --user alice --client-id c request_percentage consumer_byte_rate"
+    )
+    assert removed["removed"] == ["request_percentage", "consumer_byte_rate"]
     del values["request_percentage"]
     assert quotas(node, "list --user alice") == [both]
 
