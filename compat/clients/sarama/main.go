@@ -1,6 +1,7 @@
 // sarama's transactions against one bootstrap address: some are committed, some aborted, an input is
 // copied together with its offsets, and a second producer fences the first. Prints one JSON object.
-// Run as: sarama ADDRESS TOPIC
+// With "secure", records are only written and read; how to connect comes in as a JSON object.
+// Run as: sarama ADDRESS TOPIC [secure]
 package main
 
 import (
@@ -20,7 +21,11 @@ const (
 )
 
 func main() {
-	seen, err := run(os.Args[1], os.Args[2])
+	scenario := run
+	if len(os.Args) > 3 {
+		scenario = carry
+	}
+	seen, err := scenario(os.Args[1], os.Args[2])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
