@@ -28,6 +28,7 @@ FAMILIES = (
     "streams",
     "connect",
     "mirror",
+    "secure_mirror",
     "spark",
 )
 """Modules of this package; importing one registers its rows."""

@@ -88,9 +88,10 @@ def login(mechanism: str, options: str = "") -> str:
 
 
 @contextmanager
-def secured(peer: Peer, **more: str) -> Iterator[SecurePeer]:
-    """A node of the peer's kind, with the user alice; `more` are settings, dots as underscores."""
-    folder = peer.scratch / "secure"
+def secured(peer: Peer, kind: str = "", **more: str) -> Iterator[SecurePeer]:
+    """A node of the peer's kind or of another one, with the user alice; `more` are settings, dots
+    as underscores."""
+    folder = peer.scratch / f"secure{kind}"
     authority = Authority(folder / "tls")
     names = ("PLAINTEXT", "CONTROLLER", "SASL", "MTLS")
     ports = {name: free_port() for name in names}
@@ -110,7 +111,7 @@ def secured(peer: Peer, **more: str) -> Iterator[SecurePeer]:
         **{f"listener.name.sasl.{each.lower()}.sasl.jaas.config": login(each) for each in SCRAM},
         **{name.replace("_", "."): text for name, text in more.items()},
     }  # fmt: skip
-    server = SERVERS[peer.name](
+    server = SERVERS[kind or peer.name](
         {**peer.server.settings, **settings}, folder, (ports["PLAINTEXT"], ports["CONTROLLER"])
     )
     try:
