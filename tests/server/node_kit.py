@@ -18,6 +18,9 @@ from anabranch.server.node import Node
 START_SECONDS = END_SECONDS = 60
 """On a machine that does much else: six processes that start at once took over twenty seconds."""
 
+LOG_BYTES = 1 << 20
+"""What a node may log before somebody reads it: then it would wait."""
+
 
 def settings_of(folder, port=0, **settings):
     """Settings of a combined node on free loopback ports."""
@@ -123,7 +126,7 @@ class ProcessNode:
             key: text for key, text in os.environ.items() if key != "ANABRANCH_TRACEBACK"
         }
         self.process = subprocess.Popen(
-            self._words, stderr=subprocess.PIPE, text=True, env=environment
+            self._words, stderr=subprocess.PIPE, text=True, env=environment, pipesize=LOG_BYTES
         )
         return self
 
