@@ -19,7 +19,10 @@ from anabranch.server.connection import Connection
 
 PACKAGE = str(Path(anabranch.__file__).parent) + "/"
 MOST_FILES, MOST_CALLS = 30, 70
-OF_A_SLOW_MACHINE = {"core/node/turns.py: learn"}  # a slice was long
+OF_A_SLOW_MACHINE = {
+    "core/node/turns.py: learn",  # a slice was long
+    "server/turns.py: LoopTurns.go_on",  # a turn was
+}
 WARM_UP = 20
 IDLE = (
     "core/api/acks.py",

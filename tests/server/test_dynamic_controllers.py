@@ -70,8 +70,10 @@ def cluster(tmp_path, authority):
     }
     for node in nodes.values():
         node.start()
+    for node in nodes.values():  # a change names a registered one
+        eventually(lambda: {101, 102} <= set(node.node._copy.image.controllers))  # noqa: B023
     yield nodes
-    for node in nodes.values():
+    for node in reversed(nodes.values()):  # a broker asks the controllers before it stops
         node.close()
 
 
