@@ -15,6 +15,19 @@ def test_the_subject_is_written_as_java_does():
     assert distinguished_name(subject) == "CN=\\#alice\\ ,OU=x+UID=u1,O=A\\, B\\+C,C=US"
 
 
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("a=b", r"a\=b"), ("a#b", r"a\#b"), ("  x  ", r"\ \ x\ \ "), (" ", r"\ "), ("a  b", "a  b"),
+        ('a"b\\c<d>e;f,g+h', r'a\"b\\c\<d\>e\;f\,g\+h'), ("a,OU=b", r"a\,OU\=b"),
+        ("a\0b", r"a\00b"), ("a\nb", "a\nb"), ("pässwörd/日", "pässwörd/日"),
+    ],
+)  # fmt: skip
+def test_a_part_is_escaped_as_java_does(text, written):
+    """What `X500Principal.getName` of Java 17 writes of such a certificate."""
+    assert distinguished_name(((("commonName", text),),)) == f"CN={written}"
+
+
 def test_an_address_is_written_in_hex():
     subject = ((("emailAddress", "a@b"),),)
     assert distinguished_name(subject) == "1.2.840.113549.1.9.1=#1603614062"

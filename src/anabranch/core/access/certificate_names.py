@@ -24,7 +24,9 @@ SHORT = {
 EMAIL = "emailAddress"
 EMAIL_OID = "1.2.840.113549.1.9.1"
 IA5_STRING = 0x16
-SPECIAL = re.compile(r'([,+"\\<>;])')
+SPECIAL = re.compile(r'([,=+<>#;"\\])')
+BLANK = r"\ "
+"""Before and behind a text; within it a blank is written as it is."""
 DEFAULT = "DEFAULT"
 ANY_SUBJECT = "ANONYMOUS"
 
@@ -53,11 +55,10 @@ def _attribute(name: str, text: str) -> str:
         size = len(encoded)
         length = bytes((size,)) if size < 128 else bytes((0x81, min(size, 255)))
         return f"{EMAIL_OID}=#{bytes((IA5_STRING,)).hex()}{length.hex()}{encoded.hex()}"
-    escaped = SPECIAL.sub(r"\\\1", text)
-    if escaped[:1] in (" ", "#"):
-        escaped = "\\" + escaped
-    if escaped.endswith(" ") and len(escaped) > 1:
-        escaped = escaped[:-1] + "\\ "
+    inner = text.strip(" ")
+    before, found, after = text.partition(inner) if inner else (text, "", "")
+    blanks = (BLANK * len(before), BLANK * len(after))
+    escaped = SPECIAL.sub(r"\\\1", found).replace("\0", "\\00").join(blanks)
     return f"{SHORT.get(name, name)}={escaped}"
 
 
