@@ -48,15 +48,26 @@ def test_the_first_rule_that_fits_names_the_principal(rules, subject, name):
     assert MappingRules(rules).name_of(subject) == name
 
 
-def test_a_subject_that_no_rule_fits_has_no_name():
+@pytest.mark.parametrize(
+    ("rules", "subject"),
+    [
+        ("RULE:^CN=x$/x/", "CN=y"),
+        (r"RULE:^CN=(\w+)$/$1/", "CN=é"),
+        (r"RULE:^CN=(\d+)$/$1/", "CN=١٢"),
+    ],
+)
+def test_a_subject_that_no_rule_fits_has_no_name(rules, subject):
     with pytest.raises(RuleFault, match="no rule"):
-        MappingRules("RULE:^CN=x$/x/").name_of("CN=y")
+        MappingRules(rules).name_of(subject)
 
 
 @pytest.mark.parametrize(
     "rules",
-    ["RULE:x", "RULE:^(a$/b/", "RULE:a/$1/", "RULE:a/b/X", "default", "DEFAULT,;", "RULE:a/b/L U"],
-)
+    [
+        "RULE:x", "RULE:^(a$/b/", "RULE:a/$1/", "RULE:a/b/X", "default", "DEFAULT,;", "RULE:a/b/L U",
+        "RULE:^CN=([a-z&&[^b]]+)$/$1/", "RULE:^CN=([[a]b]+)$/$1/",
+    ],
+)  # fmt: skip
 def test_rules_that_cannot_be_read_are_refused(rules):
     with pytest.raises(RuleFault):
         MappingRules(rules)

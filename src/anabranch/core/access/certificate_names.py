@@ -7,12 +7,13 @@ first); `MappingRules` makes a short name of it by the first rule that fits, or 
 
 In a replacement `$1` is the pattern's first group; L and U make the name lower and upper case.
 Source: KIP-371. Patterns are Python's regular expressions, which read those of Java's that rules
-use.
+use: `\\w` and `\\d` mean ASCII, and sets within sets are refused.
 """
 
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterable, Sequence
 
 SHORT = {
@@ -91,8 +92,10 @@ class MappingRules:
 
 def _rule(pattern: str, replacement: str, case: str) -> tuple[re.Pattern[str], str, str]:
     try:
-        compiled = re.compile(pattern.replace("\\/", "/"))
-    except re.error as fault:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # sets within sets, which Java reads otherwise
+            compiled = re.compile(pattern.replace("\\/", "/"), re.ASCII)
+    except (re.error, Warning) as fault:
         raise RuleFault(f"{pattern!r} is no pattern: {fault}") from None
     numbers: Sequence[str] = re.findall(r"\$(\d+)", replacement)
     if any(int(each) > compiled.groups for each in numbers):
