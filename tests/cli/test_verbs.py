@@ -137,6 +137,28 @@ def test_settings_are_set_described_and_returned_to_their_default(verb):
     refused(verb("configs", "describe", "--entity-type", "brokers"), "--entity-default")
 
 
+@pytest.mark.parametrize(
+    "entity", [("--broker", "1"), ("--entity-type", "brokers", "--entity-default")]
+)
+def test_a_setting_that_nobody_knows_is_told_seen_and_removed(verb, entity):
+    """Brokers keep it, as Kafka's do: another version may know it."""
+    name = "log.retention.mss"
+    added = verb("configs", "alter", *entity, "--add-config", f"{name}=7")
+    assert lines(added)[-1].endswith("changed.")
+    assert name in added.stderr and "mean log.retention.ms" in added.stderr
+    found = {
+        each["name"]: each
+        for each in json.loads(verb("configs", "describe", *entity, "--json").stdout)
+    }
+    assert found[name]["value"] is None
+    assert found[name]["source"] != "default"
+    known = verb("configs", "alter", *entity, "--add-config", "log.retention.ms=7")
+    assert lines(known) and not known.stderr
+    lines(verb("configs", "alter", *entity, "--delete-config", f"{name},log.retention.ms"))
+    assert name not in verb("configs", "describe", *entity, "--json").stdout
+    refused(verb("configs", "alter", *entity, "--delete-config", name), "mean log.retention.ms")
+
+
 def test_a_password_is_never_shown(verb):
     said = verb("configs", "describe", "--entity-type", "brokers", "--entity-name", "1", "--all")
     assert "ssl.keystore.password" in said.stdout

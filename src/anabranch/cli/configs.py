@@ -181,7 +181,7 @@ def alter(
     as_json: bool, **entity: Any,
 ) -> None:  # fmt: skip
     """Change settings of a topic or a broker; other settings stay."""
-    from anabranch.client.admin import ConfigOperation, alter_configs
+    from anabranch.client.admin import ConfigOperation, alter_configs, describe_configs
 
     kind, name, is_default = entity_of(**entity)
     resource, target = resource_of(kind, name, is_default)
@@ -195,7 +195,8 @@ def alter(
     if file is not None:
         operations += [(ConfigOperation.SET, *each) for each in _pairs_of(file)]
     dropped = [key.strip() for text in deleted for key in text.split(",") if key.strip()]
-    _refuse_unknown(dropped, kind)
+    if kind == "topics":
+        _refuse_unknown(dropped, kind)
     if placement is not None:
         if kind != "topics":
             raise click.UsageError("--replica-placement is a topic's: use --entity-type topics.")
@@ -208,9 +209,16 @@ def alter(
     all_operations = [*operations, *((ConfigOperation.DELETE, key, None) for key in dropped)]
 
     async def work(cluster: Cluster) -> None:
+        strange = _unknown(dropped, kind)
+        if strange:
+            stored = {each.name for each in await describe_configs(cluster, resource, target)}
+            _refuse_unknown([each for each in strange if each not in stored], kind)
         await alter_configs(cluster, resource, target, all_operations)
 
     ask(bootstrap, work, timeout_seconds=timeout_seconds)
+    for key in _unknown([key for _, key, _ in operations], kind):
+        what = f"Brokers have no setting {key!r} that this version knows: it is kept, and does"
+        click.echo(f"{what} nothing. --delete-config removes it.{_meant(key, kind)}", err=True)
     tell(
         f"{number_of(len(all_operations), 'setting')} of {kind[:-1]} {target or 'defaults'} "
         "changed.",
@@ -244,16 +252,25 @@ def _shown(kind: str, name: str, value: str | None) -> str | None:
 
 def _refuse_unknown(names: list[str], kind: str) -> None:
     """A node takes back what never was, as Kafka's does; here it is a slip in a name."""
+    for name in _unknown(names, kind):
+        sentence = f"--delete-config: {kind} have no setting {name!r}."
+        raise click.UsageError(sentence + _meant(name, kind))
+
+
+def _unknown(names: list[str], kind: str) -> list[str]:
+    """Those of the names that are no settings."""
+    from anabranch.core.settings.validation import Resource, setting_of
+
+    resource = Resource.TOPIC if kind == "topics" else Resource.BROKER
+    return [each for each in names if setting_of(resource, each) is None]
+
+
+def _meant(name: str, kind: str) -> str:
     from anabranch.core.settings.catalogue import BROKER_SETTINGS, TOPIC_SETTINGS
-    from anabranch.core.settings.validation import base_name
 
     known = TOPIC_SETTINGS if kind == "topics" else BROKER_SETTINGS
-    for name in names:
-        plain = base_name(name) if kind == "brokers" else name
-        if plain not in known:
-            near = get_close_matches(name, known, n=1)
-            meant = f" Did you mean {near[0]}?" if near else ""
-            raise click.UsageError(f"--delete-config: {kind} have no setting {name!r}.{meant}")
+    near = get_close_matches(name, known, n=1)
+    return f" Did you mean {near[0]}?" if near else ""
 
 
 def split_outside_brackets(text: str) -> list[str]:

@@ -7,6 +7,7 @@ import pytest
 
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.settings.describe import (
+    Source,
     describe_broker,
     describe_cluster_default,
     describe_topic,
@@ -90,6 +91,14 @@ def test_passwords_are_never_shown():
     assert described["ssl.key.password"].is_sensitive
     assert described["my.secret"].is_sensitive
     assert "geheim" not in repr(described)
+
+
+def test_a_name_that_is_no_setting_says_where_it_is_set():
+    broker = BrokerConfig.of({"a": "1", "b": "1", "c": "1"}).with_dynamic({"a": "2"}, {"b": "3"})
+    found = {each.name: each.config_source for each in describe_broker(broker, ["a", "b", "c"])}
+    assert found == {
+        "a": Source.DYNAMIC_BROKER, "b": Source.DYNAMIC_DEFAULT_BROKER, "c": Source.STATIC_BROKER,
+    }  # fmt: skip
 
 
 def test_urls_that_may_hold_keys_are_never_shown():

@@ -8,7 +8,7 @@ Values of passwords, and of names that are no settings, are never shown.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
 
 from anabranch.core.settings.broker import BrokerConfig
@@ -60,7 +60,11 @@ def describe_broker(
         synonyms = broker_synonyms(setting.name, setting, broker)
         read_only = setting.scope is Scope.READ_ONLY
         results.append(_result(setting, to_text(broker[setting.name]), synonyms, read_only))
-    origins = (broker.dynamic_broker, broker.dynamic_default, broker.static)
+    origins = (
+        (Source.DYNAMIC_BROKER, broker.dynamic_broker),
+        (Source.DYNAMIC_DEFAULT_BROKER, broker.dynamic_default),
+        (Source.STATIC_BROKER, broker.static),
+    )
     changed = _of_listeners(broker.dynamic_broker, keys)
     known = {each.name for each in changed}
     unknown = [each for each in _unknown(origins, keys) if each.name not in known]
@@ -77,7 +81,7 @@ def describe_cluster_default(
         text = broker.dynamic_default[setting.name]
         synonym = _synonym(setting, setting.name, text, Source.DYNAMIC_DEFAULT_BROKER)
         results.append(_result(setting, text, [synonym], setting.scope is Scope.READ_ONLY))
-    return results + _unknown((broker.dynamic_default,), keys)
+    return results + _unknown(((Source.DYNAMIC_DEFAULT_BROKER, broker.dynamic_default),), keys)
 
 
 def broker_synonyms(
@@ -151,26 +155,31 @@ def _of_listeners(
 
 
 def _unknown(
-    origins: tuple[Mapping[str, str], ...], keys: Collection[str] | None
+    origins: Sequence[tuple[Source, Mapping[str, str]]], keys: Collection[str] | None
 ) -> list[DescribeConfigsResourceResult]:
-    """Names that are no settings of ours: shown without a value, which might be a secret."""
+    """Names that are no settings of ours: shown without a value, which might be a secret, and with
+    where they are set, the strongest first."""
     names = {
         name
-        for texts in origins
+        for _, texts in origins
         for name in texts
         if name not in BROKER_SETTINGS and (not keys or name in keys)
     }
-    return [_unknown_result(name) for name in sorted(names)]
+    return [
+        _unknown_result(name, [source for source, texts in origins if name in texts])
+        for name in sorted(names)
+    ]
 
 
-def _unknown_result(name: str) -> DescribeConfigsResourceResult:
+def _unknown_result(name: str, sources: Sequence[Source]) -> DescribeConfigsResourceResult:
     behind = setting_of(Resource.BROKER, name)
     return DescribeConfigsResourceResult(
         name=name,
         value=None,
         read_only=behind is None,
-        config_source=Source.DEFAULT,
+        config_source=sources[0],
         is_sensitive=True,
+        synonyms=[DescribeConfigsSynonym(name=name, value=None, source=each) for each in sources],
         config_type=0 if behind is None else behind.type,
         documentation=None if behind is None else behind.sentence,
     )
