@@ -68,7 +68,7 @@ def refused(sentence):
     return [(ErrorCode.INVALID_REQUEST, sentence)]
 
 
-@pytest.mark.parametrize("name", [ALL, OWN])
+@pytest.mark.parametrize("name", [ALL, OWN, "+1", "01"])
 @pytest.mark.parametrize(
     ("node", "setting", "value", "sentence"),
     [
@@ -94,6 +94,12 @@ def test_what_is_taken_away_is_judged_too():
     assert told(node, change(ALL, (OVERRIDES, None))) == refused(PER_IP_ALONE)
     assert told(node, change(OWN, (PER_IP, None))) is None
     assert told(node, change(OWN, (THREADS, None))) == refused(f"{TO_HALF} 4")
+
+
+@pytest.mark.parametrize("name", [OWN, "+1", "01"])
+def test_what_is_taken_away_of_its_own_is_judged_however_its_id_is_written(name):
+    node = node_with(own={THREADS: "4"})
+    assert told(node, change(name, (THREADS, None))) == refused(f"{TO_HALF} 4")
 
 
 def test_its_own_settings_stand_over_those_of_all():

@@ -21,6 +21,7 @@ from anabranch.core.access.authorize import (
 )
 from anabranch.core.api.context import Broker
 from anabranch.core.api.tokens import NO_LISTENER
+from anabranch.core.controller.configs import broker_name
 from anabranch.core.controller.controller import Controller
 from anabranch.core.controller.reasons import Code
 from anabranch.core.controller.result import Reason, Result
@@ -71,9 +72,10 @@ def refused_here(
 def _fault_here(
     broker: Broker, request: Request, resource: Any, values_of: Values
 ) -> ClientFault | None:
-    image, name, mine = broker.image, resource.resource_name, str(broker.broker_id)
     if resource.resource_type != RESOURCE_BROKER:
         return None
+    image, mine = broker.image, str(broker.broker_id)
+    name = broker_name(resource.resource_name)
     if name not in (mine, CLUSTER_DEFAULT):
         return _fault_elsewhere(broker, request, resource, values_of)
     try:
@@ -97,7 +99,7 @@ def _fault_elsewhere(
     broker: Broker, request: Request, resource: Any, values_of: Values
 ) -> ClientFault | None:
     """Settings of listeners of another node: that one is to be asked, or is not there to look."""
-    image, name = broker.image, resource.resource_name
+    image, name = broker.image, broker_name(resource.resource_name)
     try:
         check_allowed(broker.authorizer, request, RESOURCE_BROKER, name)
         before, values = image.config(RESOURCE_BROKER, name), values_of(image, resource)

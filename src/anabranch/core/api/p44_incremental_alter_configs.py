@@ -24,6 +24,7 @@ from anabranch.core.api.log_levels import alter_levels
 from anabranch.core.broker.gate import Need
 from anabranch.core.controller.configs import (
     Operation,
+    broker_name,
     change_configs,
     check_request,
     values_after,
@@ -60,7 +61,8 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
 def _values(image: MetadataImage, resource: Any) -> Mapping[str, str]:
     operations = _operations(resource)
     check_request(operations)
-    return values_after(image, None, RESOURCE_BROKER, resource.resource_name, operations)
+    name = broker_name(resource.resource_name)
+    return values_after(image, None, RESOURCE_BROKER, name, operations)
 
 
 def _operations(resource: Any) -> list[Operation]:

@@ -153,6 +153,12 @@ def _checked_name(resource_type: int, name: str) -> str:
     return name
 
 
+def broker_name(text: str) -> str:
+    """A broker's name as its settings are kept: `+1` and `01` are `1`; another text is itself."""
+    broker_id = _broker_id(text)
+    return text if broker_id is None else str(broker_id)
+
+
 def _broker_id(name: str) -> int | None:
     return int(name) if re.fullmatch(r"[+-]?[0-9]{1,10}", name) else None
 
