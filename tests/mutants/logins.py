@@ -431,7 +431,7 @@ MUTANTS = (
         "listener-change-unchecked",
         "a broker refuses settings of its listeners that it cannot go over to",
         "anabranch.core.api.alter_configs",
-        "        broker.refuse_listeners(wanted)\n",
+        "    broker.refuse_listeners(wanted)\n",
         "",
         "tests/core/api/test_alter_configs.py::test_its_listeners_judge_their_new_settings",
     ),
@@ -456,7 +456,7 @@ MUTANTS = (
         "listener-change-by-another",
         "a broker that is there judges the keys of its listeners itself",
         "anabranch.core.api.alter_configs",
-        "    if broker_there is not None and not broker_there.fenced:\n",
+        "    if other is not None and not other.fenced and any(changed(before, values)):\n",
         "    if False:\n",
         "tests/core/api/test_alter_configs.py::"
         "test_keys_of_another_broker_are_its_own_to_judge_while_it_is_there",

@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from anabranch.core.access.principal import Principal
 
 
+NO_LISTENER = ""
+"""Of a request inside an envelope: it came to a broker's listener, which is none of this node's, so
+what the nodes' own listeners may do is not for its client. That broker has looked at the connection
+and at what it can tell alone."""
+
+
 class ConnectionSession(Protocol):
     """Whose a connection is, as handlers see it: a `Session` of `core.broker.gate`."""
 

@@ -250,3 +250,53 @@ def test_a_controller_judges_its_own_keys(listener):
     request = Request(44, 1, 1, "test", body, ANONYMOUS, listener, "127.0.0.1", 1)
     (answer,) = handlers()[44].controller(world.controller, request, 0).result.response.responses
     assert answer.error_message == "it has no key" and asked == [{name: "bad"}]
+
+
+@pytest.mark.parametrize("written", ["+1", "01", "0000000001"])
+def test_a_broker_knows_its_own_id_however_it_is_written(written):
+    """The controller takes each of them for the same broker, and stores what it is given."""
+    node = node_with(own={THREADS: "4"})
+    node.broker.refuse_listeners = refuse_bad
+    assert told(node, change(written, (THREADS, "9"))) == refused(f"{TO_DOUBLE} 4")
+    assert told(node, change(written, (THREADS, None))) == refused(f"{TO_HALF} 4")
+    assert told(node, change(written, (KEYS, "bad"))) == refused("it has no key")
+    assert told(node, change(written, (KEYS, "good"))) is None
+
+
+@pytest.mark.parametrize("written", ["+2", "02"])
+def test_another_broker_is_known_however_its_id_is_written(written):
+    node = node_with()
+    other = BrokerImage(2, 5, bytes(16), Map({"L": Endpoint("b", 1)}), fenced=False)
+    image, stored = node.broker.image, Map({(BROKER, OTHER): Map({KEYS: "old"})})
+    node.broker.image = replace(image, brokers=image.brokers.set(2, other), configs=stored)
+    assert told(node, change(written, (KEYS, "old"), (THREADS, "2"))) is None
+    found = told(node, change(written, (KEYS, "new")))
+    assert found is not None and "expected 1, but received 2" in found[0][1]
+
+
+@pytest.mark.parametrize("written", ["9" * 5_000, "\u0663", "\u00b2", "2 ", "-", "1e3"])
+def test_what_is_no_id_is_left_to_the_controller(written):
+    """However long it is: no text of a client is a fault of the node."""
+    assert told(node_with(), change(written, (KEYS, "1"))) is None
+
+
+@pytest.mark.parametrize("written", ["7", "+7", "07"])
+def test_a_controller_judges_all_that_would_be_set(written):
+    world, asked = World(), []
+    world.controller.node_id, world.controller.refuse_listeners = 7, asked.append
+    controller = ControllerImage(7, bytes(16), Map({"C": Endpoint("c", 1)}))
+    trust = "listener.name.c.ssl.truststore.location"
+    configs = world.image.configs.set((BROKER, "7"), Map({trust: "old"}))
+    world.controller.state.image = replace(
+        world.image, controllers=Map({7: controller}), configs=configs
+    )
+    keys = KEYS.replace(".l.", ".c.")
+    body = IncrementalAlterConfigsRequest(resources=[change(written, (keys, "new"))])
+    request = Request(44, 1, 1, "test", body, ANONYMOUS, "C", "127.0.0.1", 1)
+    assert handlers()[44].controller(world.controller, request, 0).result.records
+    assert [each.dynamic_broker for each in asked] == [{trust: "old", keys: "new"}]
+
+
+def refuse_bad(config):
+    if config.dynamic_broker.get(KEYS) == "bad":
+        raise ClientFault(ErrorCode.INVALID_REQUEST, "it has no key")

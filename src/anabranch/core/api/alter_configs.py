@@ -2,8 +2,9 @@
 
 The controller plans every resource. A broker that is asked to change its own settings looks first
 whether it can go over to them, as in Kafka: the controller does not know its file. Rule kept: keys,
-trust and logins of a node's listeners are stored once that node could use them; of one that cannot
-be asked, once it is known to have such a listener.
+trust and logins of a node's listeners are stored once that node could use them. Where nobody can
+look (the node is not there, or a controller was asked about another), they are stored once the node
+is known to have such a listener.
 """
 
 from __future__ import annotations
@@ -20,8 +21,7 @@ from anabranch.core.access.authorize import (
     topic_allowed,
 )
 from anabranch.core.api.context import Broker
-from anabranch.core.api.tokens import NO_LISTENER
-from anabranch.core.controller.configs import broker_name
+from anabranch.core.controller.configs import checked_name
 from anabranch.core.controller.controller import Controller
 from anabranch.core.controller.reasons import Code
 from anabranch.core.controller.result import Reason, Result
@@ -32,7 +32,7 @@ from anabranch.core.metadata.image import (
     RESOURCE_TOPIC,
     MetadataImage,
 )
-from anabranch.core.request import Request
+from anabranch.core.request import NO_LISTENER, Request
 from anabranch.core.sentences import number_of
 from anabranch.core.settings.listener_changes import changed, told_listeners
 from anabranch.core.settings.listener_changes import refuse_change as refuse_listener_change
@@ -42,7 +42,7 @@ from anabranch.core.wire.metadata_records import ClearElrRecord, ConfigRecord, M
 Plan = Callable[[Controller, Any], Sequence[MetadataRecord]]
 Answer = Callable[..., Any]
 Values = Callable[[MetadataImage, Any], Mapping[str, str]]
-"""The whole set that a broker would have after a change."""
+"""The whole set that a broker would have after a change. Raises ClientFault."""
 
 REFUSED_WITH_IT = (
     "The broker refuses another resource of this request, so it changed none. Send this one again."
@@ -72,54 +72,46 @@ def refused_here(
 def _fault_here(
     broker: Broker, request: Request, resource: Any, values_of: Values
 ) -> ClientFault | None:
+    image, mine = broker.image, str(broker.broker_id)
     if resource.resource_type != RESOURCE_BROKER:
         return None
-    image, mine = broker.image, str(broker.broker_id)
-    name = broker_name(resource.resource_name)
-    if name not in (mine, CLUSTER_DEFAULT):
-        return _fault_elsewhere(broker, request, resource, values_of)
     try:
-        check_allowed(broker.authorizer, request, RESOURCE_BROKER, name)
+        check_allowed(broker.authorizer, request, RESOURCE_BROKER, resource.resource_name)
+        name = checked_name(RESOURCE_BROKER, resource.resource_name)
         values = values_of(image, resource)
-        validate_broker_configs(values, per_broker=name == mine)
+        validate_broker_configs(values, per_broker=name != CLUSTER_DEFAULT)
     except ClientFault:
         return None  # the controller says so
-    own = values if name == mine else image.config(RESOURCE_BROKER, mine)
-    default = values if name != mine else image.config(RESOURCE_BROKER, CLUSTER_DEFAULT)
     try:
-        wanted = broker.config.with_dynamic(own, default)
-        refuse_change(broker.config, wanted)
-        broker.refuse_listeners(wanted)
+        if name == CLUSTER_DEFAULT:
+            _refuse_own(broker, image.config(RESOURCE_BROKER, mine), values)
+        elif name == mine:
+            _refuse_own(broker, values, image.config(RESOURCE_BROKER, CLUSTER_DEFAULT))
+        else:
+            _refuse_of_another(broker, int(name), values)
     except ClientFault as fault:
         return fault
     return None
 
 
-def _fault_elsewhere(
-    broker: Broker, request: Request, resource: Any, values_of: Values
-) -> ClientFault | None:
-    """Settings of listeners of another node: that one is to be asked, or is not there to look."""
-    image, name = broker.image, broker_name(resource.resource_name)
-    try:
-        check_allowed(broker.authorizer, request, RESOURCE_BROKER, name)
-        before, values = image.config(RESOURCE_BROKER, name), values_of(image, resource)
-    except ClientFault:
-        return None  # the controller says so
-    if not name.isdecimal() or not any(changed(before, values)):
-        return None
-    node_id = int(name)
-    broker_there = image.brokers.get(node_id)
-    if broker_there is not None and not broker_there.fenced:
-        sentence = f"Unexpected broker id, expected {broker.broker_id}, but received {name}"
-        why = f"broker {name} itself must see whether it can use these settings: ask it"
-        return ClientFault(ErrorCode.INVALID_REQUEST, f"{sentence}: {why}")
-    if broker_there is None and node_id not in image.controllers:
-        return None
-    try:
+def _refuse_own(broker: Broker, own: Mapping[str, str], default: Mapping[str, str]) -> None:
+    """Raise ClientFault for settings that the broker cannot go over to."""
+    wanted = broker.config.with_dynamic(own, default)
+    refuse_change(broker.config, wanted)
+    broker.refuse_listeners(wanted)
+
+
+def _refuse_of_another(broker: Broker, node_id: int, values: Mapping[str, str]) -> None:
+    """Raise ClientFault for changed listeners of another node: that one is to be asked, or, while
+    it is not there to look, is not known to have such a listener."""
+    image = broker.image
+    before, other = image.config(RESOURCE_BROKER, str(node_id)), image.brokers.get(node_id)
+    if other is not None and not other.fenced and any(changed(before, values)):
+        sentence = f"Unexpected broker id, expected {broker.broker_id}, but received {node_id}"
+        why = f"broker {node_id} itself must see whether it can use these settings: ask it"
+        raise ClientFault(ErrorCode.INVALID_REQUEST, f"{sentence}: {why}")
+    if other is not None or node_id in image.controllers:  # else the controller says so
         refuse_listener_change(before, values, told_listeners(image, node_id))
-    except ClientFault as fault:
-        return fault
-    return None
 
 
 def _check_listeners(

@@ -24,9 +24,9 @@ from anabranch.core.api.log_levels import alter_levels
 from anabranch.core.broker.gate import Need
 from anabranch.core.controller.configs import (
     Operation,
-    broker_name,
     change_configs,
     check_request,
+    checked_name,
     values_after,
 )
 from anabranch.core.controller.controller import Controller, decides
@@ -61,7 +61,7 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
 def _values(image: MetadataImage, resource: Any) -> Mapping[str, str]:
     operations = _operations(resource)
     check_request(operations)
-    name = broker_name(resource.resource_name)
+    name = checked_name(RESOURCE_BROKER, resource.resource_name)
     return values_after(image, None, RESOURCE_BROKER, name, operations)
 
 

@@ -23,16 +23,12 @@ from anabranch.core.controller.controller import Controller, decides
 from anabranch.core.controller.result import Result
 from anabranch.core.errors import ClientFault, ErrorCode, ProtocolError
 from anabranch.core.outcome import Decided, Propose, then
-from anabranch.core.request import Request
+from anabranch.core.request import NO_LISTENER, Request
 from anabranch.core.types import SIZE_BYTES, Buffer
 from anabranch.core.wire.codec import decode
 from anabranch.core.wire.frame import frame_response, read_request_header
 from anabranch.core.wire.messages import API_KEYS
 from anabranch.core.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
-
-NO_LISTENER = ""
-"""Of a request inside an envelope: it came to a broker's listener, which is none of this node's, so
-what the nodes' own listeners may do is not for its client."""
 
 
 def decide(controller: Controller, request: Request, now_ms: int) -> Decided:

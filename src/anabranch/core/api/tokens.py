@@ -17,11 +17,8 @@ from anabranch.core.broker.authentication import Logins
 from anabranch.core.controller.controller import Controller, decides
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.outcome import Decided, Forward, Outcome
-from anabranch.core.request import Request
+from anabranch.core.request import NO_LISTENER, Request
 from anabranch.core.wire.schema import Message
-
-NO_LISTENER = ""
-"""Of a request inside an envelope: its broker has looked at the connection."""
 
 Refuse = Callable[[Request, ErrorCode, str], Message]
 
@@ -36,7 +33,7 @@ class Node(Protocol):
 def check_connection(node: Node, request: Request) -> None:
     """Raise ClientFault unless its connection may ask about tokens: without TLS that needs a login,
     with TLS a login or a certificate."""
-    if request.listener == NO_LISTENER:
+    if request.listener == NO_LISTENER:  # its broker has looked
         return
     is_shown = request.listener in node.logins or request.principal != ANONYMOUS
     is_by_token = request.session is not None and request.session.is_by_token

@@ -69,7 +69,7 @@ def replace_configs(
 ) -> tuple[MetadataRecord, ...]:
     """AlterConfigs: `wanted` becomes the whole set. Raises ClientFault."""
     check_request([Operation(key, SET, value) for key, value in wanted])
-    name = _checked_name(resource_type, name)
+    name = checked_name(resource_type, name)
     values = {key: value for key, value in wanted if value is not None}
     if resource_type == RESOURCE_TOPIC and is_diskless(image, name):
         values.setdefault(DISKLESS, "true")  # a tool that replaces all settings cannot know it
@@ -91,7 +91,7 @@ def change_configs(
 ) -> tuple[MetadataRecord, ...]:
     """IncrementalAlterConfigs: the operations in order. Raises ClientFault."""
     check_request(operations)
-    name = _checked_name(resource_type, name)
+    name = checked_name(resource_type, name)
     # this node's own settings are the defaults of topics, and say nothing of another broker's
     default_of = broker if resource_type == RESOURCE_TOPIC else None
     values = values_after(image, default_of, resource_type, name, operations)
@@ -128,7 +128,7 @@ def check_request(operations: Sequence[Operation]) -> None:
             )
 
 
-def _checked_name(resource_type: int, name: str) -> str:
+def checked_name(resource_type: int, name: str) -> str:
     """The name by which a resource's settings are kept and found. Raises ClientFault."""
     if resource_type == RESOURCE_TOPIC:
         if not name:
@@ -151,12 +151,6 @@ def _checked_name(resource_type: int, name: str) -> str:
     else:
         raise ClientFault(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}")
     return name
-
-
-def broker_name(text: str) -> str:
-    """A broker's name as its settings are kept: `+1` and `01` are `1`; another text is itself."""
-    broker_id = _broker_id(text)
-    return text if broker_id is None else str(broker_id)
 
 
 def _broker_id(name: str) -> int | None:
