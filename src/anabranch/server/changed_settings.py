@@ -3,31 +3,39 @@
 What: a node, broker or controller, has one `ChangedSettings`. It tells whether keys, trust and
 logins can be used before they are stored, and goes over to them when the metadata have them: at its
 listeners, and where it speaks to other nodes. Rule kept: what it cannot use, it leaves as it was,
-says once, and counts until it is put right; it never stops over it. Source: KIP-226. Not here: one
-listener (`listener_security.py`), one way to others (`outbound.py`).
+says once, and counts until it is put right; it never stops over it, and one such listener holds
+back no change of another. Source: KIP-226. Not here: one listener (`listener_security.py`), one way
+to others (`outbound.py`).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from anabranch.core.errors import ClientFault, ErrorCode
-from anabranch.core.settings.listener_changes import REFUSED, refuse_change, unknown_listeners
+from anabranch.core.settings.listener_changes import (
+    REFUSED,
+    changed_listeners,
+    refuse_change,
+    unknown_listeners,
+)
 from anabranch.core.settings.setting import ConfigFault
 from anabranch.server.listener_security import NodeSecurity
 from anabranch.server.logs import logger
 from anabranch.server.outbound import REMEDY, Transport, context_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from anabranch.client.security import Security
     from anabranch.core.settings.broker import BrokerConfig
     from anabranch.core.settings.listener_security import ListenerSettings
     from anabranch.server.config import NodeConfig
 
+    Way: TypeAlias = tuple[str, Transport, Callable[[BrokerConfig], Security]]
+    """To a listener of other nodes: how it is gone now, and would be under another config."""
+
 LOG = logger("node")
-LOGINS = "logins to other nodes"
 UNKNOWN = "listeners that it does not have"
 
 
@@ -36,45 +44,43 @@ class ChangedSettings:
     of its file that cannot be used."""
 
     def __init__(self, config: NodeConfig, secure: dict[str, ListenerSettings]) -> None:
-        self._config = config
         self._known = {each.name for each in config.listeners} | {*config.controller_listener_names}
         self._stored: Mapping[str, str] = {}
         self._kept_back: dict[str, str] = {}
         self.listeners = NodeSecurity(secure)
         self.to_brokers = Transport(config.between_brokers)
         self.to_controllers = Transport(config.to_controllers)
+        brokers, controllers = config.inter_broker_listener_name, config.controller_listener_names
+        self._ways: tuple[Way, ...] = (
+            (brokers, self.to_brokers, config.between_brokers_under),
+            (controllers[0], self.to_controllers, config.to_controllers_under),
+        )
 
     def refuse(self, wanted: BrokerConfig) -> None:
         """Raise ClientFault for settings that the node cannot go over to, as a broker refuses them
-        in Kafka. Reads the files that they name."""
+        in Kafka. Reads the files that those of changed listeners name, and no others."""
         refuse_change(self._stored, wanted.dynamic_broker, self._known)
-        self.listeners.refuse(wanted)
+        names = changed_listeners(self._stored, wanted.dynamic_broker)
         try:
-            for transport, security in self._ways(wanted):
-                if security != transport.security:
-                    context_of(security)
+            self.listeners.check(wanted, names)
+            for listener, _, security_under in self._ways:
+                if listener.lower() in names:
+                    context_of(security_under(wanted))
         except ClientFault as fault:
             raise ClientFault(ErrorCode.INVALID_REQUEST, f"{REFUSED}: {fault}") from None
 
     def take(self, wanted: BrokerConfig) -> None:
         """Go over to what is stored."""
         self._stored = wanted.dynamic_broker
-        unknown = unknown_listeners(self._stored, self._known)
-        self._tell(UNKNOWN, ", ".join(unknown))
+        self._tell(UNKNOWN, ", ".join(unknown_listeners(self._stored, self._known)))
         self.listeners.take(wanted)
-        try:
-            ways = list(self._ways(wanted))
-        except ConfigFault as fault:
-            self._tell(LOGINS, f"{fault.name}: {fault.message}")
-            return
-        self._tell(LOGINS, "")
-        for transport, security in ways:
-            transport.take(security)
-
-    def _ways(self, wanted: BrokerConfig) -> Iterator[tuple[Transport, Security]]:
-        """How it speaks to other nodes. Raises ConfigFault."""
-        yield self.to_brokers, self._config.between_brokers_under(wanted)
-        yield self.to_controllers, self._config.to_controllers_under(wanted)
+        for listener, transport, security_under in self._ways:
+            why = ""
+            try:
+                transport.take(security_under(wanted))
+            except ConfigFault as fault:
+                why = f"{fault.name}: {fault.message}"
+            self._tell(f"login to {listener} of other nodes", why)
 
     def _tell(self, what: str, why: str) -> None:
         if why and why != self._kept_back.get(what):

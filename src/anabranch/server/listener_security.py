@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import secrets
 import ssl
+from collections.abc import Container
 
 from anabranch.client.security import VERSIONS
 from anabranch.client.stores import StoreFault, add_key, add_trusted
@@ -21,9 +22,7 @@ from anabranch.core.access.bearer import OAUTHBEARER
 from anabranch.core.broker.authentication import Logins
 from anabranch.core.broker.gate import Session
 from anabranch.core.broker.listener_logins import Chance, Image, logins_of, session_of
-from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.settings.broker import BrokerConfig
-from anabranch.core.settings.listener_changes import REFUSED
 from anabranch.core.settings.listener_security import ListenerSettings
 from anabranch.core.settings.listener_tokens import KEYS_URL, token_settings
 from anabranch.core.settings.setting import ConfigFault
@@ -227,18 +226,12 @@ class NodeSecurity:
         """Of each, whether it cannot use its settings of now."""
         return [each.is_kept_back for each in self._by_name.values()]
 
-    def refuse(self, config: BrokerConfig) -> None:
-        """Raise ClientFault for settings of listeners that cannot be gone over to, as a broker
-        refuses them in Kafka."""
-        for each in self._by_name.values():
-            wanted = each.settings.under(config)
-            if wanted.reloaded == each.settings.reloaded:
-                continue
-            try:
-                each.check(wanted)
-            except ConfigFault as fault:
-                sentence = f"{REFUSED}: {fault}"
-                raise ClientFault(ErrorCode.INVALID_REQUEST, sentence) from None
+    def check(self, config: BrokerConfig, names: Container[str]) -> None:
+        """Raise ConfigFault for settings that listeners cannot go over to, those of which the names
+        in small letters are among `names`."""
+        for name, each in self._by_name.items():
+            if name.lower() in names:
+                each.check(each.settings.under(config))
 
     def take(self, config: BrokerConfig) -> None:
         """Go over to what was changed of listeners while the node runs."""

@@ -28,6 +28,16 @@ def changed(before: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[st
             yield name
 
 
+def changed_listeners(before: Mapping[str, str], wanted: Mapping[str, str]) -> set[str]:
+    """Of which listeners such a setting is another than before, or is gone; in small letters, as
+    names of settings have them."""
+    return {
+        listener(name)
+        for name in before.keys() | wanted.keys()
+        if before.get(name) != wanted.get(name) and is_reloaded(name)
+    }
+
+
 def unknown_listeners(wanted: Mapping[str, str], known: Collection[str]) -> list[str]:
     """Names of settings whose listener is not among the known ones."""
     known = {each.lower() for each in known}
@@ -48,8 +58,8 @@ def refuse_change(
     for name in unknown_listeners(texts, known):
         has = ", ".join(sorted(known)) or "none"
         raise _refusal(
-            f"{name}: the node has no listener {listener(name)}; it has {has}. Correct the name; a "
-            "new listener comes with a restart, from the node's file."
+            f"{name}: the node has no listener {listener(name)}; it has {has}. Correct the name, "
+            "in small letters; a new listener comes with a restart, from the node's file."
         )
     for name, text in texts.items():
         if base_name(name) == JAAS:
