@@ -14,6 +14,7 @@ import os
 import secrets
 import ssl
 from collections.abc import Container
+from threading import Lock
 
 from anabranch.client.security import VERSIONS
 from anabranch.client.stores import StoreFault, add_key, add_trusted
@@ -51,7 +52,9 @@ class ListenerSecurity:
         self.uses_tls = settings.uses_tls
         self._rules = settings.mapping_rules()
         self._told = self._refused = ""
-        self._seen = self._stamp()
+        self._turn = Lock()
+        """Held for moments: files are read in a thread, settings are taken on the loop."""
+        self._seen = _stamp(settings)
         self._context: ssl.SSLContext | None = None
         self._token_keys = self._keys_of_tokens()
         if self.uses_tls:
@@ -72,7 +75,7 @@ class ListenerSecurity:
 
     @property
     def _has_changed_files(self) -> bool:
-        return self.uses_tls and self._stamp() != self._seen
+        return self.uses_tls and _stamp(self.settings) != self._seen
 
     def reload(self) -> None:
         """Read them again; connections that are open go on. May take a while."""
@@ -100,7 +103,8 @@ class ListenerSecurity:
             if self._refused != before:
                 self._tell("keeping the settings of before", self._refused)
             return False
-        self.settings, self._seen = settings, ()
+        with self._turn:
+            self.settings, self._seen = settings, ()
         if self.uses_tls:
             self._reload_files()
         return True
@@ -114,26 +118,20 @@ class ListenerSecurity:
         LOG.warning(sentence, listener=self.settings.listener.name, why=why, remedy=REMEDY)
 
     def _reload_files(self) -> None:
-        seen, listener = self._stamp(), self.settings.listener.name
+        settings, before = self.settings, self._told
+        seen, found, why = _stamp(settings), self._context, ""
         try:
-            self._context = _context(self.settings)
+            found = _context(settings)
         except StoreFault as fault:
-            if str(fault) != self._told:
-                self._told = str(fault)
-                self._tell("keeping the keys that were read before", self._told)
-            return
-        self._seen, self._told = seen, ""
-        LOG.info("new keys and certificates are in use", listener=listener)
-
-    def _stamp(self) -> tuple[tuple[int, int, int], ...]:
-        tls, stamps = self.settings.tls(), []
-        for name in FILES:
-            try:
-                found = os.stat(tls.get(name) or os.devnull)
-                stamps.append((found.st_mtime_ns, found.st_size, found.st_ino))
-            except (OSError, ValueError):  # a path may be any text
-                stamps.append((0, 0, 0))
-        return tuple(stamps)
+            seen, why = (), str(fault)
+        with self._turn:
+            if settings is not self.settings:  # others were taken meanwhile
+                return
+            self._context, self._seen, self._told = found, seen, why
+        if not why:
+            LOG.info("new keys and certificates are in use", listener=settings.listener.name)
+        elif why != before:
+            self._tell("keeping the keys that were read before", why)
 
     def _keys_of_tokens(self) -> TokenKeys | None:
         """None where tokens are not taken, or not signed. Raises ConfigFault."""
@@ -173,6 +171,17 @@ class ListenerSecurity:
         """What the listener offers with SASL, if it does; `image` has the credentials of SCRAM."""
         verify = None if self._token_keys is None else self._token_keys.verify
         return logins_of(self.settings, image, CHANCE, verify)
+
+
+def _stamp(settings: ListenerSettings) -> tuple[tuple[int, int, int], ...]:
+    tls, stamps = settings.tls(), []
+    for name in FILES:
+        try:
+            found = os.stat(tls.get(name) or os.devnull)
+            stamps.append((found.st_mtime_ns, found.st_size, found.st_ino))
+        except (OSError, ValueError):  # a path may be any text
+            stamps.append((0, 0, 0))
+    return tuple(stamps)
 
 
 def _usable_context(settings: ListenerSettings) -> ssl.SSLContext:
