@@ -4,8 +4,8 @@ What: `reach` opens one, over the transport of the listener that it goes to. Why
 copy from each other, ask controllers and are asked for, each from another module, and all of these
 must speak what the listener on the other side speaks. Rules kept: keys and certificates are read
 again when their files have changed; a node goes on with what it could read last, and says so once.
-Not here: probes that speak no protocol (`liveness_probe.py`),
-which listener has which transport (`config.py`).
+Not here: probes that speak no protocol (`liveness_probe.py`), which listener has which transport
+(`config.py`).
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def renewed(
     token: DelegationToken | None, who: Principal, period_ms: int, config: BrokerConfig,
     wall_ms: int,
 ) -> DelegationToken:  # fmt: skip
-    """A token that is good for longer, None if there is none. Raises ClientFault."""
+    """A token that was found, None if none was, good for longer. Raises ClientFault."""
     token = _existing(token)
     if token.is_over(wall_ms):
         raise ClientFault(ErrorCode.DELEGATION_TOKEN_EXPIRED)
@@ -86,8 +86,8 @@ def renewed(
 def ended(
     token: DelegationToken | None, who: Principal, period_ms: int, wall_ms: int
 ) -> DelegationToken | RemoveDelegationTokenRecord:
-    """A token that ends after a period, or the record that removes it now, if the period is
-    negative; None if there is none. Raises ClientFault."""
+    """A token that was found, None if none was, with an end after a period; or the record that
+    removes it now, if the period is negative. Raises ClientFault."""
     token = _existing(token)
     _check_renewer(token, who)
     if period_ms < 0:
