@@ -171,8 +171,7 @@ def _say_progress(totals: Totals) -> None:
     rounds = max(1, totals.rounds)
     click.echo(
         f"wave {totals.waves:,}: {number_of(totals.records, 'record')}, "
-        f"{totals.size_bytes / 1e6:,.1f} MB "
-        f"so far, {totals.latency_ms / rounds:,.0f} ms a round",
+        f"{totals.size_bytes / 1e6:,.1f} MB so far, {totals.latency_ms / rounds:,.0f} ms a round",
         err=True,
     )
 
@@ -419,8 +418,7 @@ def _say_plan(plan: Plan) -> None:
     for ahead in plan.ahead:
         click.echo(
             f"{ahead.topic}-{ahead.partition} is ahead: {number_of(ahead.records, 'record')} "
-            "from offset "
-            f"{ahead.first} on are not from the mirror."
+            f"from offset {ahead.first} on are not from the mirror."
         )
     for number, step in enumerate(plan.steps, 1):
         mark = "done" if step.done else "*" if step.is_ours else " "

@@ -157,8 +157,8 @@ def restore(where: Where, force: bool, as_json: bool) -> None:
             click.echo(each)
         click.echo(
             f"The coordinator knows {number_of(finished, 'segment')} of "
-            f"{number_of(len(done.logs), 'partition')} again. "
-            f"Leaders remove {fields['removals']} that were not copied whole."
+            f"{number_of(len(done.logs), 'partition')} again. Leaders remove {fields['removals']} "
+            "that were not copied whole."
         )
     if done.findings:
         raise click.exceptions.Exit(1)

@@ -269,8 +269,7 @@ def describe(
     if shared and "rack-violation" in wanted:
         click.echo(
             f"Left out: {number_of(shared, 'partition')} of topics with "
-            "ignore.rack.assignment=true, which "
-            "may share racks.",
+            "ignore.rack.assignment=true, which may share racks.",
             err=as_json,
         )
 

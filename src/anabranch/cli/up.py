@@ -78,9 +78,7 @@ def _run(
     if len(names) > brokers:
         raise click.ClickException(
             f"--racks {racks} names {number_of(len(names), 'rack')} for "
-            f"{number_of(brokers, 'broker')}; name "
-            "fewer racks, "
-            f"or start more with --brokers"
+            f"{number_of(brokers, 'broker')}; name fewer racks, or start more with --brokers"
         )
     refuse_listed(folder)
     refuse_foreign(Path(folder))
@@ -90,8 +88,7 @@ def _run(
         if others := left_out(Path(folder), brokers):
             click.echo(
                 f"Not started: {named(others, 'broker')} of {folder}. Partitions that have no "
-                "other "
-                f"replicas are unavailable. Start all with --brokers {others[-1]}.",
+                f"other replicas are unavailable. Start all with --brokers {others[-1]}.",
                 err=True,
             )
         with no_leftovers(Path(folder)) as keep:
@@ -156,8 +153,7 @@ def _refuse_unfit(port: int, brokers: int, settings: tuple[str, ...]) -> None:
         if name in ("node.id", "broker.id", "listeners", "log.dirs", "log.dir", "process.roles"):
             raise click.ClickException(
                 f"--set {name}=… cannot be the same for {number_of(brokers, 'broker')}; run "
-                "`anabranch serve` "
-                "for each"
+                "`anabranch serve` for each"
             )
     configured(None, settings)
 

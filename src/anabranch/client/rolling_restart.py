@@ -128,8 +128,8 @@ def _unspared(topics: Sequence[Topic], wanted: set[int]) -> Iterator[str]:
             elif len(each.replicas) <= topic.minimum:
                 yield (
                     f"{place} has {number_of(len(each.replicas), 'replica')} and "
-                    "min.insync.replicas="
-                    f"{topic.minimum}, so acks=all fails while one is away; lower that"
+                    f"min.insync.replicas={topic.minimum}, so acks=all fails while one is away; "
+                    "lower that"
                 )
 
 

@@ -314,8 +314,7 @@ def piece_counts(
     if sum(counts) > max(MOST_PARTITIONS, len(lengths)):
         raise OptionError(
             f"This query would have {number_of(sum(counts), 'task')}; it has at most "
-            f"{MOST_PARTITIONS:,}. Raise "
-            "'maxRecordsPerPartition' or 'maxBytesPerPartition'."
+            f"{MOST_PARTITIONS:,}. Raise 'maxRecordsPerPartition' or 'maxBytesPerPartition'."
         )
     by_length = [
         (-length / count, each) for each, (length, count) in enumerate(zip(lengths, counts))

@@ -92,8 +92,7 @@ class Node:
         self.memory = ReceiveMemory(config.broker.queued_max_request_bytes)
         self._turns = LoopTurns()
         self.changed = ChangedSettings(config, {})
-        """What its listeners ask of clients, and how it speaks to nodes, once it begins to start.
-        """
+        """What its listeners ask of clients, and how it speaks to nodes, from its start on."""
         self._handshakes = Handshakes()
         self.stopped: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.acceptors: list[Acceptor] = []

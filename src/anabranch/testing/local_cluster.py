@@ -115,9 +115,7 @@ class LocalCluster(FaultCalls):
         if racks is not None and not 1 <= len(racks) <= brokers:
             raise ClusterError(
                 f"{number_of(len(racks), 'rack')} do not fit {number_of(brokers, 'broker')}: name "
-                "at least "
-                "one, and no "
-                "more than there are brokers; they are given out in turn."
+                "at least one, and no more than there are brokers; they are given out in turn."
             )
         named = [*(broker_config or {}), *later, *([] if controller is None else [controller])]
         for broker_id in named:

@@ -261,8 +261,8 @@ class Story:
             self._promise(
                 found == tally.carriers,
                 f'format("anabranch") returns all {number_of(self.records, "record")} '
-                f"({seconds:.1f} s), and "
-                f"the same figures for each of {number_of(len(found), 'carrier')}",
+                f"({seconds:.1f} s), and the same figures for each of "
+                f"{number_of(len(found), 'carrier')}",
             )
             self._keep_table(spark, loaded[:LIVE_RECORDS])
             self._tier(spark)
@@ -290,8 +290,7 @@ class Story:
         self._promise(
             kept.rows == kept.distinct == len(live) and found == expected.carriers,
             f"the Delta table has all {number_of(len(live), 'record')} sent meanwhile, each "
-            "exactly once, "
-            f"at version {kept.version}",
+            f"exactly once, at version {kept.version}",
         )
 
     def _tier(self, spark: Any) -> None:
@@ -314,8 +313,7 @@ class Story:
         self._promise(
             tally.holds and left.batches == 0 and done.segments > 0,
             "all batches are in segments, and consumers read the same "
-            f"{number_of(self.records, 'record')}, "
-            "each exactly once and in order",
+            f"{number_of(self.records, 'record')}, each exactly once and in order",
         )
 
     def _mirror(self, spark: Any) -> None:
@@ -334,8 +332,7 @@ class Story:
             self._promise(
                 tally.holds,
                 f"the second cluster has all {number_of(tally.records, 'record')} "
-                f"{done.seconds:.1f} s later, "
-                "each exactly once and in order",
+                f"{done.seconds:.1f} s later, each exactly once and in order",
             )
             rest = rest_of(here, TOPIC, done.here)
             self._promise(

@@ -62,10 +62,10 @@ def topic_work(wanted: Mapping[str, TopicShape], there: Mapping[str, TopicShape]
         elif target.partitions > source.partitions:
             work.notes.append(
                 f"{name} has {number_of(target.partitions, 'partition')} on the target and "
-                f"{source.name} has "
-                f"{source.partitions} at the source: partitions from {source.partitions} on get "
-                "nothing, and keys lie elsewhere than a producer on the target puts them. Create "
-                f"{number_of(source.partitions, 'partition')}, or mirror under another name."
+                f"{source.name} has {source.partitions} at the source: partitions from "
+                f"{source.partitions} on get nothing, and keys lie elsewhere than a producer on "
+                f"the target puts them. Create {number_of(source.partitions, 'partition')}, or "
+                "mirror under another name."
             )
     return work
 

@@ -174,8 +174,8 @@ class CarriedLoads:
         if most > 1 and named:
             yield (
                 f"Up to {most} of the {number_of(self.replication_factor, 'replica')} of a "
-                "partition share a "
-                f"rack: the usable brokers stand in {number_of(len(self.heaps), 'rack')}."
+                "partition share a rack: the usable brokers stand in "
+                f"{number_of(len(self.heaps), 'rack')}."
             )
         dark = [self.names[rack] for rack in range(len(self.heaps)) if rack not in self.lit]
         if dark:

@@ -80,9 +80,8 @@ async def factor_faults(state: FlowState, *, creates: bool) -> list[str]:
     found |= {f"{prefix}replication.factor": (cluster, alias)
               for prefix, name, cluster, alias in wanted if name not in there[alias]}  # fmt: skip
     return [
-        f"{key} = {flow.number(key)}: {alias} has {number_of(len(cluster.brokers), 'broker')}. "
-        "Set it to at "
-        f"most {len(cluster.brokers)}, or to -1 for the cluster's default."
+        f"{key} = {flow.number(key)}: {alias} has {number_of(len(cluster.brokers), 'broker')}. Set "
+        f"it to at most {len(cluster.brokers)}, or to -1 for the cluster's default."
         for key, (cluster, alias) in found.items()
         if flow.number(key) > len(cluster.brokers)
     ]

@@ -76,8 +76,7 @@ class Known:
                 if int(index) >= len(topic.replicas):
                     raise item.fault(
                         f"{name} has {number_of(len(topic.replicas), 'partition')}, counted from "
-                        "0. "
-                        "Name one of them."
+                        "0. Name one of them."
                     )
                 return name, int(index)
         names = [each.name for each in self.topics]
@@ -135,8 +134,8 @@ def _event(item: Item, known: Known) -> Event:
     at_us = section.need("at").quantity(units.duration_us, "10s")
     if at_us > known.length_us:
         raise section.need("at").fault(
-            f"The rehearsal ends at {known.length_us / units.SECOND_US:g}s. "
-            "Make `length` longer, or this earlier."
+            f"The rehearsal ends at {known.length_us / units.SECOND_US:g}s. Make `length` longer, "
+            "or this earlier."
         )
     words = [action.value for action in Action]
     actions = [name for name in section.names if name in words]

@@ -97,9 +97,8 @@ def _read_only(plan: Rehearsal, answers: Answers) -> Iterator[str]:
         yield (
             f"{topic.name} refused acks=all for up to {say_duration(longest / SECOND_US)} in "
             f"{count} of {number_of(answers.topics[topic.name], 'partition')}: with "
-            f"{number_of(replication, 'replica')} and "
-            f"{MIN_IN_SYNC}={required}, writes stop when {limit}. Reads continued."
-            + _by_racks(plan, topic, required)
+            f"{number_of(replication, 'replica')} and {MIN_IN_SYNC}={required}, writes stop when "
+            f"{limit}. Reads continued." + _by_racks(plan, topic, required)
         )
 
 
@@ -118,8 +117,7 @@ def _by_racks(plan: Rehearsal, topic: TopicPlan, required: int) -> str:
         return ""
     return (
         f" The loss of a rack removes {number_of(most, 'replica')} and leaves {left}: to stay "
-        "writable, set "
-        f"{MIN_IN_SYNC}={left}, or distribute the replicas over more racks."
+        f"writable, set {MIN_IN_SYNC}={left}, or distribute the replicas over more racks."
     )
 
 

@@ -251,8 +251,7 @@ def _replicas(
     if replication > len(brokers):
         raise section.need("replication").fault(
             f"{number_of(replication, 'replica')} need {number_of(replication, 'broker')} and the "
-            "cluster has "
-            f"{len(brokers)}. Add brokers, or lower it."
+            f"cluster has {len(brokers)}. Add brokers, or lower it."
         )
     try:
         return placing.place(settings, partitions=partitions, replication=replication)
