@@ -6,6 +6,7 @@ import asyncio
 import json
 import ssl
 import time
+from datetime import timedelta
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -20,6 +21,7 @@ from anabranch.client.admin import ConfigOperation, ResourceKind, alter_configs
 from anabranch.client.cluster import Cluster
 from anabranch.client.security import security_of
 from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.testing.certificates import Authority
 
 SECONDS = 20
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
@@ -103,6 +105,39 @@ def test_a_key_file_that_cannot_be_used_is_refused(node, run, tmp_path, content)
     assert serial(node, "SSL") == before
     shown = run("configs", "describe", "--broker", "1", "--json")
     assert "listener.name.ssl.ssl.keystore.location" not in shown
+
+
+@pytest.mark.parametrize("listener", ["both", "controller"])
+@pytest.mark.parametrize("case", ["another authority", "expired", "trust in another authority"])
+def test_keys_by_which_nodes_would_not_reach_each_other_are_refused(
+    node, run, tmp_path, listener, case
+):
+    """As Kafka refuses them for the listener between brokers; clients may have other trust."""
+    other = Authority(tmp_path / "other", "Another authority")
+    name, text = {
+        "another authority": ("keystore", other.issue("node").both),
+        "expired": ("keystore", node.authority.issue("old", valid=timedelta(days=-1)).both),
+        "trust in another authority": ("truststore", other.certificate),
+    }[case]
+    setting = f"ssl.{name}.location={text}"
+    told = alter(run, f"listener.name.{listener}.{setting}", fails=True)
+    assert "INVALID_REQUEST" in told and "could not reach each other" in told
+    alter(run, f"listener.name.ssl.{setting}")
+    assert is_let_in(node, "alice", SECRET)
+
+
+def test_nodes_go_over_to_another_authority_in_three_steps(node, run, tmp_path):
+    other = Authority(tmp_path / "other", "Another authority")
+    both = tmp_path / "both.pem"
+    both.write_bytes(
+        Path(node.authority.certificate).read_bytes() + Path(other.certificate).read_bytes()
+    )
+    prefix, before = "listener.name.controller.ssl", serial(node, "CONTROLLER")
+    alter(run, f"{prefix}.truststore.location={both}")
+    alter(run, f"{prefix}.keystore.location={other.issue('node').both}")
+    eventually(lambda: serial(node, "CONTROLLER") != before)
+    alter(run, f"{prefix}.truststore.location={other.certificate}")
+    run("users", "set", "dora", given="pencil\npencil\n")
 
 
 def test_users_of_plain_change_and_their_passwords_are_told_nowhere(node, run, tmp_path):

@@ -23,9 +23,11 @@ from anabranch.core.settings.setting import ConfigFault
 from anabranch.server.listener_security import NodeSecurity
 from anabranch.server.logs import logger
 from anabranch.server.outbound import REMEDY, Transport, context_of
+from anabranch.server.own_handshake import Side, why_apart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from ssl import SSLContext
 
     from anabranch.client.security import Security
     from anabranch.core.settings.broker import BrokerConfig
@@ -37,6 +39,15 @@ if TYPE_CHECKING:
 
 LOG = logger("node")
 UNKNOWN = "listeners that it does not have"
+
+
+def _side_of(server: SSLContext, security: Security) -> Side | None:
+    """Of a node as it is; None while it cannot speak to others."""
+    try:
+        client = context_of(security)
+    except ClientFault:
+        return None
+    return None if client is None else Side(server, client)
 
 
 class ChangedSettings:
@@ -63,11 +74,28 @@ class ChangedSettings:
         names = changed_listeners(self._stored, wanted.dynamic_broker)
         try:
             self.listeners.check(wanted, names)
-            for listener, _, security_under in self._ways:
+            for listener, transport, security_under in self._ways:
                 if listener.lower() in names:
-                    context_of(security_under(wanted))
+                    after = context_of(security_under(wanted))
+                    self._check_reach(listener, transport, after, wanted)
         except ClientFault as fault:
             raise ClientFault(ErrorCode.INVALID_REQUEST, f"{REFUSED}: {fault}") from None
+
+    def _check_reach(
+        self, listener: str, transport: Transport, after: SSLContext | None, wanted: BrokerConfig
+    ) -> None:
+        """Raise ClientFault for keys or trust by which nodes could not reach each other."""
+        own = self.listeners.of(listener)
+        if own is None or after is None:
+            return
+        before = _side_of(own.context(), transport.security)
+        why = why_apart(before, Side(own.context_under(own.settings.under(wanted)), after))
+        if why:
+            raise ClientFault(
+                ErrorCode.INVALID_REQUEST,
+                f"listener {listener}: with these keys nodes could not reach each other: {why}; "
+                "first give every node a truststore that has the old and the new authority",
+            )
 
     def take(self, wanted: BrokerConfig) -> None:
         """Go over to what is stored."""

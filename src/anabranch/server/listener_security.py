@@ -90,6 +90,10 @@ class ListenerSecurity:
         if self.uses_tls:
             _usable_context(settings)
 
+    def context_under(self, settings: ListenerSettings) -> ssl.SSLContext:
+        """Keys and trust with other settings. Raises ConfigFault."""
+        return _usable_context(settings)
+
     def take(self, settings: ListenerSettings) -> bool:
         """Go over to other settings, where they are others; connections that are open go on. If a
         store of theirs cannot be used, the keys of before stay until it can."""
