@@ -196,6 +196,15 @@ MUTANTS = (
         f"{PLANS}::test_who_may_end_it_and_how",
     ),
     Mutant(
+        name="token-passed-on-unseen",
+        rule="a broker looks at who asks for a token before it passes the request on",
+        module="anabranch.core.api.tokens",
+        old="            for check in checks:\n                check(broker, request)",
+        new="            for check in ():\n                check(broker, request)",
+        seed=1010,
+        caught_by="A5",
+    ),
+    Mutant(
         name="token-snapshot-without-shared",
         rule="a snapshot has the tokens that others may renew",
         module="anabranch.core.metadata.concerns.delegation_tokens",

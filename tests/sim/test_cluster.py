@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from typing import Any
 
+from anabranch.core.access.principal import ANONYMOUS, Principal
+from anabranch.core.api.handler import Handler
 from anabranch.core.log.checkpoints import CLEAN_SHUTDOWN
+from anabranch.core.request import NO_LISTENER, Request
 from anabranch.core.types import TopicPartition
+from anabranch.core.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from anabranch.core.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from anabranch.core.wire.messages.produce import (
     PartitionProduceData,
@@ -326,3 +331,40 @@ def test_a_cluster_of_older_feature_levels_keeps_no_eligible_leaders() -> None:
     cluster.start()
     world.run(SECOND)
     assert "eligible.leader.replicas.version" not in cluster.image.features
+
+
+def test_a_request_that_a_broker_passes_on_comes_over_no_listener_of_the_controllers():
+    """As in an envelope: else a controller would look again at what the broker alone can know."""
+    scene, seen = Scene(3), {}
+    for node in scene.cluster.nodes.values():
+        node.handlers = {
+            key: replace(each, controller=told_of(each, seen))
+            for key, each in node.handlers.items()
+        }
+    scene.create_topic()
+    alice = Principal("User", "alice")
+    topic = CreatableTopic(name="u", num_partitions=1, replication_factor=1)
+    for node_id in scene.cluster.nodes:
+        for directly in (False, True):
+            message = CreateTopicsRequest(topics=[topic], timeout_ms=5_000)
+            scene.cluster.call(
+                "client-1", node_id, message, lambda _: None,
+                to_controller=directly, principal=alice,
+            )  # fmt: skip
+            scene.wait(1)
+    passed_on = {(listener, str(who)) for listener, who in seen[CreateTopicsRequest.api_key]}
+    assert passed_on >= {(NO_LISTENER, str(ANONYMOUS)), (NO_LISTENER, str(alice))}
+    assert passed_on >= {(scene.cluster.nodes[1].listener, str(alice))}
+    own = {listener for listener, _ in seen[BrokerHeartbeatRequest.api_key]}
+    assert own == {scene.cluster.nodes[1].listener}
+
+
+def told_of(handler: Handler, seen: dict[int, list[tuple[str, Principal]]]) -> Any:
+    """A handler's controller half, which notes over which listener it was asked, and by whom."""
+
+    def run(controller: Any, request: Request, now_ms: int) -> Any:
+        seen.setdefault(request.api_key, []).append((request.listener, request.principal))
+        assert handler.controller is not None
+        return handler.controller(controller, request, now_ms)
+
+    return handler.controller and run

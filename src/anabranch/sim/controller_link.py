@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.core.access.principal import ANONYMOUS, Principal
 from anabranch.core.broker.registration.active_controller import PATIENCE_MS, Attempts, Search
 from anabranch.sim.liveness_probe import close
-from anabranch.sim.rpc import CONTROLLER
+from anabranch.sim.rpc import CONTROLLER, ENVELOPE
 
 if TYPE_CHECKING:
     from anabranch.sim.registrant import Registrant
@@ -65,17 +65,17 @@ class ControllerLink:
         *,
         timeout_ms: int = REQUEST_MS,
         version: int | None = None,
-        principal: Principal = ANONYMOUS,
+        principal: Principal | None = None,
     ) -> None:
-        """Ask once."""
-        target = self.target
+        """Ask once: in its own name, or pass on what a client has asked."""
+        target, to = self.target, CONTROLLER if principal is None else ENVELOPE
 
         def answered(answer: Any) -> None:
             on_answer(answer, target)
 
         self.node.cluster.calls.call(
-            self.node, target, CONTROLLER, message, answered,
-            timeout_us=timeout_ms * 1000, version=version, principal=principal,
+            self.node, target, to, message, answered,
+            timeout_us=timeout_ms * 1000, version=version, principal=principal or ANONYMOUS,
         )  # fmt: skip
 
     def send(
@@ -85,10 +85,10 @@ class ControllerLink:
         *,
         patience_ms: int | None = PATIENCE_MS,
         version: int | None = None,
-        principal: Principal = ANONYMOUS,
+        principal: Principal | None = None,
     ) -> None:
-        """Ask, in the name of a client or in its own, until an active controller answers; None when
-        none did in time."""
+        """Ask, in its own name or in that of a client, until an active controller answers; None
+        when none did in time."""
         attempts = Attempts(self.world.steady_ms, patience_ms)
 
         def ask() -> None:

@@ -30,7 +30,7 @@ from anabranch.core.metadata.features import SUPPORTED_FEATURES
 from anabranch.core.metadata.image import MetadataDelta, MetadataImage
 from anabranch.core.outcome import Cold, Forward, Hangup, NoAnswer, Propose, Wait
 from anabranch.core.replication.partitions import Partitions
-from anabranch.core.request import Request
+from anabranch.core.request import NO_LISTENER, Request
 from anabranch.core.step import Performer, Wish, drain
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.messages import API_KEYS
@@ -49,7 +49,7 @@ from anabranch.sim.processes import State
 from anabranch.sim.producer_ids import ProducerIdPerformer
 from anabranch.sim.remote_logs import RemoteLogs
 from anabranch.sim.replication import ReplicationPerformer
-from anabranch.sim.rpc import BROKER, Call
+from anabranch.sim.rpc import BROKER, ENVELOPE, Call
 from anabranch.sim.session import Session
 from anabranch.sim.world import WALL_START_MS
 
@@ -320,7 +320,7 @@ class SimNode(Machine, Performer):
         self.begin()
         request = Request(
             call.api_key, call.version, 0, call.client_id, call.body, call.principal,
-            self.listener, call.source.name, 0,
+            NO_LISTENER if call.listener == ENVELOPE else self.listener, call.source.name, 0,
         )  # fmt: skip
         now_ms = self.now_ms if to_broker else self.steady_ms
         if not to_broker:

@@ -27,8 +27,9 @@ from anabranch.sim.network import Network
 from anabranch.sim.processes import Process, State
 from anabranch.sim.world import World
 
-BROKER, CONTROLLER = "broker", "controller"
-"""The listener that a call goes to."""
+BROKER, CONTROLLER, ENVELOPE = "broker", "controller", "envelope"
+"""The listener that a call goes to; in an envelope a broker passes a client's request on to that of
+controllers."""
 
 OnAnswer: TypeAlias = Callable[[Any], None]
 
@@ -84,7 +85,7 @@ class Call:
         self.source = source
         self.target = target
         self.listener = listener
-        self.place = target.controller_name if listener == CONTROLLER else target.name
+        self.place = target.name if listener == BROKER else target.controller_name
         self.message = message
         self.body: Any = None
         self.api_key: int = type(message).api_key
