@@ -291,10 +291,11 @@ def test_a_controller_judges_all_that_would_be_set(written):
         world.image, controllers=Map({7: controller}), configs=configs
     )
     keys = KEYS.replace(".l.", ".c.")
-    body = IncrementalAlterConfigsRequest(resources=[change(written, (keys, "new"))])
-    request = Request(44, 1, 1, "test", body, ANONYMOUS, "C", "127.0.0.1", 1)
-    assert handlers()[44].controller(world.controller, request, 0).result.records
-    assert [each.dynamic_broker for each in asked] == [{trust: "old", keys: "new"}]
+    for wanted in ((keys, "new"), (trust, None)):  # a removal, too: the file's may be gone
+        body = IncrementalAlterConfigsRequest(resources=[change(written, wanted)])
+        request = Request(44, 1, 1, "test", body, ANONYMOUS, "C", "127.0.0.1", 1)
+        assert handlers()[44].controller(world.controller, request, 0).result.records
+    assert [each.dynamic_broker for each in asked] == [{trust: "old", keys: "new"}, {}]
 
 
 def refuse_bad(config):

@@ -122,10 +122,11 @@ def _check_listeners(
     if resource.resource_type != RESOURCE_BROKER or not resource.resource_name:
         return
     image, node_id = controller.image, int(resource.resource_name)
-    before, values = image.config(RESOURCE_BROKER, str(node_id)), values_of(image, resource)
-    if node_id == controller.node_id and any(changed(before, values)):
+    values = values_of(image, resource)
+    if node_id == controller.node_id:
         controller.refuse_listeners(controller.config.with_dynamic(values, {}))
     elif request.listener != NO_LISTENER:  # else a broker has looked
+        before = image.config(RESOURCE_BROKER, str(node_id))
         refuse_listener_change(before, values, told_listeners(image, node_id))
 
 
