@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from time import process_time
 
 import pytest
 
@@ -56,3 +57,11 @@ def test_no_sentence_leaves_the_plural_to_its_reader():
 )
 def test_sentences_of_kafkas_are_told_in_number(kafkas, told):
     assert in_number(kafkas) == told
+
+
+@pytest.mark.parametrize("piece", ["1", "1 ", "1 a", "a ", "1 a(", "1 a(s) "])
+def test_a_long_text_in_a_sentence_is_read_once(piece):
+    """A value that a client has chosen may have 32,767 characters, and sentences repeat it."""
+    begun = process_time()
+    in_number(piece * (32_767 // len(piece)))
+    assert process_time() - begun < 1

@@ -22,7 +22,7 @@ def number_of(count: int, noun: str, plural: str = "") -> str:
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
-BOTH_NUMBERS = re.compile(r"(\d+) ([a-z ]+)\(s\)( are\b| were\b)?")
+BOTH_NUMBERS = re.compile(r"(?<!\d)(\d+) ([a-z ]+)\(s\)( are\b| were\b)?")
 """How sentences of Kafka's, which its tools look for, name what may be one or many."""
 OF_ONE = {"": "", " are": " is", " were": " was"}
 
