@@ -34,7 +34,7 @@ from anabranch.sim.schedule import Outcome, run_plan
 from anabranch.sim.shrink import shrink
 
 BLOCK = 4
-"""Seeds that a process takes at once: it ends them when the time is up."""
+"""Seeds that a process takes at once, and finishes also when the time is up."""
 ENOUGH_FOR_ALL_MARKS = 2_000
 """Schedules after which a mark that was never hit is a failure."""
 MIRROR_EVERY = 4

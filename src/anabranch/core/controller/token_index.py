@@ -1,7 +1,7 @@
 """Delegation tokens by their HMACs and by their ends, kept beside the planned image.
 
 Why: a request names a token by its HMAC, which does not tell the id, and there may be 100,000 of
-them: nothing asked of the active controller may look at all. Rules kept: what is found is a token
+them: no request about one, and no tick, may look at all. Rules kept: what is found is a token
 of the image that is given, whatever this has seen; an HMAC is compared as a whole and in constant
 time with that of the one token that begins with the same bytes. Each token is hashed once in a
 term, when that begins or when the token is made. Not here: what an HMAC is
