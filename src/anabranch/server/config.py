@@ -33,6 +33,7 @@ from anabranch.core.settings.listener_tokens import node_properties
 from anabranch.core.settings.listeners import (
     WILDCARDS,
     Listener,
+    listener_names,
     parse_listeners,
     parse_protocol_map,
     refuse_duplicate_ports,
@@ -202,7 +203,7 @@ def _node_config(entries: Mapping[str, Entry], warnings: Sequence[str]) -> NodeC
     broker = BrokerConfig.of(texts)
     _refuse_contradictions(broker)
     roles = _roles(broker)
-    controller_names = _names(broker.controller_listener_names)
+    controller_names = listener_names(broker.controller_listener_names)
     listeners, advertised, controllers = _listeners(broker, roles, controller_names)
     log_dirs = _log_dirs(broker)
     metadata_log_dir = os.path.abspath(broker.metadata_log_dir or log_dirs[0])
@@ -319,10 +320,6 @@ def _roles(broker: BrokerConfig) -> tuple[str, ...]:
             "write broker, controller, or broker,controller, each once", name="process.roles"
         )
     return roles
-
-
-def _names(text: str | None) -> tuple[str, ...]:
-    return tuple(name.strip().upper() for name in (text or "").split(",") if name.strip())
 
 
 def _protocols(broker: BrokerConfig, controller_names: Sequence[str]) -> dict[str, str]:

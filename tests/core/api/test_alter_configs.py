@@ -301,3 +301,18 @@ def test_a_controller_judges_all_that_would_be_set(written):
 def refuse_bad(config):
     if config.dynamic_broker.get(KEYS) == "bad":
         raise ClientFault(ErrorCode.INVALID_REQUEST, "it has no key")
+
+
+@pytest.mark.parametrize(("name", "is_taken"), [(KEYS, True), (TYPO, False)])
+def test_listeners_of_controllers_are_known_where_none_is_registered(name, is_taken):
+    """Below the level at which controllers register, all nodes speak to them all the same."""
+    config = {"controller.listener.names": "C, L"}
+    node, world = node_with(config), World(settings=config)
+    other = BrokerImage(2, 5, bytes(16), Map({"B": Endpoint("b", 1)}), fenced=True)
+    node.broker.image = replace(node.broker.image, brokers=Map({2: other}), controllers=Map())
+    assert (told(node, change(OTHER, (name, "1"))) is None) is is_taken
+    world.controller.state.image = replace(world.image, brokers=Map({2: other}))
+    body = IncrementalAlterConfigsRequest(resources=[change(OTHER, (name, "1"))])
+    request = Request(44, 1, 1, "test", body, ANONYMOUS, "C", "127.0.0.1", 1)
+    (answer,) = handlers()[44].controller(world.controller, request, 0).result.response.responses
+    assert (answer.error_code == 0) is is_taken, answer

@@ -111,7 +111,7 @@ def _refuse_of_another(broker: Broker, node_id: int, values: Mapping[str, str]) 
         why = f"broker {node_id} itself must see whether it can use these settings: ask it"
         raise ClientFault(ErrorCode.INVALID_REQUEST, f"{sentence}: {why}")
     if other is not None or node_id in image.controllers:  # else the controller says so
-        refuse_listener_change(before, values, told_listeners(image, node_id))
+        refuse_listener_change(before, values, told_listeners(image, broker.config, node_id))
 
 
 def _check_listeners(
@@ -127,7 +127,7 @@ def _check_listeners(
         controller.refuse_listeners(controller.config.with_dynamic(values, {}))
     elif request.listener != NO_LISTENER:  # else a broker has looked
         before = image.config(RESOURCE_BROKER, str(node_id))
-        refuse_listener_change(before, values, told_listeners(image, node_id))
+        refuse_listener_change(before, values, told_listeners(image, controller.config, node_id))
 
 
 def decide_resources(

@@ -15,6 +15,7 @@ from anabranch.core.access.jaas import JaasFault, parse_jaas
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.metadata.image import MetadataImage
 from anabranch.core.settings.broker import BrokerConfig
+from anabranch.core.settings.listeners import listener_names
 from anabranch.core.settings.validation import JAAS, LISTENER_PREFIX, base_name, is_reloaded
 
 REFUSED = "Validation of dynamic config update failed"
@@ -69,10 +70,12 @@ def refuse_change(
                 raise _refusal(f"{name}: {fault}") from None
 
 
-def told_listeners(image: MetadataImage, node_id: int) -> set[str]:
-    """Those that a node is known to have, and those of controllers, which all nodes speak to."""
+def told_listeners(image: MetadataImage, config: BrokerConfig, node_id: int) -> set[str]:
+    """Those that a node is known to have, and those of controllers, which all nodes speak to: as
+    they are registered, and as another node's `config` names them."""
     nodes = [image.brokers.get(node_id), *image.controllers.values()]
-    return {name for node in nodes if node is not None for name in node.endpoints}
+    told = {name for node in nodes if node is not None for name in node.endpoints}
+    return told.union(listener_names(config.controller_listener_names))
 
 
 def nothing_to_refuse(_config: BrokerConfig) -> None:

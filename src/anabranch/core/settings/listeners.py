@@ -75,6 +75,11 @@ def bind_sentence(where: str, fault: Exception, setting: str) -> str:
     return f"{where}: {fault}; correct {setting}"
 
 
+def listener_names(text: str | None) -> tuple[str, ...]:
+    """Names between commas, in capitals, as listeners have them."""
+    return tuple(each.upper() for each in _elements(text or ""))
+
+
 def parse_protocol_map(text: str) -> dict[str, str]:
     """`NAME:PROTOCOL,…` as a mapping in upper case; raises ConfigFault."""
     setting = "listener.security.protocol.map"
