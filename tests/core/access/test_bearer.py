@@ -39,6 +39,12 @@ def test_a_good_token_names_its_user_and_its_end():
     assert judged(GOOD) == ("alice", (NOW + 60) * 1000)
 
 
+@pytest.mark.parametrize("subject", [" alice ", "alice\n", "\talice", "\0alice"])
+def test_blanks_around_a_name_count_for_nothing(subject):
+    """Kafka's broker takes them away: ACLs are about the same user."""
+    assert judged({**GOOD, "sub": subject})[0] == "alice"
+
+
 @given(ends=OFFSETS, starts=some.none() | OFFSETS, issued=OFFSETS, skew=some.integers(0, 50))
 def test_a_token_is_good_between_its_times_give_or_take_the_skew(ends, starts, issued, skew):
     claims = {**GOOD, "exp": NOW + ends, "iat": NOW + issued}
@@ -57,6 +63,8 @@ def test_a_token_is_good_between_its_times_give_or_take_the_skew(ends, starts, i
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
+        ({"sub": "\ud800"}, "no text"),
+        ({"sub": "\0 "}, "no text"),
         ({"exp": None}, "no end"),
         ({"iat": None}, "no time of issue"),
         ({"exp": NOW - 30}, "ended 30 seconds ago"),

@@ -31,6 +31,8 @@ node busy with them."""
 LATEST_SECONDS = 253_402_300_799
 """The end of year 9999: a later end of a token is as good as this one."""
 MS = 1_000
+BLANKS = "".join(map(chr, range(0x21)))
+"""What Java's `trim` takes away."""
 SHOWN = 64
 """So much of a claim is repeated in the log."""
 
@@ -65,8 +67,8 @@ class TokenRules:
         ends = self._times(claims, wall_ms / MS)
         self._check_issuer(claims)
         self._check_scope(claims.get(self.scope_claim))
-        name = claims.get(self.subject_claim)
-        if not isinstance(name, str) or not name.strip():
+        name = _name(claims.get(self.subject_claim))
+        if not name:
             raise TokenRefused(f"it has no text in its claim {self.subject_claim}")
         return name, int(min(ends, LATEST_SECONDS) * MS)
 
@@ -98,6 +100,12 @@ class TokenRules:
             raise TokenRefused(
                 f"its claim {self.scope_claim} is neither a text nor a list of texts"
             )
+
+
+def _name(value: Any) -> str:
+    """A user's name as Kafka makes it of a claim; "" for what is none, also in UTF-8."""
+    name = value.strip(BLANKS) if isinstance(value, str) else ""
+    return name if name.encode(errors="ignore").decode() == name else ""
 
 
 def _is_texts(value: Any) -> TypeGuard[list[str]]:
