@@ -53,6 +53,7 @@ def test_a_node_with_everything_closed_is_silent(tmp_path, closed):
         ({"authorizer.class.name": ""}, "set authorizer.class.name"),
         ({"allow.everyone.if.no.acl.found": "true"}, "opens each resource without an ACL"),
         ({"super.users": "User:ANONYMOUS;User:n"}, "may do everything"),
+        ({"super.users": "User:n; User:ANONYMOUS "}, "may do everything"),
         (
             {
                 "listener.security.protocol.map": "CLIENTS:SASL_SSL,CONTROLLER:PLAINTEXT",
@@ -83,6 +84,19 @@ def test_each_open_door_is_named(tmp_path, closed, change, why):
 
 def test_a_file_that_others_may_read_is_named(tmp_path, closed):
     assert "chmod 600" in checked(tmp_path, closed, 0o644)[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("metadata.store.url", "postgresql://user:topsecret@db/kafka"),
+        ("diskless.storage.url", "s3://bucket?secret_access_key=topsecret"),
+        ("delegation.token.secret.key", "topsecret"),
+    ],
+)
+def test_each_kind_of_secret_makes_a_file_that_others_may_read_open(tmp_path, name, text):
+    found = checked(tmp_path, {"log.dirs": str(tmp_path / "data"), name: text}, 0o644)
+    assert any("chmod 600" in each for each in found)
 
 
 @pytest.mark.parametrize(("days", "why"), [(3, "ends in 3 days"), (-1, "has ended")])

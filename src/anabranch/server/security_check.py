@@ -16,6 +16,7 @@ from anabranch.core.settings.http_listener import open_http
 from anabranch.core.settings.listener_security import ListenerSettings
 from anabranch.core.settings.open_doors import open_doors
 from anabranch.core.settings.setting import ConfigFault
+from anabranch.core.settings.validation import Resource, setting_of
 from anabranch.server.config import NodeConfig
 from anabranch.server.listener_security import ListenerSecurity
 
@@ -33,12 +34,17 @@ def check(config: NodeConfig, properties_file: str | None = None) -> list[str]:
     http = config.http_settings
     if http is not None:
         found += _http(http, config.broker.http_tokens_file)
-    has_secrets = any(any(word in name for word in SECRETS) for name in config.broker.static)
+    has_secrets = any(map(_is_secret, config.broker.static))
     if properties_file is not None and has_secrets:
         found += _readable(properties_file)
     for settings in config.secure_listeners.values():
         found += _stores(settings)
     return list(dict.fromkeys(found))
+
+
+def _is_secret(name: str) -> bool:
+    setting = setting_of(Resource.BROKER, name)
+    return any(word in name for word in SECRETS) or (setting is not None and setting.sensitive)
 
 
 def _http(settings: ListenerSettings, tokens_file: str) -> Iterator[str]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from anabranch.core.access.bearer import OAUTHBEARER
 from anabranch.core.access.principal import ANONYMOUS
+from anabranch.core.access.standard_authorizer import super_users_of
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.settings.listener_security import ListenerSettings
 from anabranch.core.settings.listener_tokens import KEYS_URL, host_of, token_settings
@@ -30,7 +31,7 @@ def open_doors(
         found.append(
             "allow.everyone.if.no.acl.found=true opens each resource without an ACL: remove it"
         )
-    if str(ANONYMOUS) in config.super_users.split(";"):
+    if str(ANONYMOUS) in super_users_of(config.super_users):
         found.append(f"super.users has {ANONYMOUS}: clients that do not log in may do everything")
     open_controllers = [
         each.listener.text
