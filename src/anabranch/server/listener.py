@@ -29,6 +29,7 @@ from anabranch.server.connection import HELD, Connection
 from anabranch.server.line_limit import LineLimit
 from anabranch.server.listener_security import ListenerSecurity
 from anabranch.server.logs import logger
+from anabranch.server.open_connections import OpenConnections
 from anabranch.server.own_faults import CONNECTION
 from anabranch.server.receive_memory import ReceiveMemory
 from anabranch.server.request_shell import RequestShell
@@ -88,10 +89,12 @@ class Acceptor:
         security: ListenerSecurity | None = None,
         handshakes: Handshakes | None = None,
         rates: ConnectionRates | None = None,
+        open_: OpenConnections | None = None,
     ) -> None:
         """`turns` and `handshakes` are those of the loop, shared by all its listeners; None: of
         this one alone. `security`: what it asks of clients, if anything. `rates`: how often
-        addresses may connect; None: as they like."""
+        addresses may connect; None: as they like. `open_`: the connections of all listeners of its
+        role; None: it has no other."""
         self.name = name
         self.connections: set[Connection] = set()
         self.accepted_total = 0
@@ -106,7 +109,7 @@ class Acceptor:
         self._memory = memory
         self._turns = turns or LoopTurns()
         self.overrides = AddressLimits()
-        self._by_host: dict[str, int] = {}
+        self._open = OpenConnections() if open_ is None else open_
         self._rates = rates
         self._held: set[Connection] = set()
         self._server: asyncio.Server | None = None
@@ -216,15 +219,17 @@ class Acceptor:
         rest_ms = 0 if self._rates is None else self._rates.rest_ms(host, steady_ms())
         if rest_ms:
             return self._hold(connection, rest_ms)
-        count = self._by_host.get(host, 0)
-        if len(self.connections) >= limits.max_connections:
+        is_full = len(self._open) >= limits.max_connections
+        if is_full and self.name != self._open.kept_open:
             return self._refuse(connection, f"max.connections={limits.max_connections}")
         self.overrides.follow(limits.max_connections_per_ip_overrides)
         own = self.overrides.of(host)
         most = limits.max_connections_per_ip if own is None else own
-        if count >= most:
+        if self._open.of_host[host] >= most:
             return self._refuse(connection, f"max.connections.per.ip={most}")
-        self._by_host[host] = count + 1
+        if is_full:
+            self._open.make_room()
+        self._open.add(connection, self.name)
         self.connections.add(connection)
         self.accepted_total += 1
         connection.channel.identity = self._serving.next_connection_id()
@@ -234,14 +239,8 @@ class Acceptor:
     def leave(self, connection: Connection) -> None:
         """Count a connection out."""
         self._held.discard(connection)
-        if connection not in self.connections:
-            return
         self.connections.discard(connection)
-        left = self._by_host.get(connection.host, 1) - 1
-        if left:
-            self._by_host[connection.host] = left
-        else:
-            self._by_host.pop(connection.host, None)
+        self._open.remove(connection)
 
     def hung_up(self, connection: Connection, why: str, *, is_own_fault: bool) -> None:
         """The node closes a connection, and says why."""

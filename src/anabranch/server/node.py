@@ -47,6 +47,7 @@ from anabranch.server.http_guard import guard_of
 from anabranch.server.listener import Acceptor
 from anabranch.server.logs import logger
 from anabranch.server.metadata_log import MetadataFollower
+from anabranch.server.open_connections import OpenConnections
 from anabranch.server.own_faults import OwnFaults, tell_unexpected
 from anabranch.server.receive_memory import ReceiveMemory
 from anabranch.server.request_shell import RequestShell
@@ -96,6 +97,8 @@ class Node:
         self._handshakes = Handshakes()
         self.stopped: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.acceptors: list[Acceptor] = []
+        own = config.inter_broker_listener_name if len(config.broker_listeners) > 1 else ""
+        self._open_to_broker, self._open_to_controller = OpenConnections(own), OpenConnections()
         self.broker: BrokerRole | None = None
         self.controller: ControllerShell | None = None
         self.controller_serving: RequestShell | None = None
@@ -309,12 +312,18 @@ class Node:
         acceptor = Acceptor(
             listener.name, serving, memory, partial(self._limits, serving), self._turns,
             self.changed.listeners.of(listener.name), self._handshakes,
-            self._connection_rates(serving),
+            self._connection_rates(serving), self._open_connections(serving),
         )  # fmt: skip
         self.acceptors.append(acceptor)
         self._ports[listener.name] = await acceptor.bind(
             listener.host, listener.port, serving=is_open
         )
+
+    def _open_connections(self, serving: RequestShell) -> OpenConnections:
+        """Those of the role that serves them."""
+        if serving is self.controller_serving:
+            return self._open_to_controller
+        return self._open_to_broker
 
     def _connection_rates(self, serving: RequestShell) -> ConnectionRates | None:
         """A broker's; nothing keeps brokers from controllers."""
