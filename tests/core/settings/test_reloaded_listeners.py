@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from immutables import Map
 
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.settings.describe import Source, describe_broker
+from anabranch.core.settings.listener_changes import changed_listeners, listener
 from anabranch.core.settings.listener_security import ListenerSettings
 from anabranch.core.settings.listeners import Listener
 from anabranch.core.settings.validation import is_reloaded, validate_broker_configs
@@ -74,3 +76,12 @@ def test_passwords_are_described_without_their_values():
     assert found[KEY].value == "/a/file" and found[KEY].config_source == Source.DYNAMIC_BROKER
     assert found[JAAS].value is None and found[JAAS].is_sensitive
     assert "secret" not in repr(found[JAAS])
+
+
+@pytest.mark.parametrize("kind", [dict, Map])
+def test_listeners_with_changed_keys_are_told_of_any_mapping(kind):
+    """The metadata have theirs as immutable maps."""
+    before, wanted = kind({KEY: "/a/file", "x": "1"}), kind({KEY: "/b/file"})
+    assert changed_listeners(before, wanted) == {listener(KEY)}
+    assert changed_listeners(wanted, before) == {listener(KEY)}
+    assert changed_listeners(before, before) == set()

@@ -34,7 +34,7 @@ def changed_listeners(before: Mapping[str, str], wanted: Mapping[str, str]) -> s
     names of settings have them."""
     return {
         listener(name)
-        for name in before.keys() | wanted.keys()
+        for name in {*before, *wanted}
         if before.get(name) != wanted.get(name) and is_reloaded(name)
     }
 
