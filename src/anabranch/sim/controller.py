@@ -101,7 +101,7 @@ class ControllerShell(Performer):
     def look_at_lease(self) -> None:
         """To be called before anything is answered: see `Tenure.look`. What is then decided finds
         the time of day."""
-        self.controller.wall_ms = self.world.now_ms
+        self.controller.wall_ms = self.node.wall_ms
         self._look(self.node.steady_ms)
         if self.controller.active:
             self.node.cluster.tell_controller_acts(self.node.node_id)
@@ -159,7 +159,7 @@ class ControllerShell(Performer):
         self._perform()
 
     def _begin(self) -> None:
-        self.controller.wall_ms = self.world.now_ms
+        self.controller.wall_ms = self.node.wall_ms
         self.controller.followed = self.node.followed
 
     def _due_ms(self) -> float | None:

@@ -110,6 +110,8 @@ class Plan:
     """What changes of access rules, credentials and quotas."""
     tokens: tuple[TokenChange, ...] = ()
     """What is asked about delegation tokens."""
+    wall_skews: tuple[int, ...] = ()
+    """By how many ms the clocks of the day of the nodes are ahead, where some are wrong."""
     remote: RemotePlan | None = None
     """What it has of remote logs."""
 

@@ -123,6 +123,8 @@ class Run:
             checks = self.suite.watch_rights(plan)
             self.rights = RightsWorkload(self.cluster, plan, self.history, checks)
         self.tokens: TokenWorkload | None = None
+        for node, skew_ms in zip(self.cluster.nodes.values(), plan.wall_skews, strict=False):
+            node.wall_skew_ms = skew_ms
         if plan.tokens:
             token_checks = self.suite.watch_tokens(plan)
             self.tokens = TokenWorkload(self.cluster, plan, self.history, token_checks)

@@ -72,6 +72,8 @@ def shrink(plan: Plan, violation: str, attempt: Try, *, most_runs: int = MOST_RU
     work.part(plan.alterations, lambda kept: replace(work.plan, alterations=kept))
     work.part(plan.rights, lambda kept: replace(work.plan, rights=kept))
     work.part(plan.tokens, lambda kept: replace(work.plan, tokens=kept))
+    if plan.wall_skews:
+        work.still(replace(work.plan, wall_skews=()))
     work.part(plan.clients, lambda kept: replace(work.plan, clients=kept))
     _fewer_transactions(work)
     if len(plan.topics) > 1:

@@ -2,10 +2,11 @@
 
 What: half of the seeds whose rights change also have tokens: users make them, for themselves and
 for each other, renew them, let them end, and come too late, while nodes lag and start again. Their
-times are seconds, so that many pass their end unasked. Some requests are wrong: of somebody who
-may not renew, or for an owner who is another. Rule kept: all of it is drawn from a stream
-of its own, so that the rest of a seed's plan is the same with it and without it. Not here: carrying
-it out (`clients/token_workload.py`), what must hold then (`checks/tokens.py`).
+times are seconds, so that many pass their end unasked, and in half of these seeds some clocks of
+the day are wrong by seconds. Some requests are wrong: of somebody who may not renew, or for an
+owner who is another. Rule kept: all of it is drawn from a stream of its own, so that the rest of a
+seed's plan is the same with it and without it. Not here: carrying it out
+(`clients/token_workload.py`), what must hold then (`checks/tokens.py`).
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ UNKNOWN = ANONYMOUS.name
 SECRET = "the-key-of-all-nodes"
 MAKE, RENEW, END = "make", "renew", "end"
 FOR_EVER_MS = 2**63 - 1
+SKEWS_MS = (-5_000, -700, 700, 5_000)
+"""By how much a clock of the day is wrong: a token may be over here and good there."""
 LONGEST_LIFETIME_MS = 40_000
 """All tokens are over, and removed, before a healed cluster has to be at rest."""
 
@@ -50,8 +53,12 @@ def with_tokens(plan: Plan) -> Plan:
         "sasl.enabled.mechanisms": random.choice(("SCRAM-SHA-256", "SCRAM-SHA-512")),
         "connections.max.reauth.ms": random.choice(("0", "0", "3000")),
     }
+    skews = tuple(
+        random.choice(SKEWS_MS) if random.random() < 0.5 else 0 for _ in range(plan.brokers)
+    )
     return replace(
         plan,
+        wall_skews=skews if random.random() < 0.5 else (),
         tokens=tuple(sorted(drawn, key=_begins)),
         faults=tuple(sorted((*plan.faults, *around), key=_begins)),
         config=tuple(sorted(config.items())),

@@ -38,6 +38,7 @@ SETTINGS = {
     "connections.max.reauth.ms": "0",
 }  # fmt: skip
 CREATE = TokenChange(0, MAKE, 0, "alice", 5_000, "", ("bob",))
+TIMES = ("issue_timestamp", "max_timestamp", "expiration_timestamp")
 REFUSED = ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
 
 
@@ -45,15 +46,17 @@ class Scene:
     """The checks, a log of tokens, and a node that follows it by hand. A token of alice's, which
     bob may renew, is good for a second, and for five at most."""
 
-    def __init__(self) -> None:
+    def __init__(self, skew_ms: int = 0) -> None:
         self.marks = Marks()
         metadata: Any = SimpleNamespace(rewound=False)
         self.world = World(0)
-        plan: Any = SimpleNamespace(config=tuple(SETTINGS.items()))
+        plan: Any = SimpleNamespace(config=tuple(SETTINGS.items()), wall_skews=(skew_ms, 0))
         self.checks = TokenChecks(metadata, self.marks, plan, self.world, lambda: True)
         self.image = MetadataImage.empty()
         self.node: Any = SimpleNamespace(node_id=1, name="node-1", config=BrokerConfig.of(SETTINGS))
         self.node.broker = SimpleNamespace(image=self.image)
+        self.skew_ms = skew_ms
+        self.tell_node()
         self.checks.asked(CREATE, "")
         now_ms = self.world.now_ms
         self.made = DelegationTokenRecord(
@@ -79,6 +82,10 @@ class Scene:
 
     def later(self, ms: int) -> None:
         self.world.now_us += ms * 1_000
+        self.tell_node()
+
+    def tell_node(self) -> None:
+        self.node.wall_ms = self.world.now_ms + self.skew_ms
 
     def violated(self, *batch: Any) -> str:
         act = partial(self.commit, *batch) if batch else partial(self.checks.look, self.node)
@@ -276,8 +283,36 @@ def test_a_login_by_hand_is_one_of_scram(mechanism):
     scene.commit(scene.made)
     scene.node.config = BrokerConfig.of({**SETTINGS, "sasl.enabled.mechanisms": mechanism})
     scene.node.broker.image = scene.image
-    door, clock = Door(scene.node), scene.checks.clock
+    door, clock = Door(scene.node), scene.checks.clock(scene.node)
     password = hmac_by_hand(SECRET, "one")
     assert try_token(door, "one", password, clock) == ("User:alice", 1_000, True)
     assert try_token(door, "one", password[:-1] + b"x", clock) is None
     assert try_token(door, "two", hmac_by_hand(SECRET, "two"), clock) is None
+
+
+def test_a_clock_ahead_ends_a_token_early_and_one_behind_late():
+    ahead = Scene(700)
+    ahead.commit(ahead.made)
+    ahead.later(400)
+    ahead.follow()
+    assert ahead.marks["token-by-wrong-clock"]
+    ahead.commit(RemoveDelegationTokenRecord(token_id="one"))
+    behind = Scene(-700)
+    behind.commit(behind.made)
+    behind.later(1_400)
+    behind.follow()
+    assert behind.marks["token-by-wrong-clock"] and not behind.checks.unrest()
+    behind.later(301)
+    assert behind.checks.unrest()
+
+
+@pytest.mark.parametrize(("skew_ms", "what"), [(700, "removed"), (-700, "made")])
+def test_no_clock_is_further_off_than_the_plan_says(skew_ms, what):
+    scene = Scene(skew_ms)
+    if what == "removed":
+        scene.commit(scene.made)
+        scene.later(250)
+        assert scene.violated(RemoveDelegationTokenRecord(token_id="one")) == "A5"
+    else:
+        made = {each: getattr(scene.made, each) - 701 for each in TIMES}
+        assert scene.violated(scene.renewed(**made)) == "A5"

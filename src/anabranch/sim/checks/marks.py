@@ -97,6 +97,7 @@ MARKS: dict[str, str] = {
     "token-swept": "a delegation token that was over was removed unasked, near a crash",
     "token-over-refused": "a node refused a delegation token that was over and not removed",
     "token-from-snapshot": "a node that began with a snapshot let in who had a delegation token",
+    "token-by-wrong-clock": "a delegation token was over, or was good, by a node's clock alone",
     "token-on-lagging-node": "a node let in a token that the metadata log had changed since",
     "copied-above-segment-bytes": "a follower copied a batch larger than a segment may be now",
     "copied-above-message-bytes": "a follower copied a batch larger than a message may be now",

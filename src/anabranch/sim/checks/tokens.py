@@ -94,6 +94,9 @@ class TokenChecks:
         self._marks = marks
         self._world = world
         self._near_a_crash = near_a_crash
+        self._behind_ms = max(0, -min(plan.wall_skews, default=0))
+        """By how much the slowest clock of the day is behind; who decides has any of them."""
+        self._ahead_ms = max(0, *plan.wall_skews, 0)
         config = dict(plan.config)
         self._is_open = means_true(config["allow.everyone.if.no.acl.found"])
         self._longest_ms = int(config["delegation.token.max.lifetime.ms"])
@@ -165,7 +168,7 @@ class TokenChecks:
         token = self._said[-1].get(asked.token_id)
         return (
             token is not None
-            and token.ends_ms >= self._world.now_ms
+            and token.ends_ms >= self._world.now_ms + self._ahead_ms
             and not any(
                 each.token_id == asked.token_id and each is not asked and each.at_ms >= since_ms
                 for each in self._asked
@@ -222,7 +225,7 @@ class TokenChecks:
         expiry_ms = min(max_ms, new.issue_ms + self._at_once_ms)
         renewers = tuple(f"User:{each}" for each in change.renewers)
         who, owner = f"User:{change.who}", f"User:{change.owner or change.who}"
-        is_now = asked.at_ms <= new.issue_ms <= self._world.now_ms
+        is_now = asked.at_ms - self._behind_ms <= new.issue_ms <= self._latest_ms
         return is_now and new == Token(owner, who, renewers, new.issue_ms, max_ms, expiry_ms)
 
     def _check_moved(self, token_id: str, old: Token, new: Token) -> None:
@@ -243,8 +246,8 @@ class TokenChecks:
     def _moves(self, asked: Asked, old: Token, new: Token) -> bool:
         """Whether a request, at any moment since it was made at which the token was good, gives it
         this end."""
-        change, first_ms = asked.change, asked.at_ms
-        last_ms = min(self._world.now_ms, old.ends_ms)
+        change, first_ms = asked.change, asked.at_ms - self._behind_ms
+        last_ms = min(self._latest_ms, old.ends_ms)
         for_ms = change.period_ms
         if change.kind == RENEW:
             for_ms = min(for_ms, self._at_once_ms) if for_ms > 0 else self._at_once_ms
@@ -258,7 +261,7 @@ class TokenChecks:
         """A removal may come twice: a new controller does not know of the first."""
         old = said.pop(token_id, None)
         if old is not None:
-            if old.ends_ms < self._world.now_ms:
+            if old.ends_ms < self._latest_ms:
                 if self._near_a_crash():
                     self._marks.hit("token-swept")
             elif not any(
@@ -277,7 +280,7 @@ class TokenChecks:
         """Which token is over and not removed, "" when none is."""
         if self._metadata.rewound:
             return ""
-        now_ms = self._world.now_ms
+        now_ms = self._world.now_ms - self._behind_ms
         for token_id, token in sorted(self._said[-1].items()):
             if token.ends_ms < now_ms:
                 return f"delegation token {token_id} is over and not removed"
@@ -290,15 +293,18 @@ class TokenChecks:
         if what == "loaded":
             self._loaded.add(node.node_id)
 
+    def clock(self, node: SimNode) -> Clock:
+        """What the clocks of a node show."""
+        return Clock(self._world.now_ms, node.wall_ms, self._world.steady_ms)
+
     @property
-    def clock(self) -> Clock:
-        """What the clocks of whoever logs in now show."""
-        now_ms = self._world.now_ms
-        return Clock(now_ms, now_ms, self._world.steady_ms)
+    def _latest_ms(self) -> int:
+        """What a clock of the day that is most ahead shows."""
+        return self._world.now_ms + self._ahead_ms
 
     def look(self, node: SimNode) -> None:
         """After an event of a node: compare, where its tokens have moved or time has."""
-        broker, node_id, now_ms = node.broker, node.node_id, self._world.now_ms
+        broker, node_id, now_ms = node.broker, node.node_id, node.wall_ms
         before, seen = self._seen.get(node_id), (broker, broker.image.tokens)
         if self._metadata.rewound or (
             before is not None
@@ -317,6 +323,10 @@ class TokenChecks:
         self._log_in(node, good)
         if len(good) < len(said):
             self._marks.hit("token-over-refused")
+        if any(
+            (each.ends_ms < now_ms) != (each.ends_ms < self._world.now_ms) for each in said.values()
+        ):
+            self._marks.hit("token-by-wrong-clock")
         if good and place < len(self._said) - 1:
             self._marks.hit("token-on-lagging-node")
         if good and node_id in self._loaded:
@@ -340,7 +350,7 @@ class TokenChecks:
         door = self._doors.get(node.node_id)
         if door is None or door.broker is not node.broker:
             door = self._doors[node.node_id] = Door(node)
-        clock = self.clock
+        clock = self.clock(node)
         for token_id, token_hmac in self._known.items():
             token = good.get(token_id)
             found = try_token(door, token_id, token_hmac, clock)
