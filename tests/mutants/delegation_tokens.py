@@ -255,7 +255,7 @@ MUTANTS = (
         module=ROOM,
         old="self.due_ms = now_ms + (AFTER_A_HIT_MS if goes_on else interval_ms)",
         new="self.due_ms = now_ms + AFTER_A_HIT_MS if goes_on else 2**62",
-        seed=1010,
+        seed=1026,
         caught_by="liveness",
     ),
 )
