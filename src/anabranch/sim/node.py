@@ -105,15 +105,7 @@ class SimNode(Machine, Performer):
         self.handlers = handlers()
         self._responses = {key: API_KEYS[key].response for key in self.handlers}
         self.stopped_because = ""
-        self.wall_skew_ms = 0
-        """By how much its clock of the day is ahead, in all its lives."""
         self._make_life()
-
-    @property
-    def wall_ms(self) -> int:
-        """What its clock of the day shows to its controller and at logins; all else has the
-        world's."""
-        return self.world.now_ms + self.wall_skew_ms
 
     # The life of the process.
 

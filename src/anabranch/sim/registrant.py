@@ -119,6 +119,8 @@ class Registrant(Server):
     directory_ids: dict[str, bytes]
     """The ids of its log folders, by path."""
     clock: SteadyClock
+    wall_skew_ms: int = 0
+    """By how much its clock of the day is ahead, in all its lives."""
     listens: bool
     """Whether a connection to it is taken."""
     link: Link
@@ -137,6 +139,12 @@ class Registrant(Server):
     def steady_ms(self) -> int:
         """The machine's own steady clock."""
         return self.clock.now_ms
+
+    @property
+    def wall_ms(self) -> int:
+        """What the machine's clock of the day shows to a controller and at logins; all else has the
+        world's."""
+        return self.world.now_ms + self.wall_skew_ms
 
     @abstractmethod
     def registered(self, broker_epoch: int) -> None:
