@@ -215,8 +215,8 @@ MUTANTS = (
         "token-subject",
         "the user is the claim that the setting names",
         f"{ROOM}.bearer",
-        "name = claims.get(self.subject_claim)",
-        'name = claims.get("sub")',
+        "name = _name(claims.get(self.subject_claim))",
+        'name = _name(claims.get("sub"))',
         f"{BEARER}::test_claims_have_the_names_of_the_settings",
     ),
     mutant(
