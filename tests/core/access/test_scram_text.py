@@ -40,6 +40,7 @@ def test_a_salted_password_is_taken_as_it_is():
 @pytest.mark.parametrize(
     "text",
     [
+        f"SCRAM-SHA-256=[name={'a' * 1025},password=secret]",
         "", "alice:secret", "SCRAM-SHA-1=[name=a,password=secret]", "SCRAM-SHA-256=[password=secret]",
         "SCRAM-SHA-256=[name=a]", "SCRAM-SHA-256=[name=a,password=secret,saltedpassword=x]",
         "SCRAM-SHA-256=[name=a,saltedpassword=secret]", "SCRAM-SHA-256=[name=a,name=b,password=secret]",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import re
 
+from anabranch.core.access.principal import LARGEST_USER_BYTES
 from anabranch.core.access.scram_server import CODES, ITERATIONS, make_credential, salted
 from anabranch.core.wire.metadata_records import UserScramCredentialRecord
 
@@ -33,6 +34,8 @@ def read_user(text: str, salt: bytes) -> UserScramCredentialRecord:
     if not parts.get("name"):
         raise ScramTextFault(f"a user has no name; write {FORM}")
     name = parts["name"]
+    if len(name.encode()) > LARGEST_USER_BYTES:
+        raise ScramTextFault(f"a user's name has more than {LARGEST_USER_BYTES} bytes")
     if ("password" in parts) == ("saltedpassword" in parts):
         raise ScramTextFault(f"user {name} needs either password or saltedpassword")
     if "saltedpassword" in parts and "salt" not in parts:

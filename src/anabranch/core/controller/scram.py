@@ -1,8 +1,8 @@
 """Plans for SCRAM credentials: which of a request's changes are made.
 
 Rule kept: a user with a change that cannot be made keeps all its credentials; texts and codes are
-those of Kafka 4.1's ScramControlManager. Source: KIP-554. Not here: logins
-(`core/access/scram_server.py`).
+those of Kafka 4.1's ScramControlManager, but for the length of names. Source: KIP-554. Not here:
+logins (`core/access/scram_server.py`).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from anabranch.core.access.principal import LARGEST_USER_BYTES
 from anabranch.core.access.scram_credential import ScramCredential
 from anabranch.core.access.scram_server import ITERATIONS, NAMES, make_credential
 from anabranch.core.errors import ErrorCode
@@ -45,7 +46,7 @@ def faults_of(
                 "A user credential cannot be altered twice in the same request",
             )
         if fault is None and isinstance(each, ScramCredentialUpsertion):
-            fault = _iterations_fault(each.iterations)
+            fault = _iterations_fault(each.iterations) or _length_fault(each.name)
         elif fault is None and (each.mechanism, each.name) not in known:
             fault = (
                 ErrorCode.RESOURCE_NOT_FOUND,
@@ -61,6 +62,14 @@ def _name_fault(change: Change) -> Fault | None:
     if change.mechanism not in NAMES:
         return ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism"
     return None
+
+
+def _length_fault(name: str) -> Fault | None:
+    """Kafka lets such a user be; here it could not log in."""
+    if len(name.encode()) <= LARGEST_USER_BYTES:
+        return None
+    sentence = f"Username must not be longer than {LARGEST_USER_BYTES} bytes"
+    return ErrorCode.UNACCEPTABLE_CREDENTIAL, sentence
 
 
 def _iterations_fault(iterations: int) -> Fault | None:
