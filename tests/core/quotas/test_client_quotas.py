@@ -110,6 +110,21 @@ def test_who_is_limited_by_nothing_is_not_kept():
     assert quotas.most_bytes(ALICE, "c") == float("inf")
 
 
+def test_long_names_are_told_apart_and_kept_short():
+    """A client may give itself names of 32 KB, a new one each time."""
+    both = Map({(("client-id", None), ("user", None)): Map({"producer_byte_rate": 10.0})})
+    quotas = machine(both)
+    names = ["ü" * 32_000 + each for each in "ab"]
+    for user in (ALICE, *(Principal("User", each) for each in names)):
+        for client in names:
+            assert quotas.charge(user, client, Charge.PRODUCE, 100, 0) == 0
+            assert quotas.charge(user, client, Charge.PRODUCE, 100, 0) > 0
+    told = list(quotas.series(0))
+    assert len({(each.user, each.client_id) for each in told}) == 6
+    assert all(len(each.user) + len(each.client_id) < 500 for each in told)
+    assert {each.user for each in told} > {"alice"}
+
+
 def test_windows_are_the_settings():
     quotas = machine(
         of(consumer_byte_rate=10.0), quota_window_num="3", quota_window_size_seconds="5"

@@ -11,6 +11,7 @@ KIP-55, KIP-124, KIP-219, KIP-599. Not here: connections (`gate`, `connection_ra
 
 from __future__ import annotations
 
+import hashlib
 from collections import OrderedDict
 from collections.abc import Iterator
 from itertools import islice
@@ -40,7 +41,18 @@ REST_WINDOW = Window(2, 30 * SECOND_MS)
 MOST_USAGES = 20_000
 """Users and client ids whose usage is kept: a kilobyte each."""
 
+LONGEST_NAME = 200
+"""Letters of a user or client id that is kept as it is: a client names itself in up to 32 KB."""
+
 M = TypeVar("M", Rate, TokenBucket)
+
+
+def short(name: str) -> str:
+    """A name as usage is kept by it: a long one by its begin and its digest."""
+    if len(name) <= LONGEST_NAME:
+        return name
+    digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()
+    return f"{name[: LONGEST_NAME - len(digest) - 1]}…{digest}"
 
 
 class Usage(Generic[M]):
@@ -138,7 +150,7 @@ class ClientQuotas:
         limit = limit_of(self._quotas, Charge.MUTATION.value, user, client_id)
         if limit is None:
             return None
-        key = (Charge.MUTATION, limit.user, limit.client_id)
+        key = (Charge.MUTATION, short(limit.user), short(limit.client_id))
         usage = self._buckets.get(key)
         if usage is None:
             usage = self._buckets[key] = Usage(TokenBucket())
@@ -148,7 +160,7 @@ class ClientQuotas:
         return MutationQuota(usage, limit.value, self._mutations, now_ms, is_strict=is_strict)
 
     def _rate(self, kind: Charge, user: str, client_id: str, now_ms: int) -> Usage[Rate]:
-        key = (kind, user, client_id)
+        key = (kind, short(user), short(client_id))
         usage = self._rates.get(key)
         if usage is None:
             usage = self._rates[key] = Usage(Rate())
