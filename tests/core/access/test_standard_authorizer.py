@@ -212,6 +212,16 @@ def test_kept_decisions_are_bounded(monkeypatch) -> None:
     assert len(authorizer._decisions) <= 10
 
 
+def test_decisions_about_names_of_any_length_are_kept_in_bounded_memory() -> None:
+    """Who has no rights may ask about groups and topics with names of a megabyte each."""
+    acls = of(rule("long" * 1_000), rule("t1"))
+    authorizer = StandardAuthorizer(lambda: acls)
+    for name, is_allowed in (("t1", True), ("long" * 1_000, True), ("other" * 1_000, False)):
+        for _ in range(2):
+            assert authorizer.authorize(asked(), READ, TOPIC, name) is is_allowed
+    assert sum(len(str(key)) for key in authorizer._decisions) < 1_000
+
+
 @pytest.mark.parametrize(
     ("host", "written"),
     [

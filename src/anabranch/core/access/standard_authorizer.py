@@ -45,6 +45,8 @@ ALL = 2
 ANY_HOST = "*"
 KEPT_DECISIONS = 20_000
 """At most so many decisions are kept: about 5 MB. A fuller cache starts again."""
+LONGEST_KEPT = 256
+"""Letters of a name: one that a client asks about may have a megabyte, and topics have 249."""
 ALLOWED_BY: dict[int, frozenset[int]] = {
     Operation.DESCRIBE: frozenset(
         {
@@ -200,7 +202,8 @@ class StandardAuthorizer:
                 decided = decide(
                     acls, who, host, operation, resource, name, open_without_acl=is_open
                 )
-            self._decisions[key] = decided
+            if name is None or len(name) <= LONGEST_KEPT:
+                self._decisions[key] = decided
         return decided
 
 
