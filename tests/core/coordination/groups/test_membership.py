@@ -8,6 +8,7 @@ from tests.core.coordination.groups.group_world import SESSION_MS, GroupWorld, s
 from anabranch.core.coordination.transactions.shard import TransactionShard
 from anabranch.core.coordination.transactions.topic import TRANSACTION_TOPIC
 from anabranch.core.errors import ErrorCode
+from anabranch.core.wire.messages.delete_groups import DeleteGroupsRequest
 from anabranch.core.wire.messages.list_groups import ListGroupsRequest
 
 
@@ -223,6 +224,18 @@ def test_a_wall_clock_that_is_set_expires_nobody(world):
     world.node.now_ms += 3_600_000
     world.groups.tick(world.node.now_ms)
     assert world.heartbeat(member, generation) == 0
+
+
+def test_a_session_that_is_over_keeps_no_group_from_being_deleted(world):
+    """A request may be read before the timer of the same millisecond rings."""
+    member, generation = world.one_member(instance_id="i")
+    delete = DeleteGroupsRequest(groups_names=["g"])
+    world.broker.steady_ms += SESSION_MS - 1
+    assert world.ask(delete, 2).results[0].error_code == ErrorCode.NON_EMPTY_GROUP
+    world.broker.steady_ms += 1
+    assert world.ask(delete, 2).results[0].error_code == 0
+    assert world.state() == "none"
+    assert world.heartbeat(member, generation, "i") == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 # Static members (KIP-345).

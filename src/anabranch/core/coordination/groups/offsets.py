@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from anabranch.core.coordination.groups.classic.group import Group
 from anabranch.core.coordination.groups.classic.group_records import group_deleted
 from anabranch.core.coordination.groups.classic.members import forget_if_unused, member_fault
-from anabranch.core.coordination.groups.classic.rebalance import keep_alive
+from anabranch.core.coordination.groups.classic.rebalance import expel_silent, keep_alive
 from anabranch.core.coordination.groups.classic.states import (
     COMPLETING_REBALANCE,
     DEAD,
@@ -278,7 +278,8 @@ def delete_group(
 ) -> None:
     """Delete an empty group with its offsets; `done` is given NONE once that counts.
 
-    Raises ApiError NON_EMPTY_GROUP, or the log's."""
+    Members whose session is over do not count. Raises ApiError NON_EMPTY_GROUP, or the log's."""
+    expel_silent(coordinator, group, now_ms)
     if group.state is not EMPTY:
         raise ApiError(ErrorCode.NON_EMPTY_GROUP)
     under_way = group.shard.under_way(group.group_id)

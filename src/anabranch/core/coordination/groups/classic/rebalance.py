@@ -139,6 +139,14 @@ def _silent(coordinator: Groups, group: Group, member: Member, now_ms: int) -> N
     member.timer = coordinator.after(left_ms, partial(_silent, coordinator, group, member))
 
 
+def expel_silent(coordinator: Groups, group: Group, now_ms: int) -> None:
+    """Take out whose session is over, for a request that is read before their timers ring."""
+    steady_ms = coordinator.broker.steady_ms
+    for member in list(group.members.values()):
+        if member.alive_until_ms <= steady_ms and not member.is_kept_alive:
+            expel(coordinator, group, member, now_ms)
+
+
 def expel(coordinator: Groups, group: Group, member: Member, now_ms: int) -> None:
     """A member has left or its session is over: the others take what it had."""
     refuse_join(group, member, ErrorCode.UNKNOWN_MEMBER_ID)
