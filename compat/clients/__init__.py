@@ -24,6 +24,9 @@ CACHE = ROOT / ".cache" / "clients"
 KAFKAJS = "2.2.4"
 KAFKA_PYTHON = "2.0.2"
 """Of 2020, and still what many programs pin. It asks in old versions only."""
+NODE_RDKAFKA = "3.6.1"
+LIBRDKAFKA = "2.12.0"
+"""What that release of node-rdkafka carries, with its tests."""
 SPARK = "4.2.0"
 VERSITYGW = "v1.8.0"
 FAKE_GCS = "v1.56.1"
@@ -221,6 +224,7 @@ def versions() -> dict[str, str]:
         "kafka-python": f"{KAFKA_PYTHON} and {metadata.version('kafka-python')}",
         "franz-go": go_version("franz", "twmb/franz-go"),
         "sarama": go_version("sarama", "IBM/sarama"),
+        "librdkafka's own tests": f"{LIBRDKAFKA} (of node-rdkafka {NODE_RDKAFKA})",
         "confluent-kafka": confluent_kafka.__version__,
         "Kafka Streams": pom_version("streams", "kafka-streams"),
         "Kafka Connect": pom_version("connect", "connect-runtime"),

@@ -24,6 +24,7 @@ FAMILIES = (
     "franz",
     "sarama",
     "librdkafka",
+    "librdkafka_suite",
     "transactions",
     "streams",
     "connect",
