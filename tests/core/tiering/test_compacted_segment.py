@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -14,6 +16,7 @@ from anabranch.core.log.segment import LOG, OFFSETS, SNAPSHOT, offset_name
 from anabranch.core.remote.compacted_mark import Mark, mark_of
 from anabranch.core.remote.segment_check import check_file
 from anabranch.core.tiering import compacted_segment
+from anabranch.core.tiering.compacted_segment import Live, compacted, keys_of
 from anabranch.core.wire.batch import read_header, walk
 from anabranch.core.wire.compression import Codec
 
@@ -144,6 +147,30 @@ def test_damage_is_named_and_makes_no_segment():
     held[name] = held[name][:-2] + b"\x7e" + held[name][-1:]
     with pytest.raises(CorruptLog, match="cannot be compacted"):
         partition.compact()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_bit_of_a_batch_can_flip_unseen(seed):
+    """Also of base offset and leader epoch, which no checksum covers: an older record at a later
+    offset would take the place of a newer one."""
+    random = Random(seed)
+    partition = tiered(
+        *(
+            [[(b"k%d" % random.randint(0, 3), b"v")] for _ in range(random.randint(1, 4))]
+            for _ in range(3)
+        )
+    )
+    planned = partition.planned()
+    group, files = partition.read(planned, planned.segments, DAY_MS)
+    newest = set(keys_of(group, files).values())
+    for position in (*range(16), random.randrange(16, len(files.logs[1]))):
+        held = bytearray(files.logs[1])
+        held[position] ^= 1 << random.randrange(8)
+        damaged = files._replace(logs=[files.logs[0], held, files.logs[2]])
+        with pytest.raises(StorageFault):
+            keys_of(group, damaged)
+        with pytest.raises(StorageFault):
+            compacted(group, damaged, Live(newest, set()), partition.new_id())
 
 
 def test_a_damaged_snapshot_makes_no_segment():

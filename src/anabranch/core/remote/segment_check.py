@@ -127,6 +127,6 @@ def check_batches(segment: RemoteSegment, batches: Iterable[tuple[int, BatchHead
     for position, header in batches:
         if not NO_EPOCH <= header.leader_epoch <= newest:
             raise BadBatch(position, f"leader epoch {header.leader_epoch} is none of the segment's")
-        if header.base_offset < following or header.last_offset >= segment.end_offset:
+        if not following <= header.base_offset <= header.last_offset < segment.end_offset:
             raise BadBatch(position, f"offset {header.base_offset} does not belong there")
         following = header.last_offset + 1

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from typing import NamedTuple
 
-from anabranch.core.errors import StorageFault
+from anabranch.core.errors import ProtocolError, StorageFault
 from anabranch.core.log.checkpoints import LEADER_EPOCHS
 from anabranch.core.log.compaction import (
     CLEANED,
@@ -27,11 +27,14 @@ from anabranch.core.log.epochs import LeaderEpochs
 from anabranch.core.log.indexes import AbortedRange
 from anabranch.core.log.memory_files import MemoryFiles
 from anabranch.core.log.producer_snapshot import decode_snapshot
+from anabranch.core.log.scan import BadBatch
 from anabranch.core.log.segment import LOG, OFFSETS, SNAPSHOT, TIMES, TRANSACTIONS, offset_name
 from anabranch.core.remote.compacted_mark import Mark, encode_mark
+from anabranch.core.remote.segment_check import check_batches
 from anabranch.core.remote.segments import EpochStart, RemoteSegment, SegmentId
 from anabranch.core.tiering.built_segment import INDEX_INTERVAL_BYTES, BuiltSegment
 from anabranch.core.types import Buffer
+from anabranch.core.wire.batch import walk
 from anabranch.core.wire.messages.compact_segment import CompactSegmentRequest
 from anabranch.core.wire.messages.plan_compaction import EpochOf
 
@@ -145,10 +148,24 @@ def _laid_out(group: Group, files: Files) -> MemoryFiles:
     """The files as a folder of a log has them."""
     held = MemoryFiles()
     for segment, content in zip(group.segments, files.logs, strict=True):
+        _check(segment, content)
         held.contents[f"{FOLDER}/{offset_name(segment.start_offset, LOG)}"] = bytearray(content)
     for offset, encoded in files.snapshots.items():
         held.contents[f"{FOLDER}/{offset_name(offset, SNAPSHOT)}"] = bytearray(encoded)
     return held
+
+
+def _check(segment: RemoteSegment, content: Buffer) -> None:
+    """No checksum covers offsets and leader epochs of batches, and offsets decide what stays.
+    Raises StorageFault."""
+    try:
+        check_batches(segment, walk(content))
+    except (BadBatch, ProtocolError) as problem:
+        raise StorageFault(
+            f"segment {segment.segment_id.hex()} of offsets {segment.start_offset} to "
+            f"{segment.end_offset - 1} is damaged: {problem}. Restore its objects from a copy, or "
+            "delete its records with DeleteRecords"
+        ) from None
 
 
 def _job(group: Group, files: Files) -> Job:
