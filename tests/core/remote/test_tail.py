@@ -29,6 +29,7 @@ from anabranch.core.remote.segments import EpochStart, RemoteSegment, SegmentId,
 from anabranch.core.remote.tail import RemoteTail
 from anabranch.core.types import TopicId
 from anabranch.core.wire.batch import walk
+from anabranch.core.wire.records import decode_records
 
 END = 2**62
 
@@ -169,6 +170,24 @@ def test_a_read_ends_before_its_limit() -> None:
         ends = [header.next_offset for _, header in walk(held)]
         assert all(each <= upto for each in ends)
         assert held == bytes(world.whole.log.read(0, **how))
+
+
+def test_the_newest_record_that_is_not_deleted_is_told() -> None:
+    """Also where that of its segment is deleted."""
+    world = copied_world()
+    end = world.tail.end_offset
+    records = [
+        (one.timestamp, -one.offset)
+        for segment in world.whole.log.segments
+        for content in [bytes(segment.file.read(0, segment.size))]
+        for position, _ in walk(content)
+        for one in decode_records(content, position)
+    ]
+    for start in range(end):
+        world.tail.take(world.segments, world.lineage(), start)
+        timestamp, negated = max(each for each in records if start <= -each[1] < end)
+        found = world.patiently(lambda first=start: world.tail.max_timestamp_offset(first))
+        assert found[:2] == (timestamp, -negated), start
 
 
 def test_a_reader_that_goes_on_reads_no_byte_twice() -> None:

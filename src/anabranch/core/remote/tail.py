@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from anabranch.core.errors import ApiError, ErrorCode, ProtocolError
 from anabranch.core.log.epochs import LeaderEpochs
+from anabranch.core.log.indexes import NO_TIMESTAMP
 from anabranch.core.log.lookup import AbortedTransaction, TimestampOffset
 from anabranch.core.log.record_walk import first_not_older
 from anabranch.core.log.scan import BadBatch, sound_header
@@ -25,6 +26,7 @@ from anabranch.core.partition.tail import UNKNOWN_EPOCH, Tail
 from anabranch.core.remote.keys import segment_folder
 from anabranch.core.remote.lineage import Lineage, Span, agreed_spans, joined
 from anabranch.core.wire.batch import BATCH_OVERHEAD, BatchHeader
+from anabranch.core.wire.records import decode_records
 
 if TYPE_CHECKING:
     from anabranch.core.remote.cache import RemoteCache
@@ -224,10 +226,36 @@ class RemoteTail(Tail):
             newest = stretch.segment.max_timestamp
             if newest < 0 or (best is not None and newest < best.timestamp):
                 break
-            found = self._first_not_older(stretch, newest, max(first, stretch.first))
+            begin = max(first, stretch.first)
+            found = self._first_not_older(stretch, newest, begin)
+            if found is None:  # that record is deleted, or is none of the log's
+                newest = self._newest_from(stretch, begin)
+                found = self._first_not_older(stretch, newest, begin) if newest >= 0 else None
             if found is not None and (best is None or found.timestamp > best.timestamp):
                 best = found
         return best
+
+    def _newest_from(self, stretch: Stretch, first: int) -> int:
+        """The largest timestamp of a stretch from an offset on."""
+        segment, newest = stretch.segment, NO_TIMESTAMP
+        start, _ = self._start(segment, max(first, segment.start_offset))
+        for position, header in self._headers(stretch, start, PROBE_BYTES):
+            if header.base_offset >= stretch.end:
+                break
+            if header.last_offset < first or header.newest_timestamp <= newest:
+                continue
+            if first <= header.base_offset and header.last_offset < stretch.end:
+                newest = header.newest_timestamp
+                continue
+            batch = bytes(self._bytes(segment, position, position + header.size_bytes))
+            try:
+                records = decode_records(batch)
+            except ProtocolError as fault:
+                bad = BadBatch(position, str(fault))
+                raise self._damaged(self._name(segment, LOG), bad) from None
+            there = [each.timestamp for each in records if first <= each.offset < stretch.end]
+            newest = max([newest, *there])
+        return newest
 
     def _first_not_older(
         self, stretch: Stretch, timestamp: int, first: int
