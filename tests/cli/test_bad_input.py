@@ -7,6 +7,7 @@ What the words of each verb may be wrong in is taken from its parser. Not here: 
 from __future__ import annotations
 
 import json
+from itertools import permutations
 
 import click
 import pytest
@@ -90,6 +91,21 @@ def refusal(*words: str) -> str:
     (said,) = [each for each in done.stderr.splitlines() if each.startswith("Error: ")]
     assert "Traceback" not in done.output and " range" not in said.removesuffix("range."), said
     return said
+
+
+@pytest.mark.parametrize("verb", ALL)
+def test_no_option_takes_the_place_of_another_one(verb):
+    """Of two that mean the same parameter the parser silently keeps the last."""
+    names = [each.name for each in ALL[verb].params]
+    assert sorted(names) == sorted(set(names))
+
+
+@pytest.mark.parametrize("pair", list(permutations(["plan", "execute", "status", "cancel"], 2)))
+def test_a_migration_is_told_one_thing(pair):
+    words = ["topics", "migrate", "--topic", "t", *AWAY, *(f"--{each}" for each in pair)]
+    told = CliRunner().invoke(main, words)
+    assert told.exit_code == 2
+    assert "Error: Give only one of --plan, --execute, --status and --cancel.\n" in told.stderr
 
 
 @pytest.mark.parametrize(("name", "option"), TYPED, ids=lambda each: str(each))

@@ -177,7 +177,14 @@ def listener():
 
 
 def test_one_address_of_a_master_is_enough_and_other_masters_are_sparks(listener):
-    for master in (f"spark://127.0.0.1:1,127.0.0.1:{listener}", "yarn", "k8s://https://h:1"):
+    for master in (
+        f"spark://127.0.0.1:1,127.0.0.1:{listener}",
+        "yarn",
+        "k8s://https://h:1",
+        "local[2,3]",
+        "local[*, 3]",
+        "local-cluster[1,1,1024]",
+    ):
         refuse_unreachable(master)
 
 
@@ -194,6 +201,16 @@ def test_an_address_that_cannot_be_dialled_is_told_with_its_reason(addresses, wh
     with pytest.raises(NoMaster) as told:
         refuse_unreachable(f"spark://{addresses}")
     assert f"({why}" in str(told.value) and "correct --master" in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "master",
+    ["local[x]", "local[0]", "local[]", "local[-1]", "local[2", "local 2", "Local", "", "sparc://h:1",
+     "127.0.0.1:7077", "local[2,0]", "spark:/h:1"],
+)  # fmt: skip
+def test_what_is_no_master_is_refused_before_spark_tells_it_with_traces(master):
+    with pytest.raises(NoMaster, match=r"is no Spark master; write local\[N\]"):
+        refuse_unreachable(master)
 
 
 def test_a_machine_that_does_not_answer_is_not_waited_for(monkeypatch):

@@ -5,6 +5,7 @@ Not here: what a plan may be refused for (the controller says it), phases (`core
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -48,15 +49,16 @@ SAID = {
     "--topic", required=True, metavar="NAME", help="The topic's name.",
     shell_complete=complete_topics,
 )  # fmt: skip
-@click.option("--plan", "verb", flag_value=PLAN, help="Check the topic and show what would follow.")
-@click.option("--execute", "verb", flag_value=EXECUTE, help="Have the topic become diskless.")
-@click.option("--status", "verb", flag_value=STATUS, help="Show how far it is (the default).")
-@click.option("--cancel", "verb", flag_value=CANCEL, help="Keep the topic classic.")
+@click.option("--plan", is_flag=True, help="Check the topic and show what would follow.")
+@click.option("--execute", is_flag=True, help="Have the topic become diskless.")
+@click.option("--status", is_flag=True, help="Show how far it is (the default).")
+@click.option("--cancel", is_flag=True, help="Keep the topic classic.")
 @json_option
 def migrate(
-    bootstrap: str, timeout_seconds: float, topic: str, verb: str | None, as_json: bool
+    bootstrap: str, timeout_seconds: float, topic: str, as_json: bool, **verbs: bool
 ) -> None:
     """Have a classic topic with a remote log become diskless, while clients use it."""
+    verb = _only(verbs)
 
     async def work(cluster: Cluster) -> dict[str, Any]:
         from anabranch.client.views import migration
@@ -79,7 +81,16 @@ def migrate(
         _print(told, verb)
 
 
-def _print(told: dict[str, Any], verb: str | None) -> None:
+def _only(verbs: Mapping[str, bool]) -> str:
+    """The verb that was given. Raises UsageError for two of them: the last must not win silently,
+    as one of them cannot be undone."""
+    given = [verb for verb, is_given in verbs.items() if is_given]
+    if len(given) > 1:
+        raise click.UsageError("Give only one of --plan, --execute, --status and --cancel.")
+    return given[0] if given else STATUS
+
+
+def _print(told: dict[str, Any], verb: str) -> None:
     click.echo(f"Topic {told['topic']} {SAID[told['phase']]}.")
     if told["phase"] == "diskless":
         return

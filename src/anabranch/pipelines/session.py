@@ -25,7 +25,7 @@ from anabranch.pipelines.requirements import check_executors
 from anabranch.pipelines.spark_faults import refuse_unreachable, unusable
 
 LOOPBACK = "127.0.0.1"
-LOCAL_MASTER = re.compile(r"local(?:\[(\d+|\*)\])?")
+LOCAL_MASTER = re.compile(r"local(?:\[([1-9]\d*|\*)\])?")
 NO_GATEWAY = "JAVA_GATEWAY_EXITED"
 """PySpark's code for a Java that has ended before it could be spoken to."""
 OF_THIS_MACHINE = frozenset({"spark.driver.bindAddress", "spark.driver.host"})

@@ -16,6 +16,10 @@ from anabranch.pipelines.faults import PipelineFault
 DIAL_SECONDS = 5.0
 """For each address of a master: a machine that is there answers within a second."""
 STANDALONE = re.compile(r"spark://(.+)")
+OTHERS = re.compile(
+    r"local(?:\[(?:[1-9]\d*|\*)(?:, *[1-9]\d*)?\])?|local-cluster\[.+\]|yarn|k8s://.+"
+)
+"""Masters that Spark 4 knows; of another one it tells with traces that it cannot be parsed."""
 NO_WORKER = re.compile(r"Python worker (?:failed )?to connect back")
 GAVE_UP = "stopped SparkContext"
 """What is left of a session after Spark has tried its master for a minute."""
@@ -41,9 +45,15 @@ def remedy(fault: BaseException) -> str:
 
 
 def refuse_unreachable(master: str) -> None:
-    """Raise NoMaster where the address of a standalone master cannot be dialled. Of several
-    addresses, one is enough. Other kinds of masters are left to Spark."""
+    """Raise NoMaster where the address of a standalone master cannot be dialled, and for what no
+    kind of master begins with. Of several addresses, one is enough. Other kinds of masters are left
+    to Spark."""
     found = STANDALONE.fullmatch(master)
+    if found is None and not OTHERS.fullmatch(master):
+        raise NoMaster(
+            f"{master!r} is no Spark master; write local[N] or local[*] for this machine, or "
+            "spark://HOST:PORT for a cluster, in --master."
+        )
     if found is None:
         return
     faults: list[str] = []
