@@ -13,8 +13,8 @@ from pathlib import Path
 import anabranch.server
 
 FILES = (
-    "connection.py", "link.py", "listener.py", "receive_memory.py", "request_shell.py", "turns.py",
-    "warmer.py",
+    "connection.py", "link.py", "listener.py", "open_connections.py", "receive_memory.py",
+    "request_shell.py", "turns.py", "warmer.py",
 )  # fmt: skip
 BRANCHES = (ast.If, ast.IfExp, ast.While, ast.Match, ast.BoolOp, ast.Try)
 
@@ -56,11 +56,12 @@ DECIDES = {
     "Acceptor.stop_accepting": "what was begun and is to end",
     "Acceptor.drain": "whether everything owed was sent, or the time is over",
     "Acceptor.admit": "whether there is room for a connection",
-    "Acceptor.leave": "whether a connection had been let in",
     "Acceptor.hung_up": "whether a reason is the node's own; whether there is room for a line",
     "Acceptor._hold": "whether there is room for one more that came too soon",
     "Acceptor._refuse": "whether a line was written of late",
     "Acceptor._sweep": "which connections are idle",
+    "OpenConnections.remove": "whether a connection had been let in",
+    "OpenConnections.make_room": "which client has been silent for longest",
     # Memory that all connections share.
     "ReceiveMemory.__init__": "whether there is a limit",
     "ReceiveMemory.release": "whether somebody who waits may go on",
