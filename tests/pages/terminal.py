@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -76,6 +77,11 @@ class Server:
         return self.output.read_text(errors="replace")
 
 
+def _hear_ctrl_c() -> None:
+    """As in a terminal: what ignores it at its start, as jobs of scripts do, ignores it for good."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Terminal:
     """A reader's session. A context: its end ends all that it started."""
 
@@ -89,7 +95,7 @@ class Terminal:
         self._shell = subprocess.Popen(
             [*apart(), "bash", "--noprofile", "--norc"], cwd=self._folder, text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            start_new_session=True, env=self._variables(),
+            start_new_session=True, env=self._variables(), preexec_fn=_hear_ctrl_c,
         )  # fmt: skip
         self.run(f"set -m; trap '{KILL_JOBS}' EXIT; {' '.join(LOOPBACK)}")
         return self
