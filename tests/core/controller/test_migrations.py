@@ -87,6 +87,27 @@ def test_a_topic_goes_from_phase_to_phase_and_is_diskless_with_new_epochs():
     assert begins_of(world.image, "t") == (0, 10)
 
 
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("cleanup.policy", "compact"),
+        ("cleanup.policy", "compact,delete"),
+        ("local.retention.ms", "604800001"),
+        ("remote.log.copy.disable", "true"),
+    ],
+)
+def test_what_contradicts_a_remote_log_is_no_matter_once_the_topic_is_diskless(setting, value):
+    """Brokers copy nothing of it any more; a job may compact it."""
+    world = made()
+    begin(world)
+    hear(world, 2, 0)
+    hear(world, 2, 2)
+    assert configs_of(world, "t")["diskless.enable"] == "true"
+    assert alter(world, "t", setting, value, SET) == (0, "")
+    assert alter(world, "t", "remote.storage.enable", "false", SET)[0] == ErrorCode.INVALID_CONFIG
+    assert alter(world, "t", "retention.ms", "1000") == (0, "")
+
+
 @pytest.mark.parametrize("setting", [PHASE, BEGINS])
 def test_what_the_controller_writes_is_refused_in_a_new_topic(setting):
     world = made()

@@ -36,6 +36,8 @@ RETENTIONS = ("log.retention.ms", "log.retention.minutes", "log.retention.hours"
 PER_ADDRESS = "max.connections.per.ip.overrides"
 OF_LISTENERS = ("ssl.", "sasl.")
 JAAS = "sasl.jaas.config"
+WAS_CLASSIC = "diskless.start.offsets"
+"""Set by the controller alone, in the topics that have become diskless."""
 BOUND_AT_START = frozenset({"listeners", "listener.security.protocol.map"})
 """Kafka changes them while a broker runs; here a change would say done and do nothing."""
 LEAST = {
@@ -185,7 +187,8 @@ def _refuse_remote_storage(parsed: Mapping[str, object], broker: BrokerConfig) -
             "Tiered Storage functionality is disabled in the broker. "
             "Topic cannot be configured with remote log storage."
         )
-    refuse_remote_contradictions(parsed, broker)
+    if not parsed.get(WAS_CLASSIC):  # brokers keep and copy nothing of a topic that is diskless
+        refuse_remote_contradictions(parsed, broker)
 
 
 def refuse_remote_contradictions(parsed: Mapping[str, object], broker: BrokerConfig) -> None:
