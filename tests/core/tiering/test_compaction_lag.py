@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from tests.core.tiering.test_lag import BROKER, image
 
@@ -17,7 +19,12 @@ from anabranch.core.tiering.compaction_lag import (
     dirty,
     measure,
 )
-from anabranch.core.tiering.compaction_plan import Compactable, Tiered
+from anabranch.core.tiering.compaction_plan import (
+    Compactable,
+    Tiered,
+    is_worth_it,
+    next_pass,
+)
 from anabranch.core.types import TopicId
 
 KEY = LogKey(TopicId(bytes(16)), 0)
@@ -58,6 +65,25 @@ CLEAN = segment(0, mark=Mark(1, 10), made_ms=NOW_MS - 9_000)
 )
 def test_what_is_due_waits_since_its_oldest_dirty_segment_was_made(segments, found):
     assert dirty(held(*segments), WANTED) == found
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_any_segments_have_a_lag(seed):
+    """Also with gaps, as after a restore, and with marks of what lies beyond them."""
+    chance = Random(seed)
+    starts = sorted(chance.sample(range(0, 100, 10), chance.randint(1, 6)))
+    segments = [
+        segment(each, mark=chance.choice([None, Mark(1, each + 10), Mark(2, 100)]))
+        for each in starts
+    ]
+    segments[0] = segments[0]._replace(state=chance.choice(list(SegmentState)))
+    settings = WANTED._replace(
+        least_lag_ms=chance.choice([0, 1, 901]), most_lag_ms=chance.choice([0, 1, 1 << 62])
+    )
+    partition = held(*segments)
+    found = dirty(partition, settings)
+    is_due = is_worth_it(next_pass(partition, settings), settings)
+    assert found.waited_ms == (500 if is_due else -1)
 
 
 SETTINGS = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.5"}

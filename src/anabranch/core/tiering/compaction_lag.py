@@ -55,10 +55,9 @@ def dirty(held: Tiered, wanted: Compactable) -> DirtyPartition:
     """How far a partition is behind."""
     found = next_pass(held, wanted)
     marks = [mark_of(each) for each in held.segments if each.is_finished]
-    clean_to = max((each.upto for each in marks), default=0)
     waited_ms = -1
     if is_worth_it(found, wanted):
-        since_ms = min(each.event_ms for each in found.segments if each.end_offset > clean_to)
+        since_ms = min(each.event_ms for each in found.segments if each.end_offset > found.clean_to)
         waited_ms = max(0, held.now_ms - since_ms)
     return DirtyPartition(found.dirty_bytes, waited_ms, any(each != NO_MARK for each in marks))
 

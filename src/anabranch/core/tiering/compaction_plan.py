@@ -55,6 +55,8 @@ class Pass(NamedTuple):
     is_late: bool
     forgets: bool
     """Whether tombstones may go."""
+    clean_to: int
+    """Where passes before have ended."""
 
     @property
     def ratio(self) -> float:
@@ -86,7 +88,7 @@ def next_pass(held: Tiered, wanted: Compactable) -> Pass:
     upto = taken[-1].end_offset if taken else 0
     start = held.state.start_offset
     forgets = all(each.is_finished and each.end_offset > start for each in held.segments)
-    return Pass(tuple(taken), Mark(generation, upto), clean, dirty, is_late, forgets)
+    return Pass(tuple(taken), Mark(generation, upto), clean, dirty, is_late, forgets, clean_to)
 
 
 def is_worth_it(found: Pass, wanted: Compactable) -> bool:
