@@ -243,6 +243,21 @@ async def test_a_segment_that_cuts_a_run_in_two_deletes_nothing(coordinator):
     assert (await check(coordinator, RIVER, 5)).tiered_end == 0
 
 
+@pytest.mark.parametrize("end", [1, 1 << 40])
+async def test_a_segment_that_ends_where_no_run_does_deletes_nothing(coordinator, end):
+    """What is committed later would lie below the tiered end, and be read by nobody."""
+    await make_river(coordinator)
+    await commit(coordinator, batch(count=5))
+    job = Job(coordinator)
+    await job.begin()
+    planned = await job.plan(eligible())
+    segment = described(RIVER, planned._replace(end_offset=planned.end_offset + end), 1)
+    await job.claims.start(JOB, "river", segment)
+    with pytest.raises(StorageFault, match="no row is deleted"):
+        await job.claims.finish(RIVER, 0, segment.segment_id)
+    await check(coordinator, RIVER, 5)
+
+
 async def test_an_older_leader_is_refused(coordinator):
     await commit(coordinator, batch(count=5))
     job = Job(coordinator)

@@ -308,8 +308,8 @@ def _check_runs(segment: RemoteSegment, offsets: Iterable[tuple[int, int]]) -> N
     """Raises StorageFault where runs, of which all are deleted, are not those of the segment."""
     held = [each for each in offsets if each[1] > segment.start_offset]
     is_whole = all(base >= segment.start_offset for base, _ in held)
-    if not is_whole or any(end > segment.end_offset for _, end in held):
+    if not is_whole or max((end for _, end in held), default=-1) != segment.end_offset:
         raise StorageFault(
-            f"a segment of offsets {segment.start_offset} to {segment.end_offset} cuts a batch of "
-            "the partition in two; no row is deleted"
+            f"a segment of offsets {segment.start_offset} to {segment.end_offset} does not begin "
+            "and end where batches of the partition do; no row is deleted"
         )
