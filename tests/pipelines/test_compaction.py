@@ -286,6 +286,29 @@ def test_keys_that_could_not_be_read_leave_their_partition_as_it_is(
     assert compact(None, where).faults == {}
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [(".log", "is damaged"), (".snapshot", "there is no object")],
+)
+def test_a_damaged_segment_is_told_with_the_reason(cluster, admin, where, here, name, words):
+    """To run the job again would be of no help."""
+    topic = f"rotten-{name.strip('.')}"
+    make(admin, topic)
+    fill(cluster, where, topic, waves=2, count=50)
+    old = segments_of(cluster, topic)
+    (path, *_) = [one for each in _folders(cluster, topic) for one in each.glob(f"*{name}")]
+    held = path.read_bytes()
+    path.unlink()
+    if name == ".log":
+        path.write_bytes(held[:-1] + bytes([held[-1] ^ 1]))
+    done = compact(None, where)
+    assert words in done.faults[f"{topic}-0"]
+    assert "run the job again" not in done.faults[f"{topic}-0"]
+    assert segments_of(cluster, topic) == old
+    path.write_bytes(held)
+    assert compact(None, where).faults == {}
+
+
 @pytest.mark.slow
 def test_a_task_that_is_run_again_leaves_nothing_behind(cluster, admin, where, here, monkeypatch):
     """Spark runs a task again whose executor was killed after it had stored a segment."""

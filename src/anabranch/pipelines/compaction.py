@@ -48,6 +48,7 @@ from anabranch.core.wire.messages.plan_compaction import (
 from anabranch.pipelines.compaction_task import (
     ALL_TOLD,
     HASH_BYTES,
+    UNREAD,
     GroupTask,
     PlacedSegment,
     keys_task,
@@ -383,15 +384,16 @@ def _keys(tasks: Sequence[GroupTask]) -> Any:
 
 
 def key_rows(task: GroupTask) -> Any:
-    """A group's keys as a batch of Arrow, with a row that says that all are told; none, where they
-    could not be read: then the partition stays as it is."""
+    """A group's keys as a batch of Arrow, with a row that says that all are told; one that they are
+    not, where they could not be read: then the partition stays as it is, and another task looks
+    why."""
     import numpy as np
     import pyarrow as pa
 
     try:
         hashes, offsets = keys_task(task)
     except StorageFault:
-        return _rows([], [], [], [], [])
+        return _rows([-1], [task.number], [0], [UNREAD], [task.number])
     halves = np.frombuffer(hashes, dtype="<i8").reshape(-1, 2)
     count = len(offsets)
     return _rows(

@@ -47,6 +47,8 @@ READS_AT_ONCE = 8
 """Objects of one task."""
 ALL_TOLD = -1
 """In the place of an offset: all keys of this group were told."""
+UNREAD = -2
+"""In the same place: they could not be read."""
 
 PlacedSegment = tuple[bytes, int, int, int, bool, tuple[tuple[int, int], ...]]
 """Id, start and end offset, size, whether something was aborted, leader epochs."""
@@ -155,9 +157,10 @@ async def _built(
     objects: ObjectStore, task: GroupTask, newest: set[int], alone: set[int]
 ) -> tuple[BuiltSegment, bool]:
     """The new segment, and whether it is as the only old one."""
-    if ALL_TOLD not in newest:
-        raise StorageFault("not all keys of its segments could be read; run the job again")
     group, files = await _read(objects, task)
+    if ALL_TOLD not in newest:
+        keys_of(group, files)  # where that fails again, it says why
+        raise StorageFault("not all keys of its segments could be read; run the job again")
     live = Live(newest - {ALL_TOLD}, alone if task.forgets else set())
     built = compacted(group, files, live, SegmentId(uuid.uuid4().bytes))
     content = built.files[offset_name(group.start_offset, LOG)][0]
