@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import msgspec
 import pytest
+from immutables import Map
 from tests.core.broker.assignments_kit import (
     GONE,
     PLACE,
@@ -19,7 +21,7 @@ from tests.core.broker.assignments_kit import (
 from anabranch.core.broker.directory_assignments import MOST, RETRY_MS, DirectoryAssignments
 from anabranch.core.errors import ErrorCode
 from anabranch.core.metadata.directories import LOST_DIRECTORY
-from anabranch.core.metadata.image import MetadataDelta
+from anabranch.core.metadata.image import RESOURCE_TOPIC, MetadataDelta
 from anabranch.core.replication.partitions import Partitions
 from anabranch.core.types import NEVER_MS, TopicPartition
 from anabranch.core.wire.messages.assign_replicas_to_dirs import (
@@ -66,6 +68,17 @@ class Telling:
 @pytest.fixture
 def telling():
     return Telling()
+
+
+def test_of_a_topic_that_became_diskless_no_folder_is_told(telling):
+    """The controller would refuse it: replicas of such topics lie nowhere."""
+    of = image(UNASSIGNED)
+    own = {(RESOURCE_TOPIC, PLACE.topic): {"diskless.enable": "true"}}
+    of = msgspec.structs.replace(of, configs=Map(own))
+    telling.machine.follow(of, CHANGED)
+    telling.machine.hosted(REPLICA, found=True)
+    assert telling.told() == []
+    assert telling.machine.next_tick_ms == NEVER_MS
 
 
 def test_a_folder_that_nobody_knows_is_told_once(telling):

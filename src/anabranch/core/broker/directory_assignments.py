@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import msgspec
 
 from anabranch.core.broker.hosting.effects import TellHosted, TellUnusable
+from anabranch.core.diskless.topics import is_diskless
 from anabranch.core.errors import ErrorCode
 from anabranch.core.metadata.directories import ANYWHERE, LOST_DIRECTORY, directory_of
 from anabranch.core.metadata.image import MetadataImage
@@ -121,8 +122,8 @@ class DirectoryAssignments:
     def _is_due(self, place: TopicPartition, placed: Placed) -> bool:
         topic = self._image.topic_by_id(placed.topic_id)
         partition = None if topic is None else topic.partitions.get(place.partition)
-        if partition is None:
-            return False
+        if topic is None or partition is None or is_diskless(self._image, topic.name):
+            return False  # replicas of diskless topics lie nowhere
         known = directory_of(partition, self._broker.broker_id)
         if known is None or known == placed.directory:
             return False
