@@ -12,6 +12,7 @@ from datetime import timedelta
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.server.node_kit import free_ports
 from tests.server.secure_kit import KINDS, SecureNode
 
 from anabranch.client.cluster import Cluster
@@ -272,5 +273,25 @@ def test_new_keys_are_used_without_a_restart(tmp_path, monkeypatch):
         eventually(is_new)
         with pytest.raises(ssl.SSLError):
             handshake(running, "SSL")
+    finally:
+        running.stop()
+
+
+def test_a_node_calls_its_own_controller_by_the_name_in_its_certificate(tmp_path):
+    """Not by the address that it listens on, which no certificate has to name."""
+    (port,), authority = free_ports(1), Authority(tmp_path / "named")
+    settings = {
+        "listeners": f"PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:{port}",
+        "advertised.listeners": f"CONTROLLER://localhost:{port}",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "ssl.keystore.location": authority.issue("node", ["localhost"]).both,
+        "ssl.truststore.location": authority.certificate,
+    }
+    kinds = "PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_SSL"
+    running = SecureNode(tmp_path, **settings, **{"listener.security.protocol.map": kinds}).start()
+    try:
+        time.sleep(1)
+        acceptors = running.node._acceptors_of(running.node.config.controller_listeners)
+        assert acceptors and not any(each.failed_handshakes_total for each in acceptors)
     finally:
         running.stop()

@@ -363,16 +363,25 @@ class Node:
         return {
             each.name: (
                 socket.gethostname() if each.host in WILDCARDS else each.host,
-                self._ports[each.name] if each in self.config.listeners else each.port,
+                self.port_of(each) if each in self.config.listeners else each.port,
             )
             for each in self.config.advertised_controllers
         }
 
     def _controller_endpoints(self) -> dict[str, tuple[str, int]]:
+        """Where this node calls its own controller: with TLS as other nodes do, because a
+        certificate may name that alone; else where it listens, which needs no name service."""
+        told = self._told_controllers()
+        named = {
+            each.name
+            for each in self.config.advertised_controllers
+            if each.encrypted and each.host not in WILDCARDS
+        }
         return {
-            each.name: (each.host or "127.0.0.1", self._ports[each.name])
+            name: told[name] if name in named else (each.host or "127.0.0.1", self._ports[name])
             for each in self.config.controller_listeners
-            if each.name in self._ports
+            for name in (each.name,)
+            if name in self._ports
         }
 
     def advertised(self) -> list[tuple[str, str, int]]:
