@@ -118,6 +118,6 @@ class SlowLink:
 
 def _reset(writer: asyncio.StreamWriter) -> None:
     held = writer.get_extra_info("socket")
-    with contextlib.suppress(OSError, AttributeError):
+    with contextlib.suppress(OSError, AttributeError, ValueError):  # it is closed
         held.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, CUT_NOW)
     writer.transport.abort()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from bench.slow_link import WELL, Condition, SlowLink
+import uvloop
+from bench.slow_link import WELL, Condition, SlowLink, _reset
 
 SECONDS = 10.0
 SOON_SECONDS = 0.2
@@ -112,3 +113,21 @@ async def test_a_broken_link_resets_what_is_open_and_what_comes(echo):
     reader, writer = await dial(echo)
     writer.write(b"y")
     assert await answer(reader, 1) == b"y"
+
+
+def test_a_connection_that_is_gone_is_cut_without_a_fault():
+    """Also by uvloop, whose socket of a closed connection raises another fault."""
+
+    async def cut():
+        ends = asyncio.Queue()
+        server = await asyncio.start_server(lambda *pair: ends.put_nowait(pair), "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        _reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for each in (writer, (await ends.get())[1]):
+            each.transport.abort()
+            await asyncio.sleep(0.05)
+            _reset(each)
+        server.close()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(cut())
