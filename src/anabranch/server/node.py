@@ -377,12 +377,12 @@ class Node:
             for each in self.config.advertised_controllers
             if each.encrypted and each.host not in WILDCARDS
         }
-        return {
-            name: told[name] if name in named else (each.host or "127.0.0.1", self._ports[name])
+        bound = {
+            each.name: (each.host or "127.0.0.1", self._ports[each.name])
             for each in self.config.controller_listeners
-            for name in (each.name,)
-            if name in self._ports
+            if each.name in self._ports
         }
+        return {name: told[name] if name in named else at for name, at in bound.items()}
 
     def advertised(self) -> list[tuple[str, str, int]]:
         """(listener name, host, port) as clients are told; for port 0 the one that was bound."""

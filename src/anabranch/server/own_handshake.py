@@ -19,7 +19,8 @@ ROUNDS = 10
 
 
 class Side(NamedTuple):
-    """How a node lets in, and how it speaks."""
+    """How a node lets in, and how it speaks. `client` is made for this alone: it is told to compare
+    no hosts."""
 
     server: ssl.SSLContext
     client: ssl.SSLContext
